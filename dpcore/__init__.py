@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpcore.laws.polya import Polya
     from dpcore.laws.polya_difference import PolyaDifference
     from dpcore.laws.skellam import Skellam
+    from dpcore.laws.staircase import Staircase
     from dpcore.laws.sums import summed
     from dpcore.masked.aggregation import MaskedAggregation
     from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
@@ -75,6 +76,7 @@ __all__ = [
     "ShuffledPure",
     "Shuffler",
     "Skellam",
+    "Staircase",
     "SystemRng",
     "Undecided",
     "Unit",

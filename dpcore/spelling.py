@@ -8,7 +8,7 @@ r"""The text and JSON forms of noises and sensitivities, shared by code, command
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
@@ -24,6 +24,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
@@ -38,6 +39,7 @@ LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
             DiscreteLaplace,
             DiscreteGaussian,
             DiscreteGaussianSum,
+            Staircase,
             Skellam,
             Polya,
             PolyaDifference,
@@ -101,7 +103,8 @@ def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     law = _law(name, dict(pairs_of(rest)), text, more)
     wanted = parameter_names(law)
     hint = None if name in more else partial(_did_you_mean, name)
-    return _made(law, read_keys("noise", text, rest, wanted, owner=name, needed=wanted, hint=hint))
+    needed = _needed(law)
+    return _made(law, read_keys("noise", text, rest, wanted, owner=name, needed=needed, hint=hint))
 
 
 class _Law(Protocol):
@@ -139,7 +142,7 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
     law = _law(name, given, text, more)
     wanted = parameter_names(law)
     hint = None if name in more else partial(_did_you_mean, name)
-    check_keys("noise", text, given, wanted, owner=name, needed=wanted, hint=hint)
+    check_keys("noise", text, given, wanted, owner=name, needed=_needed(law), hint=hint)
     return _made(law, given)
 
 
@@ -187,6 +190,10 @@ def sensitivity_from_json(data: object) -> Sensitivity:
 def parameter_names(law: type[Any]) -> tuple[str, ...]:
     r"""The parameters of a law, in order."""
     return tuple(f.name for f in fields(law) if f.init)
+
+
+def _needed(law: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(law) if f.init and f.default is MISSING)
 
 
 def _law(

@@ -17,6 +17,7 @@ from accounting.laws.gaussian_sum import GaussianSumPair
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.skellam import SkellamPair
+from accounting.laws.staircase import StaircasePair
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
@@ -28,6 +29,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
@@ -46,6 +48,8 @@ def pair_of(noise: Noise, step: int) -> Pair:
             return GaussianPair(noise=noise, shift=step)
         case DiscreteLaplace():
             return LaplacePair(scale=noise.scale, shift=step)
+        case Staircase():
+            return StaircasePair(noise=noise, shift=step)
         case Skellam():
             return SkellamPair(noise=noise, shift=step)
         case DiscreteGaussianSum():
@@ -109,5 +113,11 @@ def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
-    r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``."""
+    r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``.
+
+    Raises :class:`NotDerived` as :func:`coordinates_of`: under l1, of other laws than the two of
+    which one coordinate is proven to be the worst, several may lose more.
+    """
+    if sensitivity.norm is Norm.L1 and isinstance(sensitivity.amount, int):
+        coordinates_of(noise, ((1, sensitivity.amount),))
     return coordinates_of(noise, heaviest(sensitivity))

@@ -23,6 +23,7 @@ from accounting.loss.discretisation import Approximate, Cells, Integers, Ratios
 from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
@@ -138,6 +139,53 @@ class IntegerPair(LossTable):
                 moment = as_ball(self.pair.renyi(2 * order)) * ball(2 * order - 1)
                 found += (moment.exp() * rest).sqrt()
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPair(LossTable):
+    r"""The losses of a finite ``pair`` as cells."""
+
+    pair: FinitePair
+
+    @property
+    def fixed(self) -> bool:
+        r"""True: a cell is one loss."""
+        return True
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss of the pair."""
+        return self.pair.largest_loss()
+
+    def sketch(self) -> Sketch:
+        r"""Every cell."""
+        return sketch_of(_of_losses(self.pair))
+
+    def allowed(self, edges: Floats) -> Floats:
+        r"""No edges can be chosen."""
+        return edges
+
+    def cells(self, edges: Floats) -> Cells:
+        r"""One for each loss."""
+        del edges
+        return _of_losses(self.pair)
+
+    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
+        r"""0: every loss is bounded."""
+        del order, edges
+        return arb(0)
+
+
+def table_of(pair: Pair) -> LossTable:
+    r"""The cells of a pair: its losses if they are finitely many, else its outputs."""
+    return ListedPair(pair=pair) if isinstance(pair, FinitePair) else IntegerPair(pair=pair)
+
+
+@lru_cache(maxsize=64)
+def _of_losses(pair: FinitePair) -> Cells:
+    with precision(_BITS):
+        rows = pair.listed()
+        losses = [ball(loss) for loss, _, _ in rows]
+        return _of_balls([(p, q) for _, p, q in rows], losses, losses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair
 from accounting.laws.polya import RevealingPair
 from accounting.loss.density import NormalDensity
-from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.integer_pair import table_of
 from accounting.loss.normal_loss import NormalLoss
 from accounting.loss.real_pair import RealPair
 from accounting.loss.table import LossTable
@@ -65,7 +65,7 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
         case RevealingPair():
             table = revealing_or_nothing(law, above=above)
         case Pair():
-            table = IntegerPair(pair=law)
+            table = table_of(law)
         case _:
             return law
     return TabledLoss(kinds=((Fraction(1), table),), above=above)
@@ -264,7 +264,7 @@ class ComposedLoss:
 def listed_loss(law: Law, *, above: bool) -> LossPart:
     r"""The discretised loss, even if a closed form exists."""
     if isinstance(law, GaussianPair):
-        return TabledLoss(kinds=((Fraction(1), IntegerPair(pair=law)),), above=above)
+        return TabledLoss(kinds=((Fraction(1), table_of(law)),), above=above)
     return loss_of(law, above=above)
 
 

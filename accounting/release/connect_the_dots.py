@@ -28,7 +28,7 @@ from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates
 from accounting.loss.discretisation import Approximate, Cells, Ratios, listed_above
-from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.integer_pair import table_of
 from accounting.loss.privacy_loss_distribution import Floats, Listing, thinned
 from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from dpcore.errors import InvalidParameter
@@ -199,9 +199,9 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
         case ((RevealingPair() as pair, 1),):
             return revealing_or_nothing(pair, above=True)
         case ((pair, 1),):
-            return above_table(IntegerPair(pair=pair), most)
+            return above_table(table_of(pair), most)
     parts = tuple(
-        (TabledLoss(kinds=((Fraction(1), IntegerPair(pair=pair)),), above=True), count)
+        (TabledLoss(kinds=((Fraction(1), table_of(pair)),), above=True), count)
         for pair, count in product
     )
     listing = Enumeration(parts=parts, most=_OUTCOMES, coarse=True).listing(float(UNSEEN))

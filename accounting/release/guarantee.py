@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from accounting.claims.claim import Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
-from accounting.laws.registry import worst
+from accounting.laws.registry import coordinates_of
 from accounting.mechanism.description import Description
 from accounting.mechanism.real_noise import RealNoise
 from accounting.mechanism.sampling_schemes import (
@@ -26,6 +26,7 @@ from accounting.mechanism.sampling_schemes import (
     Shifts,
     TruncatedPoisson,
 )
+from accounting.pairs.shift import heaviest
 from accounting.release.allocation import AllocatedSample
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
@@ -99,7 +100,7 @@ def guarantee(
     found = None if derive is None else derive(mechanism)
     if found is not None:
         return found
-    worst(mechanism.noise, Sensitivity.of(mechanism.sensitivity))
+    coordinates_of(mechanism.noise, heaviest(Sensitivity.of(mechanism.sensitivity)))
     return PrivacyCurve(
         noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
     )

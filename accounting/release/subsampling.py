@@ -28,7 +28,7 @@ from accounting.laws.gaussian import GaussianPair
 from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates, candidates
 from accounting.loss.density import Density, IntegerNormalDensity
-from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.integer_pair import table_of
 from accounting.loss.real_pair import Kinds, RealPair
 from accounting.loss.renyi import largest_renyi
 from accounting.loss.table import Sampled, Tables
@@ -201,7 +201,7 @@ class PoissonSample(AmplifiedSample):
                 squared = Fraction(noise.sigma_squared)
                 if squared >= max(_FINEST * step, _LEAST_SQUARE):
                     return both_ways(RealPair.sampled(IntegerNormalDensity(squared), rate, step))
-        base = IntegerPair(pair=products[0][0][0]) if self.attained else dominating(products)
+        base = table_of(products[0][0][0]) if self.attained else dominating(products)
         return tuple(
             ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
             for present in (True, False)

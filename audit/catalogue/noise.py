@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb
 
 from audit.catalogue.entry import Entry, Twin, laplace, seeded
-from dpcore import DiscreteGaussian, Enclosure, Relation
+from dpcore import DiscreteGaussian, Enclosure, Relation, Staircase
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow
 from dpcore.numbers.parameter import RationalLike
@@ -29,6 +29,11 @@ def histogram(
 ) -> Integers:
     r"""How many records are 0 and how many are 1, at epsilon = 1/scale."""
     return np.bincount(records, minlength=2) + laplace(scale, (n, 2), rng)
+
+
+def score(value: int, n: int, rng: np.random.Generator, *, moves: int) -> Integers:
+    r"""A score with staircase noise of epsilon = 1 for a query that moves by ``moves``."""
+    return value + Staircase(epsilon=1, sensitivity=moves).sample(n, rng=seeded(rng))
 
 
 COUNT: Final = Twin(name="count", run=count)
@@ -63,6 +68,24 @@ _SCALE: Final = (
         true_epsilon=Enclosure.exactly(Fraction(21, 20)),
         runs=100_000,
         twin=COUNT,
+    ),
+    Entry(
+        name="staircase-narrow-steps",
+        number=52,
+        sentence="The steps of the staircase noise are 2 wide, so a query that moves by 3 passes "
+        "two of them: epsilon is twice as large.",
+        source="noise made for another query's sensitivity",
+        run=partial(score, moves=2),
+        pair=(0, 3),
+        true_epsilon=Enclosure.exactly(2),
+        runs=2_000,
+        twin=Twin(
+            name="staircase",
+            run=partial(score, moves=3),
+            pair=(0, 3),
+            laws=("staircase:epsilon=1,sensitivity=3@0", "staircase:epsilon=1,sensitivity=3@3"),
+        ),
+        laws=("staircase:epsilon=1,sensitivity=2@0", "staircase:epsilon=1,sensitivity=2@3"),
     ),
     Entry(
         name="inverted-scale",

@@ -16,6 +16,7 @@ from accounting.laws.one_sided import OneSidedPair
 from accounting.laws.polya import PolyaDifferenceBelowOne, RevealingPair
 from accounting.laws.registry import Coordinates, pair_of
 from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.finite import FinitePair
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
 from accounting.protocols.box import BinomialBox
@@ -131,8 +132,13 @@ class OutputInterval:
 
 
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
-    r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it."""
+    r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it.
+
+    None if there are none, or they are no interval.
+    """
     pair = shift_curve(noise, p, q).pair
+    if isinstance(pair, FinitePair):
+        return None  # a set of steps, which is no interval
     with precision(_DECIDING):
         span = _span(pair, level)
     if span is None:

@@ -25,6 +25,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
+from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Relation, Sensitivity, Unit
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -91,6 +92,9 @@ _NOISES: Final[Mapping[str, SearchStrategy[Noise]]] = MappingProxyType(
         DiscreteGaussian.name: st.builds(DiscreteGaussian, sigma_squared=_positive(1000)),
         DiscreteGaussianSum.name: st.builds(
             DiscreteGaussianSum, count=st.integers(1, 16), sigma_squared=_positive(100)
+        ),
+        Staircase.name: st.builds(
+            Staircase, epsilon=_positive(10), sensitivity=st.integers(1, 100)
         ),
         Skellam.name: st.builds(Skellam, variance=_positive(1000)),
         Polya.name: st.builds(Polya, shape=_positive(4), scale=_positive(20)),

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from flint import arb
 
 from dpcore.errors import Unrepresentable
@@ -32,7 +31,7 @@ from dpcore.numbers.enclosure import ball
 from dpcore.numbers.floating import exp_neg
 from dpcore.sampling.coins import bernoulli, bernoulli_exp
 from dpcore.sampling.inversion import BLOCK, Uniform, in_blocks
-from dpcore.sampling.rng import Rng
+from dpcore.sampling.rng import Rng, below
 
 _MARGIN: Final = 2.0**-40
 _GRAIN: Final = 2.0**-63
@@ -148,17 +147,3 @@ class LogJumps:
             return (-ball(size / self._scale)).exp() * share / size
 
         return Uniform(rng, word).below(chance)
-
-
-def below(rng: Rng, bound: int, count: int) -> Integers:
-    r"""``count`` integers uniform on [0, bound), bound <= 2^31, by rejection."""
-    # A half word is kept unless it lies in the last, partial round of 2^32 values.
-    found = np.empty(count, dtype=np.int64)
-    whole = (1 << 32) // bound * bound
-    done = 0
-    while done < count:
-        halves: npt.NDArray[np.uint64] = rng.words(count - done) >> np.uint64(32)
-        kept = halves[halves < whole] % np.uint64(bound)
-        found[done : done + len(kept)] = kept
-        done += len(kept)
-    return found

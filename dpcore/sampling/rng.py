@@ -284,3 +284,17 @@ def permutation(count: int, rng: Rng) -> Integers:
         ranked = keys[order]
         if not bool((ranked[1:] == ranked[:-1]).any()):
             return order
+
+
+def below(rng: Rng, bound: int, count: int) -> Integers:
+    r"""``count`` integers uniform on [0, bound), bound <= 2^31, by rejection."""
+    # A half word is kept unless it lies in the last, partial round of 2^32 values.
+    found = np.empty(count, dtype=np.int64)
+    whole = (1 << 32) // bound * bound
+    done = 0
+    while done < count:
+        halves: Words = rng.words(count - done) >> np.uint64(32)
+        kept = halves[halves < whole] % np.uint64(bound)
+        found[done : done + len(kept)] = kept
+        done += len(kept)
+    return found

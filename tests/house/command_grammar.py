@@ -32,6 +32,7 @@ _LAWS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "discrete-laplace": {"scale": "10"},
         "discrete-gaussian": {"sigma_squared": "40"},
         "discrete-gaussian-sum": {"count": "3", "sigma_squared": "40"},
+        "staircase": {"epsilon": "2", "sensitivity": "5"},
         "skellam": {"variance": "400"},
         "polya": {"shape": "3", "scale": "10"},
         "polya-difference": {"shape": "3/4", "scale": "10"},

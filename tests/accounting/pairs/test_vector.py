@@ -17,7 +17,14 @@ from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.composed_loss import ComposedLoss
 from accounting.theorems.convert import as_pure
-from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Noise,
+    PolyaDifference,
+    Sensitivity,
+    Staircase,
+)
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
 from tests.support.accounting.brute import Brute, close, gaussian, laplace, real
@@ -97,6 +104,18 @@ def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensit
         assert all(largest(each).upper <= largest(best).lower for each in tops)
         most = rho(best)
         assert all(rho(each) <= most or rho(each).overlaps(most) for each in tops)
+
+
+@pytest.mark.parametrize(
+    "noise", [PolyaDifference(shape="1/2", scale=1), Staircase(epsilon=1, sensitivity=2)], ids=repr
+)
+def test_l1_of_other_laws_is_not_that_of_one_coordinate(noise: Noise) -> None:
+    # Two steps of 1 lose more than one of 2: neither pure() nor zcdp() may answer with the latter.
+    assert 2 * curve(noise, Sensitivity(1)).pure().upper > curve(noise, Sensitivity(2)).pure().upper
+    for ask in (PrivacyCurve.pure, PrivacyCurve.zcdp):
+        with pytest.raises(NotDerived, match="one coordinate at a time"):
+            ask(curve(noise, Sensitivity.l1(2)))
+        assert ask(curve(noise, Sensitivity.l1(1))) == ask(curve(noise, Sensitivity(1)))
 
 
 # -- exact curves -------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from dpcore import DiscreteLaplace, SeededRng, Unrepresentable
 from dpcore.laws import polya
 from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.polya_jumps import LogJumps, below
+from dpcore.laws.polya_jumps import LogJumps
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import fixed_enclosure
+from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
 from tests.dpcore.sampling.test_statistics import worst
 from tests.effort import by_day

@@ -405,7 +405,19 @@ def raw_once_in(runs: int) -> Law:
     return law
 
 
+def staircase(step: int, plateau: int) -> Law:
+    """One integer and staircase noise of epsilon = 1: each step has 1/e of the mass of the last."""
+
+    def weight(k: int) -> Any:
+        return mpmath.exp(-sum(abs(k) >= plateau + step * j for j in range(60)))
+
+    whole = 2 * plateau - 1 + 2 * step / (mpmath.e - 1)
+    return lambda value: {k: weight(k - value) / whole for k in range(-80, 84)}
+
+
 LAWS: Final[dict[str, Law]] = FIRST | {
+    "staircase": staircase(3, 2),
+    "staircase-narrow-steps": staircase(2, 1),
     "noisy-max": largest_index(2),
     "noisy-max-value": largest_count,
     "noisy-max-half-noise": largest_index(1),

@@ -58,6 +58,12 @@ def geometric_exp_proven(rng: Forking, exponent: Fraction) -> int:
     return rng.choose(geometric_weights(exponent), "geometric")
 
 
+def side_proven(rng: Forking, cdf: Callable[[int], arb], guess: int) -> int:
+    r"""An inversion of a law on -1, 0, 1 as one fork."""
+    masses = [narrow(lambda k=k: cdf(k) - cdf(k - 1), 160) for k in (-1, 0, 1)]  # type: ignore[misc]  # k
+    return rng.choose([lower_end(mass) for mass in masses], "side") - 1 + 0 * guess
+
+
 @cache
 def weights(noise: Noise, first: int, last: int) -> list[Fraction]:
     return [lower_end(noise.enclose_pmf(k, 160)) for k in range(first, last + 1)]

@@ -13,6 +13,7 @@ from dpcore import (
     Poisson,
     Polya,
     Skellam,
+    Staircase,
 )
 from dpcore.laws import poisson, polya, polya_jumps
 from dpcore.sampling import coins
@@ -212,6 +213,35 @@ LAYERS: tuple[Layer, ...] = (
                 "DiscreteGaussian(sigma_squared=self._whole).sample_reference(rng)",
             ),
         },
+    ),
+    Layer(
+        name="staircase",
+        code=Staircase.sample_reference,
+        cases=tuple(
+            Staircase(epsilon=e, sensitivity=d, plateau=r)
+            for e, d, r in ((3, 1, 1), ("1/2", 3, 1), (2, 3, 2), (2, 4, 4), (1, 5, 3))
+        ),
+        stubs={"invert": layers.side_proven, "geometric_exp": layers.geometric_exp_proven},
+        leftover=Fraction(1, 10**20),
+        broken=Staircase(epsilon=2, sensitivity=3, plateau=2),
+        mutants={
+            "a plateau one too wide": ("2 * self.plateau - 1", "2 * self.plateau"),
+            "a place of the plateau": ("rng.below(self.sensitivity)", "rng.below(self.plateau)"),
+            "steps behind the sensitivity": ("(self.plateau + step", "(self.sensitivity + step"),
+            "steps on one side": ("side * (", "("),
+            "truncated tail": (
+                "geometric_exp(rng, self.epsilon)",
+                "min(geometric_exp(rng, self.epsilon), 9)",
+            ),
+        },
+    ),
+    Layer(
+        name="staircase with no layer but the side stubbed",
+        code=Staircase.sample_reference,
+        cases=(Staircase(epsilon=2, sensitivity=2, plateau=1),),
+        stubs={"invert": layers.side_proven},
+        how={"runs": 4000},
+        leftover=Fraction(1, 10),
     ),
     Layer(
         name="unit Poisson",

@@ -19,6 +19,7 @@ ROWS = (
     "discrete-gaussian-sum:count=16,sigma_squared=1/4",
     "discrete-gaussian-sum:count=5,sigma_squared=20",
     "discrete-gaussian-sum:count=3,sigma_squared=4194304",
+    *("staircase:epsilon=3,sensitivity=20", "staircase:epsilon=1/1000,sensitivity=1,plateau=1"),
     *("skellam:variance=10/3", "skellam:variance=100", "skellam:variance=16777216"),
     *("polya:shape=1/4,scale=10", "polya:shape=7/2,scale=3/2"),
     *("polya:shape=1/1024,scale=1000", "polya:shape=1/16,scale=1048576"),

@@ -35,6 +35,7 @@ from tests.support.laws import (
     polya,
     polya_difference,
     skellam,
+    staircase,
 )
 
 
@@ -64,8 +65,8 @@ def _everyday(module: LawModule) -> str:
 
 
 _MODULES: tuple[LawModule, ...] = (
-    *(discrete_laplace, discrete_gaussian, discrete_gaussian_sum, skellam),
-    *(polya, polya_difference, poisson, binomial),
+    *(discrete_laplace, discrete_gaussian, discrete_gaussian_sum, staircase),
+    *(skellam, polya, polya_difference, poisson, binomial),
 )
 LAWS: dict[str, LawModule] = {module.NAME: module for module in _MODULES}
 EXAMPLES = {name: module.ROWS for name, module in LAWS.items()}

@@ -1,0 +1,69 @@
+r"""A pair with finitely many losses, whose outcomes are numbered as their losses rise.
+
+The loss is a sufficient statistic: outcomes of one loss are one outcome. So what is known of a
+pair are its losses with their masses, whatever the outputs were. Proofs: docs/proofs/curve.md.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from flint import arb
+
+from accounting.pairs.monotone import Cell, RayPair
+from accounting.pairs.pair import Loss
+from dpcore.numbers.enclosure import Enclosure, ball
+
+Listed: TypeAlias = tuple[tuple[Fraction, arb, arb], ...]
+"""(loss, P-mass, Q-mass) as the losses rise, P = e^loss Q > 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinitePair(RayPair):
+    r"""P and Q by their losses: m = 0, 1, ... numbers the outcomes of ``listed()``."""
+
+    @abstractmethod
+    def listed(self) -> Listed:
+        r"""All losses, and their masses at the ambient precision."""
+
+    def loss(self, m: int) -> Loss:
+        r"""The loss of outcome m; infinite outside of the listing, in its order."""
+        rows = self.listed()
+        return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""By bisection in exact losses."""
+        rows = self.listed()
+        first = bisect_right(rows, epsilon, key=lambda row: row[0])
+        return None if first == len(rows) else (first, first)
+
+    def tails(self, m: int) -> tuple[arb, arb]:
+        r"""Sums of Q (e^L - 1) on the side where all its terms have one sign, and of Q."""
+        rows, m = self.listed(), max(m, 0)
+        rest = sum((q for _, _, q in rows[m:]), arb(0))
+        above = bool(rows[m:]) and rows[m][0] >= 0
+        moved = (q * ball(loss).expm1() for loss, _, q in (rows[m:] if above else rows[:m]))
+        gap = sum(moved, arb(0))
+        return gap if above else -gap, rest
+
+    def below(self, m: int) -> arb:
+        r"""The sum of P before m."""
+        return sum((p for _, p, _ in self.listed()[: max(m, 0)]), arb(0))
+
+    def largest_loss(self) -> Enclosure:
+        r"""The last one, attained."""
+        return Enclosure.exactly(self.listed()[-1][0])
+
+    def hidden(self) -> Fraction:
+        r"""0: both datasets have every outcome."""
+        return Fraction(0)
+
+    def renyi(self, order: Fraction) -> arb:
+        r"""log of the sum of P e^((alpha-1) L), over alpha - 1."""
+        excess = order - 1
+        terms = (p * ball(excess * loss).exp() for loss, p, _ in self.listed())
+        return sum(terms, arb(0)).log() / ball(excess)

@@ -1,0 +1,227 @@
+r"""The staircase law on the integers: P(X = k) falls by e^(-epsilon) at each step of |k|.
+
+Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), for
+integer queries: of all noises that do not depend on the data, one of these has the least variance
+at a pure epsilon. With b = e^(-epsilon), a sensitivity Delta and r in 1..Delta,
+
+    P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
+
+Proofs: docs/proofs/laws.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from flint import arb
+
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.noise import Covered, SymmetricNoise, batch_of
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
+from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import Exact, Whole
+from dpcore.sampling.coins import geometric_exp
+from dpcore.sampling.inversion import FIXED_BITS, fixed_point, invert, table_of_masses
+from dpcore.sampling.rng import Rng, below
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Staircase(SymmetricNoise):
+    r"""Staircase noise for a query that moves by at most ``sensitivity``: epsilon-DP, exactly.
+
+    The masses are equal for |k| < ``plateau``, and fall by e^(-epsilon) there and after each
+    further ``sensitivity`` integers. The plateau r is an integer from 1 to ``sensitivity``; 0, the
+    default, stands for the one of the least variance, which is proven and then stored. At a
+    sensitivity of 1 the law is DiscreteLaplace(scale=1/epsilon); beyond it has less variance, far
+    less for epsilon > 2. Not log-concave, unless the sensitivity is 1.
+
+    The float64 functions cover 2^-46 <= epsilon <= 1e6. Raises :class:`InvalidParameter` for an
+    epsilon that is not a positive rational, a sensitivity that is not an integer from 1 to 2^30,
+    and a plateau above it.
+
+    >>> noise = Staircase(epsilon=4, sensitivity=10)
+    >>> noise
+    Staircase(epsilon=4, sensitivity=10, plateau=2)
+    >>> noise.variance.upper_float, DiscreteLaplace(scale="10/4").variance.upper_float
+    (6.66..., 12.33...)
+    """
+
+    name: ClassVar[str] = "staircase"
+    floats: ClassVar[tuple[Covered, ...]] = (Covered("epsilon", "2^-46", "1e6"),)
+
+    epsilon: Exact = Exact(zero="noise of epsilon 0 would be uniform on all integers")
+    sensitivity: Whole = Whole(at_most=1 << 30)
+    plateau: Whole = Whole(0, at_least=0)
+
+    def __post_init__(self) -> None:
+        SymmetricNoise.__post_init__(self)
+        if self.plateau > self.sensitivity:
+            raise InvalidParameter("plateau", self.plateau, "must be at most the sensitivity")
+        if not self.plateau:
+            plateau = _best_plateau(self.epsilon, self.sensitivity)
+            object.__setattr__(self, "plateau", plateau)
+
+    @property
+    def log_concave(self) -> bool:
+        r"""For a sensitivity of 1: a wider step has two equal masses behind two unequal ones."""
+        return self.sensitivity == 1
+
+    @property
+    def variance(self) -> Enclosure:
+        r"""Sums of k^2 over the steps, enclosed to 128 bits."""
+        return narrow(lambda: _variance(self.epsilon, self.sensitivity, self.plateau), 128)
+
+    def level(self, k: int) -> int:
+        r"""l(k): how often the mass fell, P(X = k) = P(X = 0) e^(-epsilon l(k))."""
+        return (abs(k) - self.plateau) // self.sensitivity + 1
+
+    def pmf_ball(self, k: int) -> arb:
+        r"""a b^l(k)."""
+        top = _top(self.epsilon, self.sensitivity, self.plateau)
+        return top * (-ball(self.epsilon) * self.level(k)).exp()
+
+    def sf_ball(self, k: int) -> arb:
+        r"""The rest of the step of k + 1 and all steps behind it, and 1 - P(X > -k-1) below 0."""
+        if k < 0:
+            return 1 - self.sf_ball(-k - 1)
+        rest = self.sensitivity - (k + 1 - self.plateau) % self.sensitivity
+        return self.pmf_ball(k + 1) * (rest + self.sensitivity * _behind(self.epsilon))
+
+    def sample_reference(self, rng: Rng) -> int:
+        r"""One draw: the side by a certified coin, then a geometric step and a uniform place."""
+        side = invert(rng, self._side, 0)
+        if not side:
+            return rng.below(2 * self.plateau - 1) - (self.plateau - 1)
+        step = self.sensitivity * geometric_exp(rng, self.epsilon)
+        return side * (self.plateau + step + rng.below(self.sensitivity))
+
+    def _side(self, k: int) -> arb:
+        # P(sign <= k) of the sign of a draw beyond the plateau, 0 on it.
+        if not -1 <= k <= 0:
+            return arb(k > 0)
+        beyond = self.sf_ball(self.plateau - 1)
+        return beyond if k < 0 else 1 - beyond
+
+    def build_batch(self) -> _Steps:
+        r"""As the reference, many at a time."""
+        return _Steps(self)
+
+    # -- floats -------------------------------------------------------------------------------
+
+    def _exponent(self, level: Integers) -> Split:
+        return product(pair_of(level), pair_of(self.epsilon))
+
+    def _decay(self, level: Integers) -> Floats:
+        exponent = self._exponent(level)
+        return exp_neg(exponent.high) * (1 - exponent.low) + 0.0
+
+    def _levels(self, k: Integers) -> Integers:
+        # Without overflow at either end of int64.
+        r, step = self.plateau, self.sensitivity
+        return np.where(k >= 0, (np.maximum(k, 0) - r) // step + 1, -((k + r - 1) // step))
+
+    def _pmf(self, k: Integers) -> Floats:
+        with precision(96):
+            peak = nearest(self.pmf_ball(0))
+        return peak * self._decay(self._levels(k))
+
+    def _log_pmf(self, k: Integers) -> Floats:
+        with precision(96):
+            if self.plateau == 1 and self.epsilon > 1:  # the mass at 0 may be next to 1
+                peak = nearest((-2 * self.sf_ball(0)).log1p())
+            else:
+                peak = nearest(self.pmf_ball(0).log())
+        return peak - self._exponent(self._levels(k)).high
+
+    def _upper(self, k: Integers) -> Floats:
+        # As `sf_ball`, from k - (r - 1) = k + 1 - r.
+        with precision(96):
+            peak, behind = nearest(self.pmf_ball(0)), nearest(_behind(self.epsilon))
+        step = self.sensitivity
+        level, place = np.divmod(k - (self.plateau - 1), step)
+        return peak * self._decay(level + 1) * ((step - place) + step * behind)
+
+    def _quantile_guess(self, p: Floats) -> Integers:
+        # P(X > k) falls by b over each step and is linear in it.
+        rate, step = float(self.epsilon), self.sensitivity
+        with precision(96):
+            top = float((self.pmf_ball(0) * step * (1 + _behind(self.epsilon))).log().mid())
+        levels = np.maximum(top - np.log(np.minimum(p, 1 - p)), 0.0) / rate
+        part = levels - np.floor(levels)
+        place = np.floor(levels) * step + step * np.expm1(-rate * part) / np.expm1(-rate)
+        first = place + (self.plateau - 1 - step)
+        found: Floats = np.where(p > 0.5, np.ceil(first), -np.floor(first) - 1)
+        return found.astype(np.int64)
+
+
+class _Steps:
+    # Batches: a table for the side; |J| or |J| - 1 of a discrete Laplace J is geometric.
+
+    def __init__(self, noise: Staircase) -> None:
+        self._step, self._plateau = noise.sensitivity, noise.plateau
+        with precision(FIXED_BITS + 32):
+            beyond = noise.sf_ball(noise.plateau - 1)
+            masses = [fixed_point(mass) for mass in (beyond, 1 - 2 * beyond, beyond)]
+        self._side = table_of_masses(-1, (0, 0), masses, noise._side)
+        self._levels = batch_of(DiscreteLaplace(scale=1 / noise.epsilon))
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        r"""``count`` independent draws."""
+        found, levels = self._side.draw(rng, count), self._levels.draw(rng, count)
+        inner = np.flatnonzero(found == 0)
+        places = self._plateau + below(rng, self._step, count)
+        found *= np.where(levels < 0, ~levels, levels) * self._step + places
+        found[inner] = below(rng, 2 * self._plateau - 1, len(inner)) - (self._plateau - 1)
+        return found
+
+
+def _behind(epsilon: Fraction) -> arb:
+    # b + b^2 + ... = b/(1-b).
+    return 1 / ball(epsilon).expm1()
+
+
+def _top(epsilon: Fraction, sensitivity: int, plateau: int) -> arb:
+    # a: the sum of the steps relative to it is 2r - 1 + 2 Delta b/(1-b).
+    return 1 / (2 * plateau - 1 + 2 * sensitivity * _behind(epsilon))
+
+
+def _squares(epsilon: Fraction, sensitivity: int, first: int) -> arb:
+    # sum_j b^j (first + j Delta)^2 over j >= 1, from the sums of b^j, j b^j and j^2 b^j.
+    behind = _behind(epsilon)
+    once = behind * (1 + behind)
+    return (
+        first**2 * behind
+        + 2 * first * sensitivity * once
+        + sensitivity**2 * once * (1 + 2 * behind)
+    )
+
+
+def _variance(epsilon: Fraction, sensitivity: int, plateau: int) -> arb:
+    # (r + (j-1) Delta + i)^2 over the places i of a step: as (m + j Delta)^2 + (spread of them),
+    # 4 times to keep the middle 2m = 2r - Delta - 1 an integer.
+    inner = plateau * (plateau - 1) * (2 * plateau - 1)
+    middle, spread = 2 * plateau - sensitivity - 1, sensitivity * (sensitivity**2 - 1)
+    outer = sensitivity * _squares(epsilon, 2 * sensitivity, middle) / 4
+    outer += spread * _behind(epsilon) / 12
+    return _top(epsilon, sensitivity, plateau) * (ball(Fraction(inner, 3)) + 2 * outer)
+
+
+@lru_cache(maxsize=256)
+def _best_plateau(epsilon: Fraction, sensitivity: int) -> int:
+    # From r to r + 1 the variance rises if the squares that gain mass, +-(r + j Delta) with
+    # b^j - b^(j+1), exceed it on average; if it rises once it rises from there on.
+    def rises(r: int) -> bool:
+        def excess() -> arb:
+            gained = r**2 + _squares(epsilon, sensitivity, r)
+            return gained / (1 + _behind(epsilon)) - _variance(epsilon, sensitivity, r)
+
+        return narrow(excess, 8).lower > 0
+
+    return least(lambda r: r >= sensitivity or (r >= 1 and rises(r)), 1)
