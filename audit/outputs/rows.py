@@ -51,8 +51,8 @@ r"""Columns of their own; further ones are added up by the hash of their path.""
 _FIRST: Final = 8
 _BUCKETS: Final = 512
 _MOST_LABELS: Final = 1 << 16
-_NUMBER: Final = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_MOST_DIGITS: Final = 400
+NUMBER: Final = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+MOST_DIGITS: Final = 400
 _NAMES: Final = {"float64": "float", "int64": "int"}
 _KEY: Final = re.compile(r"(?<=[(, ])('(?:[^'\\]|\\.)*'): ")
 _PRINTED: Final = re.compile(rb"[\t\n\r\x20-\x7e]+")
@@ -60,24 +60,38 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
+class Cells(list[tuple[str, Cell]]):
+    r"""Cells by path. ``texts`` are those that numbers were read from, ``coded`` the paths of
+    numbers that stand for something else: bytes, dates, the parts of a complex number.
+    """
+
+    __slots__ = ("coded", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.coded: set[str] = set()
+
+    def code(self, numbers: Iterable[tuple[str, int | float]]) -> None:
+        for path, number in numbers:
+            self.append((path, number))
+            self.coded.add(path)
+
+
 @dataclasses.dataclass(slots=True)
 class Row:
     r"""A parsed output: its structure, and its cells by path."""
 
     structure: str
-    cells: list[tuple[str, Cell]]
+    cells: Cells
 
 
 def row_of(output: object) -> Row:
     r"""Parse one output."""
-    cells: list[tuple[str, Cell]] = []
+    cells = Cells()
     return Row(_walk(output, "", cells), cells)
 
 
-_Cells: TypeAlias = list[tuple[str, Cell]]
-
-
-def _walk(value: Any, path: str, cells: _Cells) -> str:
+def _walk(value: Any, path: str, cells: Cells) -> str:
     kind = type(value)
     if kind is float or kind is int:
         cells.append((path, value))
@@ -108,7 +122,7 @@ def _walk(value: Any, path: str, cells: _Cells) -> str:
     return f"{kind.__name__}: {_text(without_address(repr(value)), path, cells)}"
 
 
-def _fields(pairs: Iterable[tuple[Any, Any]], path: str, cells: _Cells) -> str:
+def _fields(pairs: Iterable[tuple[Any, Any]], path: str, cells: Cells) -> str:
     parts = [f"{_named(key)}: {_walk(value, path + _step(key), cells)}" for key, value in pairs]
     return f"({', '.join(parts)})"
 
@@ -125,13 +139,13 @@ def _step(key: Hashable) -> str:
     return f"[{identity(key)}]"
 
 
-def _items(values: Iterable[Any], path: str, cells: _Cells) -> str:
+def _items(values: Iterable[Any], path: str, cells: Cells) -> str:
     found = [_walk(value, f"{path}[{i}]", cells) for i, value in enumerate(values)]
     parts = [(part, len(list(alike))) for part, alike in groupby(found)]
     return f"({', '.join(part if many == 1 else f'{many} {part}' for part, many in parts)})"
 
 
-def _set(value: Any, path: str, cells: _Cells) -> str:
+def _set(value: Any, path: str, cells: Cells) -> str:
     numbers = [item for item in value if type(item) in {int, float}]
     cells += [(f"{path}{{{i}}}", item) for i, item in enumerate(sorted(numbers))]
     texts = sorted(str(identity(item)) for item in value if type(item) not in {int, float})
@@ -139,9 +153,10 @@ def _set(value: Any, path: str, cells: _Cells) -> str:
     return f"{type(value).__name__} of {len(value)}"
 
 
-def _text(text: str, path: str, cells: _Cells) -> str:
+def _text(text: str, path: str, cells: Cells) -> str:
     r"""Numbers of a text stand alone or behind a sign or bracket, never within a word."""
     if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
+        cells.texts.append(text)
         return f"json {_walk(value, path, cells)}"
     lines = text.splitlines()
     if len(lines) > 1:
@@ -151,13 +166,14 @@ def _text(text: str, path: str, cells: _Cells) -> str:
 
     def blanked(match: re.Match[str]) -> str:
         digits = match[0]
-        if len(digits) > _MOST_DIGITS or not math.isfinite(number := float(digits)):
+        if len(digits) > MOST_DIGITS or not math.isfinite(number := float(digits)):
             return digits
         whole = digits.lstrip("+-").isdecimal()
         found.append(int(digits) if whole else number)
         return "#" if whole else "#.#"
 
-    cells.append((f"{path}.text", _NUMBER.sub(blanked, text)))
+    cells.append((f"{path}.text", NUMBER.sub(blanked, text)))
+    cells.texts.append(text)
     cells += [(f"{path}.text[{i}]", number) for i, number in enumerate(found)]
     return "text"
 
@@ -169,42 +185,47 @@ def _of_json(text: str) -> Any:
         return None
 
 
-def _bytes(value: bytes | bytearray, path: str, cells: _Cells) -> str:
+def _bytes(value: bytes | bytearray, path: str, cells: Cells) -> str:
     name = type(value).__name__
     if _PRINTED.fullmatch(value):
         return f"{name} {_text(value.decode('ascii'), path, cells)}"
-    cells += [(f"{path}[{i}]", byte) for i, byte in enumerate(value)]
+    cells.code((f"{path}[{i}]", byte) for i, byte in enumerate(value))
     return f"{name} of {len(value)}"
 
 
-def _label(value: object, path: str, cells: _Cells) -> str:
+def _label(value: object, path: str, cells: Cells) -> str:
     cells.append((path, str(identity(value))))
     return type(value).__name__
 
 
-def _number(value: int, name: str, path: str, cells: _Cells) -> str:
+def _whole(value: int, name: str, path: str, cells: Cells) -> str:
     cells.append((path, value))
     return name
 
 
-def _complex(value: complex, path: str, cells: _Cells) -> str:
-    cells += [(f"{path}.real", value.real), (f"{path}.imag", value.imag)]
+def _coded(value: int, name: str, path: str, cells: Cells) -> str:
+    cells.code([(path, value)])
+    return name
+
+
+def _complex(value: complex, path: str, cells: Cells) -> str:
+    cells.code([(f"{path}.real", value.real), (f"{path}.imag", value.imag)])
     return "complex"
 
 
-def _ratio(value: Fraction | Decimal, path: str, cells: _Cells) -> str:
+def _ratio(value: Fraction | Decimal, path: str, cells: Cells) -> str:
     finite = isinstance(value, Fraction) or value.is_finite()
     cells.append((path, as_float(value) if finite else str(value)))
     return type(value).__name__
 
 
-def _date(value: dt.datetime, path: str, cells: _Cells) -> str:
+def _date(value: dt.datetime, path: str, cells: Cells) -> str:
     at = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-    cells.append((path, (at - _EPOCH) // _MICROSECOND))
-    return "datetime" if value.tzinfo is None else f"datetime {value.tzinfo}"
+    name = "datetime" if value.tzinfo is None else f"datetime {value.tzinfo}"
+    return _coded((at - _EPOCH) // _MICROSECOND, name, path, cells)
 
 
-def _numpy(value: Any, path: str, cells: _Cells) -> str:
+def _numpy(value: Any, path: str, cells: Cells) -> str:
     dtype = value.dtype
     name = _NAMES.get(dtype.name, dtype.name)
     if isinstance(value, np.ma.MaskedArray):
@@ -221,9 +242,10 @@ def _numpy(value: Any, path: str, cells: _Cells) -> str:
         pairs = ((each, value[each]) for each in dtype.names)
         return f"row{_fields(pairs, path, cells)}"
     if dtype.kind in "mM":
-        missing = bool(np.isnat(value))
-        cells.append((path, "NaT" if missing else int(value.astype(np.int64))))
-        return str(dtype)
+        if np.isnat(value):
+            cells.append((path, "NaT"))
+            return str(dtype)
+        return _coded(int(value.astype(np.int64)), str(dtype), path, cells)
     item = value.item()
     if isinstance(item, np.generic):  # a float of more digits
         cells.append((path, float(value)))
@@ -232,7 +254,7 @@ def _numpy(value: Any, path: str, cells: _Cells) -> str:
     return f"np {inner}" if dtype.kind in "US" else str(name)
 
 
-def _table(name: str, table: Any, path: str, cells: _Cells) -> str:
+def _table(name: str, table: Any, path: str, cells: Cells) -> str:
     columns = table.columns or (table.name,)
     parts = []
     for key, kind, values in zip(columns, table.types, table.values, strict=True):
@@ -242,9 +264,9 @@ def _table(name: str, table: Any, path: str, cells: _Cells) -> str:
     return f"{name}({', '.join(parts)}{index})"
 
 
-_Reader: TypeAlias = Callable[[Any, str, _Cells], str]
+_Reader: TypeAlias = Callable[[Any, str, Cells], str]
 _READERS: Final[dict[type, _Reader]] = {
-    bool: lambda value, path, cells: _number(int(value), "bool", path, cells),
+    bool: lambda value, path, cells: _whole(int(value), "bool", path, cells),
     type(None): _label,
     str: _text,
     bytes: _bytes,
@@ -258,8 +280,8 @@ _READERS: Final[dict[type, _Reader]] = {
     set: _set,
     frozenset: _set,
     dt.datetime: _date,
-    dt.date: lambda value, path, cells: _number(value.toordinal(), "date", path, cells),
-    dt.timedelta: lambda value, path, cells: _number(
+    dt.date: lambda value, path, cells: _coded(value.toordinal(), "date", path, cells),
+    dt.timedelta: lambda value, path, cells: _coded(
         value // _MICROSECOND, "timedelta", path, cells
     ),
 }

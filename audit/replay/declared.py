@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
+from audit.replay.distance import difference, numbers_in, root
 from audit.replay.findings import Finding, Norm, require_norm
-from audit.replay.output_parts import difference, numbers_in, root
 from audit.replay.rng_hooks import playing
 from audit.replay.tape import Draw
 from dpcore.errors import InvalidParameter

@@ -5,30 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
 
 from audit.claims.claim import format_rational as exact_decimal
-from audit.outputs.identity import identity
+from audit.outputs.rows import display_path
+from audit.replay.distance import Number, Numbers, difference, numbers_in, root
 from audit.replay.findings import Finding, Norm
-from audit.replay.output_parts import (
-    FACETS,
-    Number,
-    difference,
-    format_facet,
-    named_parts,
-    numbers_in,
-    root,
-)
 from audit.replay.rng_hooks import EARLY, PLAIN
-from audit.replay.run import Execution, PairedRuns, numbers_of
+from audit.replay.run import Execution, PairedRuns, is_label
 from audit.replay.tape import Seeded
-from audit.wording.shorten import cut
+from audit.wording.shorten import distinct
 from dpcore.numbers.rounding import down, up
 
-_MOST_PARTS: Final = 64
 _MOST_COMPARED: Final = 16
 
 
@@ -87,12 +78,11 @@ def _move(both: PairedRuns, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction,
     if both.failed or both.a.flow != both.b.flow:
         return None
     of_a, of_b = numbers_in(both.a.output), numbers_in(both.b.output)
-    if of_a is None or of_b is None or of_a.else_ != of_b.else_:
+    if of_a is None or of_b is None or not of_a.comparable(of_b):
         return None
-    a, b = of_a.values, of_b.values
-    if len(a) != len(b) or both.a.tape.cut or both.b.tape.cut:
+    if both.a.tape.cut or both.b.tape.cut:
         return None
-    found = difference(a, b, norm)
+    found = difference(of_a.values, of_b.values, norm)
     if found is None:
         return None
     move, size, slack = found
@@ -134,39 +124,47 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
         return
     a, b = _still([both.a for both in good]), _still([both.b for both in good])
     for name in a:
-        if name in b and a[name] != b[name]:
-            yield Finding(
-                kind="unnoised-part",
-                severity="error",
-                statement=f"{name} is {a[name]} for dataset A and {b[name]} for dataset B on all "
-                f"{len(good):,} tapes: no draw moves it",
-                witness=good[0].witness(),
-            )
-            return
+        one, other = a[name], b.get(name, a[name])
+        if one == other or (one is None and not is_label(other)):
+            continue
+        if other is None and not is_label(one):
+            continue
+        words = ["some number" if each is None else each for each in (one, other)]
+        yield Finding(
+            kind="unnoised-part",
+            severity="error",
+            statement=f"{name} is {words[0]} for dataset A and {words[1]} for dataset B on all "
+            f"{len(good):,} tapes: no draw moves it",
+            witness=good[0].witness(),
+        )
+        return
 
 
 def _still(runs: Sequence[Execution]) -> dict[str, Any]:
-    # What is the same in all runs, by name; the plainest first.
-    if len({run.key for run in runs}) == 1:
-        return {"the output": runs[0].key}
-    parts = [named_parts(run.output, _MOST_PARTS) for run in runs]
+    # What is the same in all runs, by name, and None for what always is some number.
     found: dict[str, Any] = {}
-    if len({tuple(part) for part in parts}) > 1:
+    if len({run.key for run in runs}) == 1:
+        found["the whole output"] = runs[0].key
+    for path in runs[0].parts:
+        cells = [run.parts[path] for run in runs if path in run.parts]
+        if len(cells) < len(runs):
+            continue
+        if len(set(map(repr, cells))) == 1:
+            # A nan is equal to another one.
+            found[display_path(path)] = repr(cells[0]) if is_label(cells[0]) else cells[0]
+        elif not any(map(is_label, cells)):
+            found[display_path(path)] = None
+    first, *others = (numbers_in(run.output) for run in runs)
+    if first is None or len(first.values) > _MOST_COMPARED:
         return found
-    for name in parts[0]:
-        column = {identity(part[name]) for part in parts}
-        if len(column) == 1:
-            found[f"{name} of the output"] = column.pop()
-    rows = [None if (of := numbers_in(run.output)) is None else of.values for run in runs]
-    if any(row is None or len(row) > _MOST_COMPARED for row in rows):
+    table = [first, *(each for each in others if each is not None and each.paths == first.paths)]
+    if len(table) < len(runs):
         return found
-    table: list[tuple[Number, ...]] = [row for row in rows if row is not None]
-    if len(set(map(len, table))) > 1:
-        return found
-    for i, j in combinations(range(len(table[0])), 2):
-        differences = {row[i] - row[j] for row in table}
+    for i, j in combinations(range(len(first.values)), 2):
+        differences = {row.values[i] - row.values[j] for row in table}
         if len(differences) == 1:
-            found[f"part {i} minus part {j} of the output"] = differences.pop()
+            one, other = (display_path(first.paths[place]) for place in (i, j))
+            found[f"{one} minus {other}"] = differences.pop()
     return found
 
 
@@ -180,12 +178,12 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:
         return True
-    own = numbers_of(run)
-    if own is None:
+    own = numbers_in(run.output)
+    if own is None or own.labels:
         return 1 in counts.values()
-    found = {other.key: numbers_of(other) for other in others}
-    rows = [row for row in found.values() if row is not None and len(row) == len(own)]
-    floats = [x for x in chain(own, *rows) if isinstance(x, float)]
+    found = {other.key: _numbers_of(other) for other in others}
+    rows = [row.values for row in found.values() if row is not None and own.comparable(row)]
+    floats = [x for x in chain(own.values, *rows) if isinstance(x, float)]
     if not rows or not all(map(math.isfinite, floats)):
         return False
     whole = all(x.is_integer() for x in floats)
@@ -193,8 +191,12 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
         return False
     return all(
         min(column) <= x <= max(column) and (whole or _on_lattice(x, column))
-        for x, column in zip(own, zip(*rows, strict=True), strict=True)
+        for x, column in zip(own.values, zip(*rows, strict=True), strict=True)
     )
+
+
+def _numbers_of(run: Execution) -> Numbers | None:
+    return None if run.error is not None else numbers_in(run.output)
 
 
 def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
@@ -269,54 +271,29 @@ def _named(kind: str) -> Any:
     return lambda source: source == kind or source.startswith((f"{kind} ", f"{kind},"))
 
 
-_SIZE: Final = ("keys", "columns", "shape")
-# What strict declares; words may come from a fair draw.
-_STRICT: Final = frozenset({*_SIZE, "dtype", "index"})
 _NUMBERS: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _LONG: Final = 200
 
 
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
-    r"""A finding for each facet that depends on the data: an error where each dataset always gave
+    r"""A structure of the output that depends on the data: an error where each dataset always gave
     its own.
-
-    Where size or names differ, what else differs follows from that and is not told.
     """
     good = [both for both in pairs if not both.failed]
-    told: set[str] = set()
-    for facet, means in FACETS.items():
-        if told & set(_SIZE):
-            return
-        differ = next(
-            (both for both in good if _facet(both.a, facet) != _facet(both.b, facet)), None
-        )
-        if differ is None:
-            continue
-        kept = {_facet(both.a, facet) for both in good}, {_facet(both.b, facet) for both in good}
-        apart = len(kept[0]) == len(kept[1]) == 1
-        refutes = strict and facet in _STRICT
-        if not apart and facet not in _STRICT:
-            continue
-        told.add(facet)
-        severity: Any = "error" if apart or refutes else "note"
-        words = [_either(side) for side in kept]
-        yield Finding(
-            kind=facet,
-            severity=severity,
-            refutes=refutes,
-            statement=f"dataset A gives {words[0]}, dataset B gives {words[1]}"
-            + ("" if facet == "shape" else f" ({means})")
-            + (": that alone tells them apart" if apart else ": on one tape they differ"),
-            witness=differ.witness(),
-        )
-
-
-def _facet(run: Execution, facet: str) -> Hashable:
-    return run.facets.get(facet)
-
-
-def _either(side: set[Hashable]) -> str:
-    return cut(" or ".join(sorted(map(format_facet, side))), _LONG)
+    differ = next((both for both in good if both.a.structure != both.b.structure), None)
+    if differ is None:
+        return
+    kept = {both.a.structure for both in good}, {both.b.structure for both in good}
+    apart = len(kept[0]) == len(kept[1]) == 1
+    one, other = distinct([differ.a.structure, differ.b.structure], _LONG)
+    yield Finding(
+        kind="structure",
+        severity="error" if apart or strict else "note",
+        refutes=strict,
+        statement=f"dataset A gives {one}, dataset B gives {other}"
+        + (": that alone tells them apart" if apart else ": on one tape they differ"),
+        witness=differ.witness(),
+    )
 
 
 def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:

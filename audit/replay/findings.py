@@ -4,7 +4,7 @@ Severities: an ``error`` is a fault, or something that only a reader of the code
 ``warning`` is worth a look; a ``note`` is no fault. A finding that ``refutes`` holds a
 deterministic counterexample to what was declared (docs/proofs/replay.md says which do).
 
-``docs/schemas/dpcore-replay-1.json`` is the schema that follows from the fields of the report.
+``docs/schemas/dpcore-replay-2.json`` is the schema that follows from the fields of the report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ReplayVerdict: TypeAlias = Literal[
     "refuted", "found", "nothing_found", "nothing_measured", "not_replayable"
 ]
 
-SCHEMA: Final = "dpcore-replay/1"
+SCHEMA: Final = "dpcore-replay/2"
 _MOST_ITEMS: Final = 1000
 _SHOWN: Final = 200
 
@@ -48,7 +48,7 @@ _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
     "draws": "the declared draws",
-    **dict.fromkeys(("keys", "columns", "shape", "dtype", "index"), "the declared shape of output"),
+    "structure": "the declared shape of output",
     "declared-equal": "a declared equality",
     "declared-sensitivity": "a declared sensitivity",
 }

@@ -2,8 +2,9 @@ r"""Run a target once on a random tape, and record what it did."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,13 +15,15 @@ from audit.outputs.copies import captured, copies
 from audit.outputs.guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.identity import identity
 from audit.outputs.output_parser import kind, require_readable
-from audit.replay.output_parts import Facets, Number, facets, numbers_in
+from audit.outputs.rows import Cell, Row, row_of
 from audit.replay.rng_hooks import Session
 from audit.replay.tape import Changes, Draw, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
 MOST_HANGS: Final = 12
 r"""As many runs without an end are the failure of a target: each waits for the whole time limit."""
+
+_MOST_PARTS: Final = 64
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -29,9 +32,9 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 class Execution:
     r"""The result of one dataset on one tape: an output, or an error.
 
-    ``key`` is equal for indistinguishable outputs, ``kind`` is their type and shape; ``facets`` are
-    the visible properties of an output other than its values. The ``key`` of an error is its type
-    and its text, which are visible, too.
+    ``key`` is equal for indistinguishable outputs, ``kind`` is their type and shape; ``structure``
+    and ``parts``, its cells by path, are those of its row: of an output with more numbers than 64
+    only the labels. The ``key`` of an error is its type and its text, which are visible, too.
     """
 
     output: Any
@@ -39,7 +42,8 @@ class Execution:
     kind: str
     tape: Tape
     error: TargetFailed | None = None
-    facets: Facets = field(default_factory=dict)
+    structure: str = ""
+    parts: Mapping[str, Cell] = field(default_factory=dict)
 
     @property
     def flow(self) -> tuple[Draw, ...]:
@@ -121,12 +125,14 @@ class Runner:
         try:
             output = self.session.play(tape, call)
             self.watchdog.stop()
+            row = row_of(output)
             found = Execution(
                 output=output,
                 key=identity(output),
                 kind=kind(output),
                 tape=tape,
-                facets=facets(output),
+                structure=row.structure,
+                parts=_parts(row),
             )
         except RAISED as error:
             self.watchdog.stop()
@@ -175,7 +181,12 @@ def _rng_for(target: Scalar | Vectorised, session: Session) -> Any:
     return session.given_ours() if target.ours else session.given()
 
 
-def numbers_of(run: Execution) -> tuple[Number, ...] | None:
-    r"""The numbers of an output in order; None if it contains other values."""
-    found = None if run.error is not None else numbers_in(run.output)
-    return None if found is None or found.else_ else found.values
+def _parts(row: Row) -> dict[str, Cell]:
+    if len(row.cells) <= _MOST_PARTS:
+        return dict(row.cells)
+    return {path: cell for path, cell in row.cells if is_label(cell)}
+
+
+def is_label(cell: Cell) -> bool:
+    r"""Whether a cell is a label, or no finite number."""
+    return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))

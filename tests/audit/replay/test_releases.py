@@ -2,7 +2,11 @@ r"""What people release (DataFrames, arrays, records, text, errors): each fault 
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,23 +33,23 @@ def _errors(report: ReplayReport) -> dict[str, Finding]:
 
 
 TABLES: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
-    (releases.only_days_that_occur, releases.by_day, NEXT_DAY, "shape", "Series of shape (3,)"),
-    (releases.index_of_the_data, releases.index_forgotten, LAST, "index", "labels of its rows"),
-    (releases.column_a_day, releases.column_every_day, NEXT_DAY, "columns", "'wed'"),
-    (releases.type_of_the_data, releases.type_fixed, GONE, "dtype", "float64"),
+    (releases.only_days_that_occur, releases.by_day, NEXT_DAY, "structure", "(3 float)"),
+    (releases.index_of_the_data, releases.index_forgotten, LAST, "structure", "index ("),
+    (releases.column_a_day, releases.column_every_day, NEXT_DAY, "structure", "'wed'"),
+    (releases.type_of_the_data, releases.type_fixed, GONE, "structure", "float64"),
 ]
 OTHERS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
-    (releases.array_type, releases.array_type_fixed, ([1, 2], [1, 2.5]), "dtype", "int64"),
+    (releases.array_type, releases.array_type_fixed, ([1, 2], [1, 2.5]), "structure", "of int"),
     (
         releases.mean_with_nan,
         releases.mean_without_nan,
         ([1.0, 2.0], [1.0, float("nan")]),
-        "missing",
-        "part 0",
+        "unnoised-part",
+        "output[0] is some number for dataset A and 'nan' for dataset B",
     ),
-    (releases.record, releases.noisy_record, ([1], [1, 1]), "unnoised-part", "'people' of the out"),
-    (releases.names_of_the_data, releases.names_known, NAMES, "keys", "'visits': 'ben', 'eve'"),
-    (releases.told, releases.told_in_words, NAMES, "text", "{} visitors, the first is ben"),
+    (releases.record, releases.noisy_record, ([1], [1, 1]), "unnoised-part", "output.people is 1 "),
+    (releases.names_of_the_data, releases.names_known, NAMES, "structure", "'eve': int"),
+    (releases.told, releases.told_in_words, NAMES, "unnoised-part", "visitors, the first is ben"),
     (releases.fails_on_data, releases.clips, ([1, 2], [1, 900]), "raises", "other dataset does"),
     (
         releases.fails_with_the_data,
@@ -88,7 +92,7 @@ def test_a_column_without_noise_is_named() -> None:
     pytest.importorskip("pandas")
     pair = (ROWS, [*ROWS, ["wed", 7.0]])
     found = _errors(replay(releases.exact_beside_noise, pair, changes=20))["unnoised-part"]
-    assert found.statement.startswith("row 0 of column 'days' of the output is 3 for dataset A")
+    assert found.statement.startswith("output.days[0] is 3 for dataset A and 4 for")
 
 
 def test_sensitivity_of_a_table_a_record_and_a_text() -> None:
@@ -105,6 +109,29 @@ def test_sensitivity_of_a_table_a_record_and_a_text() -> None:
         assert (below.verdict == "refuted") is not told
     far = replay(releases.told_unclipped, ([3, 4], [3, 40]), sensitivity=1, changes=20)
     assert far.verdict == "refuted"
+
+
+def _beside(of: Callable[[float], object], x: float, rng: np.random.Generator) -> object:
+    return x + rng.laplace(), of(x)
+
+
+def test_bytes_dates_and_complex_numbers_are_labels_and_numbers_in_json_are_rounded() -> None:
+    day = dt.date(2020, 1, 1)
+    shown: list[Callable[[float], object]] = [
+        lambda x: struct.pack("d", x),
+        lambda x: day + dt.timedelta(days=10**4 * round(x)),
+        lambda x: complex(0, 10 * x),
+    ]
+    for of in shown:
+        target = partial(_beside, of)
+        report = replay(target, (0, 1), sensitivity=1, changes=5)
+        assert "sensitivity-not-compared" in {found.kind for found in report.findings}
+
+    def rounded(x: float, rng: np.random.Generator) -> str:
+        return json.dumps({"mean": round(x + rng.laplace(), 1)})
+
+    assert replay(rounded, (0.0, 0.05), sensitivity="0.05", changes=5).verdict != "refuted"
+    assert replay(rounded, (0.0, 0.5), sensitivity="0.05", changes=5).verdict == "refuted"
 
 
 def test_strict_refutes_an_index_that_depends_on_the_data() -> None:

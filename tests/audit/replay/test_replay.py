@@ -195,19 +195,19 @@ def test_strict_declares_that_draws_do_not_depend_on_data() -> None:
 
 def test_a_shape_that_depends_on_data() -> None:
     pair = ([1, 0], [1, 0, 0])
-    found = only(replay(faulty.row_a_record, pair), "shape")
+    found = only(replay(faulty.row_a_record, pair), "structure")
     assert (found.severity, found.refutes) == ("error", False)
-    assert only(replay(faulty.row_a_record, pair, strict=True), "shape").refutes
-    assert "shape" not in kinds(replay(faulty.one_noise, ([1, 0], [1, 1])))
-    assert only(replay(correct.sparse_vector, ([0, 0], [1, 1])), "shape").severity == "note"
+    assert only(replay(faulty.row_a_record, pair, strict=True), "structure").refutes
+    assert "structure" not in kinds(replay(faulty.one_noise, ([1, 0], [1, 1])))
+    assert only(replay(correct.sparse_vector, ([0, 0], [1, 1])), "structure").severity == "note"
 
 
 @pytest.mark.nightly
 def test_a_part_without_noise() -> None:
     found = only(replay(faulty.size, ([1, 0], [1, 0, 0])), "unnoised-part")
-    assert found.statement.startswith("part 0 of the output is 2 for dataset A and 3 for dataset B")
+    assert found.statement.startswith("output[0] is 2 for dataset A and 3 for dataset B")
     same = only(replay(faulty.one_noise, ([1, 0], [1, 1])), "unnoised-part")
-    assert same.statement.startswith("part 0 minus part 1")
+    assert same.statement.startswith("output[0] minus output[1]")
     assert "unnoised-part" not in kinds(replay(faulty.size, ([1, 0], [1, 1])))
 
 
@@ -331,7 +331,7 @@ def test_the_same_seed_repeats_the_report() -> None:
     texts = [replay(faulty.leaks_by_random, AMOUNTS, seed=3).to_text() for _ in range(2)]
     assert texts[0] == texts[1]
     found = json.loads(texts[0])
-    assert found["schema"] == "dpcore-replay/1"
+    assert found["schema"] == "dpcore-replay/2"
     assert found["findings"][0]["kind"] == "unnoised-branch"
     assert found["declared"] == {"sensitivity": None, "norm": "l1", "strict": False}
 

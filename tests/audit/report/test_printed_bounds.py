@@ -20,8 +20,8 @@ from audit.evidence.trace import Trace
 from audit.evidence.verdict import Outcome
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport
+from audit.replay.distance import root
 from audit.replay.evidence import moves
-from audit.replay.output_parts import root
 from audit.report import figures, sections, sentences
 from audit.report import report as model
 from audit.report.record import ExactFinding

@@ -1,0 +1,92 @@
+r"""The numbers of an output, and how far those of two outputs are apart, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple, TypeAlias
+
+from audit.outputs.rows import MOST_DIGITS, NUMBER, row_of
+from audit.replay.findings import Norm
+
+Number: TypeAlias = int | float
+
+_ROUNDING: Final = Fraction(1, 2**20)
+
+
+class Numbers(NamedTuple):
+    r"""The numbers of an output with their paths, its labels by path, and by how much the numbers
+    that were written as text may be rounded, in all. What stands for another thing than a number
+    (a byte, a date) is a label.
+    """
+
+    values: tuple[Number, ...]
+    paths: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    rounding: Fraction
+
+    def comparable(self, other: Numbers) -> bool:
+        r"""Whether both are the same but for the values."""
+        return (self.paths, self.labels) == (other.paths, other.labels)
+
+
+def numbers_in(output: object) -> Numbers | None:
+    r"""The numbers of an output; None if it has none."""
+    cells = row_of(output).cells
+    numbers: list[tuple[str, Number]] = []
+    labels: list[tuple[str, str]] = []
+    for path, cell in cells:
+        if isinstance(cell, str):
+            labels.append((path, cell.replace("#.#", "#")))  # 3 and 3.5 are numbers alike
+        elif path in cells.coded:
+            labels.append((path, repr(cell)))
+        else:
+            numbers.append((path, cell))
+    if not numbers:
+        return None
+    paths, values = zip(*numbers, strict=True)
+    return Numbers(values, paths, tuple(labels), sum(map(_units, cells.texts), Fraction(0)))
+
+
+def _units(text: str) -> Fraction:
+    # One unit of the last digit of each number.
+    units = Fraction(0)
+    for match in NUMBER.finditer(text):
+        mantissa, _, power = match[0].lower().partition("e")
+        exponent = int(power or 0) - len(mantissa.partition(".")[2])
+        if len(mantissa) <= MOST_DIGITS and abs(exponent) <= MOST_DIGITS:
+            units += Fraction(10) ** exponent
+    return units
+
+
+def difference(
+    a: Sequence[Number], b: Sequence[Number], norm: Norm
+) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
+    r"""The exact difference of numbers, its norm (of l2 the square), and what rounding of floats
+    may add to the norm: 2^-20 of the largest number for each, as in single precision. None where
+    a number is not finite.
+    """
+    if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
+        return None
+    move = tuple(Fraction(y) - Fraction(x) for x, y in zip(a, b, strict=True))
+    slack = Fraction(0)
+    if any(isinstance(x, float) for x in (*a, *b)):
+        largest = max(abs(Fraction(x)) for x in (*a, *b))
+        slack = _ROUNDING * len(a) * max(Fraction(1), largest)
+    match norm:
+        case "l1":
+            size = sum(map(abs, move), Fraction(0))
+        case "l2":
+            size = sum((x * x for x in move), Fraction(0))
+        case "linf":
+            size = max(map(abs, move))
+    return move, size, slack
+
+
+def root(square: Fraction) -> tuple[Fraction, Fraction]:
+    r"""A bound below the square root and one above, 2^-64 apart or less."""
+    below = math.isqrt((square.numerator * square.denominator) << 128)
+    step = square.denominator << 64
+    exact = below * below == (square.numerator * square.denominator) << 128
+    return Fraction(below, step), Fraction(below + (not exact), step)
