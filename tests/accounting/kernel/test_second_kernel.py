@@ -125,7 +125,7 @@ def test_both_refuse_every_change_that_is_false(kernel: Kernel, name: str) -> No
         ours = all("missing" in str(each) for each in expected.failures)  # assumptions
         assert (kernel(text_of(changed)) == PROVEN) == ours, what
         refused += not ours
-    assert refused >= 8
+    assert refused >= 6  # a claim of three digits leaves room for changes that are true
 
 
 def test_what_is_no_certificate_and_what_has_no_evidence(kernel: Kernel) -> None:
