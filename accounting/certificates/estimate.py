@@ -371,9 +371,10 @@ def _mixed(chances: Sequence[Fraction], x: _Floats, shift: float) -> _Floats:
     # log of the sum of chance_j e^(j shift x - (j shift)^2/2), also where that is near 0.
     j = np.arange(len(chances))[:, None] * shift
     powers, weights = j * x - j**2 / 2, np.array([[float(chance)] for chance in chances])
-    with np.errstate(divide="ignore"):  # -inf where only the other form counts
-        near = np.log1p((weights * np.expm1(np.minimum(powers, 1.0))).sum(axis=0))
-    found: _Floats = np.where(powers.max(axis=0) < 1, near, logsumexp(powers, axis=0, b=weights))
+    moved = (weights * np.expm1(np.minimum(powers, 1.0))).sum(axis=0)
+    near = (powers.max(axis=0) < 1) & (moved > -0.5)
+    found: _Floats = logsumexp(powers, axis=0, b=weights)
+    found[near] = np.log1p(moved[near])
     return found
 
 
