@@ -54,6 +54,9 @@ _BEYOND_SPARE: Final = 24
 _OUTSIDE_STEP: Final = 32
 
 _SMALLEST: Final = 1e-299
+_BEYOND_NATS: Final = 95
+"""A bend where the mass has fallen by so much more is in a tail; floats hold no mass of e^-745."""
+
 _MOST_LOSS: Final = 680
 
 
@@ -262,7 +265,11 @@ def _reach(pair: Pair, nats: float) -> tuple[int, int]:
     above = _fallen(at.noise, center, 1, nats)
     ends = [above, -above if at.noise.symmetric else _fallen(at.noise, center, -1, nats)]
     spots = [at.sign * (end - offset) for end in ends for offset in (at.here, at.there)]
-    spots += [m + k for m in pair.bends() for k in (0, 1)]
+    # A bend much farther out belongs to a tail: without a cut, floats hold no mass there.
+    bends = [m + k for m in pair.bends() for k in (0, 1)]
+    values = [at.sign * m + offset for m in bends for offset in (at.here, at.there)]
+    if any(_log_mass(at.noise, value) > -nats - _BEYOND_NATS for value in values):
+        spots += bends
     return min(spots), max(spots) + 1
 
 

@@ -21,6 +21,7 @@ from accounting.loss.density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.loss.discretisation import Approximate, Cells, Ratios
 from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.table import LossTable, Sketch
+from accounting.pairs.enclose import moved
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
@@ -33,6 +34,7 @@ _MOST_CELLS: Final = 1 << 18
 _SECANTS: Final = 4
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 1e12
+_NARROW: Final = 2.0**-20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,12 @@ class RealPair(LossTable):
     def shifts(self) -> tuple[int, ...]:
         r"""All shifts, in increasing order."""
         return tuple(sorted({shift for _, shift in (*self.p, *self.q)}))
+
+    @property
+    def rises(self) -> bool:
+        r"""Whether dP/dQ rises: it is monotone, so the mean of P is the larger one exactly then."""
+        here, there = (sum(weight * j for weight, j in terms) for terms in (self.p, self.q))
+        return here > there
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss: log dP/dQ at an end of the real line, as an enclosure."""
@@ -155,7 +163,7 @@ class RealPair(LossTable):
         if not epsilon < largest:
             # At most 1 - e^(epsilon - L) of every loss L.
             return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
-        sign = 1 if self._about(float(self.shifts[0])) < self._about(float(self.shifts[-1])) else -1
+        sign = 1 if self.rises else -1
         x = self._output(epsilon, growth, sign)
         if x is None:
             return arb(0).union(arb(1))
@@ -168,7 +176,7 @@ class RealPair(LossTable):
             weights[j] = weights.get(j, arb(0)) + ball(weight)
         for weight, j in self.q:
             weights[j] = weights.get(j, arb(0)) - growth * ball(weight)
-        tails = (w * self.density.tail(sign * (x - j)) for j, w in weights.items())
+        tails = (w * _falling(self.density.tail, sign * (x - j)) for j, w in weights.items())
         return sum(tails, arb(0))
 
     def _output(self, epsilon: arb, growth: arb, sign: int) -> arb | None:
@@ -177,23 +185,27 @@ class RealPair(LossTable):
         x, before = self._guess(float(epsilon))
         value, last = excess(x), excess(before)
         for _ in range(_SECANTS):
-            moved = (x - value * (x - before) / (value - last)).mid()
-            if not moved.is_finite():
+            nearer = (x - value * (x - before) / (value - last)).mid()
+            if not nearer.is_finite():
                 break
-            x, before, last = moved, x, value
+            x, before, last = nearer, x, value
             value = excess(x)
         width = (abs(x) + 1).mid() * arb(2) ** (12 - ctx.prec)
         for _ in range(ctx.prec):
             if sign * excess(x - width) < 0 < sign * excess(x + width):
-                return (x - width).union(x + width)
+                low, high = (x - width).mid(), (x + width).mid()
+                if width > _NARROW:
+                    # The loss is next to constant between two steps: the ends are moved to them.
+                    low = moved(low, x, lambda at: sign * excess(at) < 0, _HALVINGS)
+                    high = moved(high, x, lambda at: sign * excess(at) > 0, _HALVINGS)
+                return low.union(high)
             width *= 2
         return None
 
     def _guess(self, epsilon: float) -> tuple[arb, arb]:
         # Two points near that output, in floats.
         low, high = float(self.shifts[0]), float(self.shifts[-1])
-        rises = self._about(low) < self._about(high)
-        step = 1.0
+        rises, step = self.rises, 1.0
         while not self.density.kinks and step < _FAR_OUT:
             inside = self._about(low) < epsilon < self._about(high)
             if inside or self._about(high) < epsilon < self._about(low):
@@ -327,6 +339,11 @@ class RealPair(LossTable):
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
 r"""(chance, pair) of what a round may be, as :data:`accounting.loss.table.Tables`."""
+
+
+def _falling(tail: Callable[[arb], arb], x: arb) -> arb:
+    # Between both ends of a wide interval, on which a ball of all arguments would tell nothing.
+    return tail(x) if x.rad() < _NARROW else tail(x.lower()).union(tail(x.upper()))
 
 
 def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:

@@ -73,27 +73,31 @@ def within(found: Enclosure, least: End, most: End) -> Enclosure:
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
     r"""epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
 
-    By halving: only certain comparisons move an end. Raises :class:`PrecisionExhausted` where none
-    is certain.
+    By halving: only certain comparisons move an end. Wider where the curve is flat at ``delta``.
+    Raises :class:`PrecisionExhausted` where no comparison is certain.
     """
-    for working in (2 * bits + 64 << attempt for attempt in range(_TRIES)):
-        with precision(working):
-            found = _bracketed(curve, ball(delta), bits)
+    for attempt in range(_TRIES):
+        with precision(2 * bits + 64 << attempt):
+            found = _bracketed(curve, ball(delta), bits, last=attempt == _TRIES - 1)
         if found is not None:
             return found
     raise PrecisionExhausted(f"no epsilon at delta = {delta} was certified: use more noise")
 
 
-def _bracketed(curve: Callable[[arb], arb], goal: arb, bits: int) -> Enclosure | None:
+def _bracketed(
+    curve: Callable[[arb], arb], goal: arb, bits: int, *, last: bool
+) -> Enclosure | None:
+    # None where a comparison is uncertain; the last time, the ends are where it is certain.
     if curve(arb(0)) <= goal:
         return Enclosure.exactly(0)
     low, high = arb(0), arb(1)
     for _ in range(_DOUBLINGS):
-        if curve(high) <= goal:
+        value = curve(high)
+        if value <= goal:
             break
-        if not curve(high) >= goal:
+        if not (value >= goal or last):
             return None
-        low, high = high, 2 * high
+        low, high = (high if value >= goal else low), 2 * high
     else:
         return None
     while not high - low <= high * arb(2) ** -bits:
@@ -103,6 +107,18 @@ def _bracketed(curve: Callable[[arb], arb], goal: arb, bits: int) -> Enclosure |
             low = middle
         elif value <= goal:
             high = middle
+        elif last:
+            low = moved(low, middle, lambda x: curve(x) >= goal, bits)
+            high = moved(high, middle, lambda x: curve(x) <= goal, bits)
+            break
         else:
             return None
     return Enclosure.of(low.union(high))
+
+
+def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
+    r"""``end``, at which something is certain, moved as far as it stays so, by halving."""
+    for _ in range(times):
+        middle = ((end + towards) / 2).mid()
+        end, towards = (middle, towards) if certain(middle) else (end, middle)
+    return end

@@ -259,3 +259,11 @@ def test_bad_input_is_refused() -> None:
     for bad in refused:
         with pytest.raises(InvalidParameter):
             samples.poisson(**{**good, **bad})
+
+
+def test_a_delta_that_is_a_chance_of_the_sample_is_enclosed() -> None:
+    # The curve stays next to (1/100)^3, the chance that all three are sampled, from about 2/sigma^2
+    # to 9/2 sigma^2; tails of two and of three shifts are equal halfway.
+    found = group("1e-6", "1/100", 3).epsilon("1e-6", "1e-2")
+    assert found.lower is not None
+    assert 1.9e12 < found.lower < 3e12 < found.upper < 4.6e12

@@ -184,3 +184,18 @@ def test_extreme_noise_is_told_about(kind: Any) -> None:
     assert total("1e12").epsilon("1e-6").upper == 0
     unseen = total("1e12").delta(0)
     assert 1e-15 < unseen.lower <= unseen.upper < 1e-11
+
+
+def test_a_unit_in_next_to_no_noise_is_seen_exactly_when_it_is_sampled() -> None:
+    # All losses but those of the two shifts are 0 to 10^17 digits: an hour of precision.
+    found = replaced(Gaussian(sigma="1e-9"), "1/100").delta(0)
+    assert found.lower is not None
+    assert found.lower <= Fraction(1, 100) <= found.upper < Fraction(101, 10**4)
+
+
+def test_noise_far_wider_than_the_shift_hides_one_round() -> None:
+    found = replaced(Gaussian(sigma="1e12"), "1/100")
+    assert found.epsilon("1e-6").upper == 0
+    # delta(0) = (1/100) (2/sigma) phi(0), but for the third power of 1/sigma.
+    truth = 2e-14 / math.sqrt(2 * math.pi)
+    assert math.isclose(found.delta(0).upper_float, truth, rel_tol=1e-9)
