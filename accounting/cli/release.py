@@ -227,7 +227,8 @@ _OPTIONS: Final = {
 
 
 def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
-    from accounting.ledger import BudgetExhausted, Ledger
+    from accounting import ledger
+    from accounting.ledger.errors import BudgetExhausted
     from accounting.queries import query as queries
     from accounting.queries.released import plan as planning
     from accounting.queries.released import release as releasing
@@ -238,7 +239,9 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
         target = queries.Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)
         path = asked.users_file
         users = None if path is None else read_names("--users-file", path, "user")
-        book = None if asked.ledger is None else stack.enter_context(Ledger.open(asked.ledger))
+        book = (
+            None if asked.ledger is None else stack.enter_context(ledger.Ledger.open(asked.ledger))
+        )
         table = Table.open(file)
         scope = TableScope(
             user=asked.user,

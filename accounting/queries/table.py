@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dpcore.sampling.rng import Rng
 _MOST_ROWS: Final = 1 << 30
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row needs its user"
-_NUMBER, _USER, _KEY, _COUNT = "number", "user", "key", "count"
+_VALUE, _USER, _BAD, _COUNT = "value", "user", "bad", "count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,20 +140,21 @@ class Table:
 
     def users(self, scope: TableScope) -> list[str]:
         r"""All users with a row, in order."""
-        found = self._frame().select(self._user(scope)).unique().sort(_USER)
-        users: list[str] = self._collected(found)[_USER].to_list()
-        return users
+        found = self._frame().select(self._named(scope)).unique().sort(_USER, nulls_last=False)
+        users: list[str | None] = self._collected(found)[_USER].to_list()
+        if users and users[0] is None:
+            self._refuse_nobody(scope)
+        return cast("list[str]", users)
 
     def count(self, scope: TableScope) -> int:
         r"""The number of rows that count."""
         polars = _polars()
-        user = self._named(scope)
-        rows = self._frame().group_by(user).agg(polars.len().alias(_COUNT))
+        rows = self._frame().group_by(self._named(scope)).agg(polars.len().alias(_COUNT))
         counted = polars.col(_COUNT).cast(polars.Int64).clip(upper_bound=scope.rows_per_user)
         nobody = polars.col(_USER).is_null().any().alias("nobody")
         found = self._collected(rows.select(counted.sum(), nobody))
         if found["nobody"][0]:
-            self._refuse(scope.user, user.is_null(), _NOBODY)
+            self._refuse_nobody(scope)
         return int(found[_COUNT][0] or 0)
 
     def steps(
@@ -167,13 +168,14 @@ class Table:
         """
         polars = _polars()
         number = self._number(column)
-        rows = self._bounded(scope, number.alias(_NUMBER), rng)
         bad = ~number.is_finite().fill_null(value=False)
-        self._refuse(column, bad, "must be a finite number in every row")
         low, high = (float(end * step) for end in ends)
-        moved = (polars.col(_NUMBER).clip(low, high) / float(step)).round()
-        values = self._collected(rows.select(moved.cast(polars.Int64)))
-        found: Integers = values.to_series().to_numpy()
+        moved = (number.clip(low, high) / float(step)).round().cast(polars.Int64, strict=False)
+        rows = self._collected(self._bounded(scope, moved, bad, rng))
+        if rows[_BAD].any():
+            self._refuse_nobody(scope)
+            self._refuse(column, bad, "must be a finite number in every row")
+        found: Integers = rows[_VALUE].to_numpy()
         if len(found) > _MOST_ROWS:
             raise InvalidParameter("table", self.name, "has more than 2^30 rows that count")
         clipped: Integers = np.clip(found, *ends)
@@ -184,10 +186,13 @@ class Table:
         polars = _polars()
         self.require(column)
         key = polars.col(column).cast(polars.String, strict=False)
-        rows = self._bounded(scope, key.alias(_KEY), rng)
-        found = rows.drop_nulls(_KEY).group_by(_KEY).agg(polars.len().alias(_COUNT))
-        table = self._collected(found)
-        return dict(zip(table[_KEY].to_list(), table[_COUNT].to_list(), strict=True))
+        rows = self._bounded(scope, key, polars.lit(value=False), rng)
+        counted = polars.len().alias(_COUNT), polars.col(_BAD).any()
+        table = self._collected(rows.group_by(_VALUE).agg(counted))
+        if table[_BAD].any():
+            self._refuse_nobody(scope)
+        table = table.drop_nulls(_VALUE)
+        return dict(zip(table[_VALUE].to_list(), table[_COUNT].to_list(), strict=True))
 
     def _frame(self) -> Any:
         if self.source is not None:
@@ -203,19 +208,20 @@ class Table:
         self.require(scope.user, argument="user")
         return polars.col(scope.user).cast(polars.String, strict=False).alias(_USER)
 
-    def _user(self, scope: TableScope) -> Any:
+    def _bounded(self, scope: TableScope, value: Any, bad: Any, rng: Rng) -> Any:
+        # At most so many rows of each user, by a hash of the user and the place of the row among
+        # that user's, with a key that is drawn now. Bad rows are kept, so that one pass sees all.
+        polars, key = _polars(), rng.bits(63)
         user = self._named(scope)
-        self._refuse(scope.user, user.is_null(), _NOBODY)
-        return user
-
-    def _bounded(self, scope: TableScope, value: Any, rng: Rng) -> Any:
-        # At most so many rows of each user, by a hash with a key that is drawn now.
-        polars = _polars()
-        rows = self._frame().select(self._user(scope), value)
-        rows = rows.with_columns(polars.int_range(polars.len()).over(_USER).alias("place"))
-        hashed = polars.struct(_USER, "place").hash(rng.bits(63)).alias("hashed")
-        kept = polars.col("hashed").rank("ordinal").over(_USER) <= scope.rows_per_user
-        return rows.with_columns(hashed).filter(kept).select(value.meta.output_name())
+        rows = self._frame().select(
+            user,
+            user.hash(key).alias("hashed"),
+            value.alias(_VALUE),
+            (bad | user.is_null()).alias(_BAD),
+        )
+        place = polars.int_range(polars.len(), dtype=polars.UInt64)
+        rank = (polars.col("hashed") + place).hash(key).rank("ordinal").over(_USER)
+        return rows.filter((rank <= scope.rows_per_user) | polars.col(_BAD)).select(_VALUE, _BAD)
 
     def _number(self, column: str) -> Any:
         polars = _polars()
@@ -224,6 +230,9 @@ class Table:
         if not (kind.is_numeric() or kind == polars.String):
             raise InvalidParameter("column", column, f"holds {kind}, and must hold numbers")
         return polars.col(column).cast(polars.Float64, strict=False)
+
+    def _refuse_nobody(self, scope: TableScope) -> None:
+        self._refuse(scope.user, self._named(scope).is_null(), _NOBODY)
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
         polars = _polars()
