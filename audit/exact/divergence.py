@@ -1,7 +1,7 @@
 r"""The exact layer: with known output laws, the divergence is proven instead of estimated.
 
-A law is a pmf with rational masses, or a dpcore noise moved by an integer (by a tuple of them: a
-draw for each coordinate). Of two laws P and Q,
+A law is a pmf, with masses that are rational or made of e^(-unit), or a dpcore noise moved by an
+integer (by a tuple of them: a draw for each coordinate). Of two laws P and Q,
 
     delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
@@ -31,6 +31,7 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
 
 _BITS: Final = 64
@@ -49,7 +50,8 @@ class Shifted:
             integer("shift", step)
 
 
-AnyLaw: TypeAlias = Shifted | Mapping[Hashable, RationalLike]
+AnyLaw: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
+Mass: TypeAlias = Fraction | ExpRational
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +138,13 @@ def _interval(p: Shifted, q: Shifted, level: Fraction) -> Event | None:
     )
 
 
-def _read_pmf(name: str, pmf: Mapping[Hashable, RationalLike]) -> dict[Hashable, Fraction]:
-    exact = {x: rational(f"{name}[{x!r}]", mass) for x, mass in pmf.items()}
+def _read_pmf(
+    name: str, pmf: Mapping[Hashable, RationalLike | ExpRational]
+) -> dict[Hashable, Mass]:
+    exact: dict[Hashable, Mass] = {
+        x: mass if isinstance(mass, ExpRational) else rational(f"{name}[{x!r}]", mass)
+        for x, mass in pmf.items()
+    }
     for x, mass in exact.items():
         if mass < 0:
             raise InvalidParameter(f"{name}[{x!r}]", str(mass), "must be >= 0")
@@ -152,21 +159,22 @@ def _read_pmf(name: str, pmf: Mapping[Hashable, RationalLike]) -> dict[Hashable,
 @dataclass(frozen=True, slots=True)
 class _Table:
     # Outputs with their masses (x, P(x), Q(x)), not both 0: a curve of its own.
-    rows: list[tuple[Hashable, Fraction, Fraction]]
+    rows: list[tuple[Hashable, Mass, Mass]]
 
     def enclose_delta(self, level: Fraction, bits: int) -> Enclosure:
-        if level == 0:  # the only epsilon >= 0 whose exponential is rational
-            return Enclosure.exactly(sum((p - q for _, p, q in self.rows if p > q), Fraction()))
         above = [(p, q) for _, p, q in self.rows if _exceeds(p, q, level)]
         if not above:
             return Enclosure.exactly(0)
         in_p, in_q = (sum(masses, Fraction()) for masses in zip(*above, strict=True))
-        return narrow(lambda: ball(in_p) - ball(level).exp() * ball(in_q), bits)
+        times = _power_of_e(level, in_p, in_q)
+        if times is not None:
+            return _enclosed(in_p - times * in_q, bits)
+        return narrow(lambda: _ball(in_p) - ball(level).exp() * _ball(in_q), bits)
 
     def enclose_epsilon(self, allowed: Fraction, bits: int) -> Enclosure:
         # By falling P/Q, exact; Q = 0 first.
         rows = sorted(self.rows, key=lambda row: (row[1] == 0, row[2] / row[1] if row[1] else 0))
-        best = Fraction(1)  # log 1 = 0 is the least epsilon asked for
+        best: Mass = Fraction(1)  # log 1 = 0 is the least epsilon asked for
         sums = zip(
             accumulate(p for _, p, _ in rows), accumulate(q for _, _, q in rows), strict=True
         )
@@ -175,7 +183,8 @@ class _Table:
                 if in_q == 0:
                     return Enclosure.infinite()
                 best = max(best, (in_p - allowed) / in_q)
-        return Enclosure.exactly(0) if best == 1 else narrow(lambda: ball(best).log(), bits)
+        log = best.log if isinstance(best, ExpRational) else 0 if best == 1 else None
+        return narrow(lambda: _ball(best).log(), bits) if log is None else Enclosure.exactly(log)
 
     def enclose_renyi(self, a: Fraction, bits: int) -> Enclosure:
         if any(p and not q for _, p, q in self.rows):
@@ -185,7 +194,7 @@ class _Table:
         shared = [(p, p / q) for _, p, q in self.rows if p]
 
         def divergence() -> arb:
-            terms = (ball(p) * ball(ratio) ** ball(a - 1) for p, ratio in shared)
+            terms = (_ball(p) * _ball(ratio) ** ball(a - 1) for p, ratio in shared)
             return sum(terms, arb(0)).log() / ball(a - 1)
 
         return narrow(divergence, bits)
@@ -198,23 +207,42 @@ class _Table:
         more = f" and {len(above) - _SHOWN} more" if len(above) > _SHOWN else ""
         return Event(
             words=f"output in {{{', '.join(named)}}}{more}",
-            p=Enclosure.exactly(sum((p for _, p, _ in above), Fraction())),
-            q=Enclosure.exactly(sum((q for _, _, q in above), Fraction())),
+            p=_enclosed(sum((p for _, p, _ in above), Fraction()), _BITS),
+            q=_enclosed(sum((q for _, _, q in above), Fraction()), _BITS),
         )
 
 
-def _exceeds(p: Fraction, q: Fraction, level: Fraction) -> bool:
-    # p > e^level q. For level > 0 two positive rationals are never equal to that ratio (Lindemann:
-    # e^level is irrational), so rising precision decides.
-    if level == 0 or not p or not q:
-        return p > q
+def _ball(mass: Mass) -> arb:
+    return mass.ball() if isinstance(mass, ExpRational) else ball(mass)
+
+
+def _enclosed(mass: Mass, bits: int) -> Enclosure:
+    return mass.enclose(bits) if isinstance(mass, ExpRational) else Enclosure.exactly(mass)
+
+
+def _exceeds(p: Mass, q: Mass, level: Fraction) -> bool:
+    # p > e^level q. Where e^level is not in the field of p and q their ratio never equals it, so
+    # rising precision decides (Lindemann).
+    if not p or not q:
+        return bool(p)
+    times = _power_of_e(level, p, q)
+    if times is not None:
+        return p > times * q
     bits = _BITS
     while True:
         with precision(bits):
-            excess = ball(p / q).log() - ball(level)
+            excess = (_ball(p) / _ball(q)).log() - ball(level)
             if excess > 0 or excess < 0:
                 return bool(excess > 0)
         bits *= 2
+
+
+def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
+    # e^level, if it is in the field of the masses.
+    field = next((each for each in masses if isinstance(each, ExpRational)), None)
+    if level == 0 or field is None:
+        return Fraction(1) if level == 0 else None
+    return field.power_of_e(level)
 
 
 Order: TypeAlias = Fraction | float
@@ -313,8 +341,9 @@ class Decision:
 def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
     r"""Prove or refute P(S) <= e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta, all S.
 
-    Of two pmfs every claim is decided: their delta is rational and exact, or irrational
-    (Lindemann), and rising precision tells it from the claimed one. So is every claim of one
+    Of two pmfs, with masses that are rational or in e^(-unit), every claim is decided: their delta
+    is rational and exact, or irrational (Lindemann), and rising precision tells it from the claimed
+    one. So is every claim of one
     coordinate of binomial noise, whose masses are rational.
     """
     epsilon, delta = claim.exact
@@ -370,6 +399,8 @@ def _if_rational(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Fraction | None:
     event = worst_event(p, q, epsilon)
     if event is None:
         return Fraction()
+    if event.p.width or event.q.width:
+        return None  # masses in e^(-unit): `hockey_stick` is exact where it is rational
     in_p, in_q = Fraction(event.p.lower), Fraction(event.q.lower)
     return in_p - in_q if epsilon == 0 or not in_q else None
 

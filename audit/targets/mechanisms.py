@@ -9,13 +9,16 @@ r"""Local reports and private choices as targets.
 report; where a report has few outcomes their law is listed, and the exact layer proves the claim on
 the pair or refutes it. ``select:`` names permute-and-flip, exponential, noisy-max or
 above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
-0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered).
+0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered). Their laws are
+listed as well: probabilities are rational functions of e^(-unit).
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import comb
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +34,7 @@ from dpcore.local import (
     UnaryEncoding,
 )
 from dpcore.local.report import Outcome
+from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import integer, whole_number
 from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
@@ -38,6 +42,12 @@ from dpcore.spec import read_keys
 
 MOST_OUTCOMES: Final = 1 << 12
 r"""The most reports whose law the exact layer is given."""
+
+MOST_LISTED: Final = 64
+r"""The most outputs of a choice whose law the exact layer is given."""
+
+MOST_SPREAD: Final = 64
+r"""The largest distance of scores, or of answers and the threshold, in such a law."""
 
 _FAMILIES: Final = {
     each.name: each
@@ -67,6 +77,40 @@ class LocalReports(Catalogued):
     def law(self, dataset: Any) -> dict[Outcome, Fraction]:
         r"""The probability of each report of a user who has this value."""
         return self.mechanism.law(_value(dataset, self.mechanism))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices(Catalogued):
+    r"""Choices whose law is listed, of few scores."""
+
+    mechanism: Selection | NoisyMax | AboveThreshold
+
+    @property
+    def about(self) -> str:
+        r"""What a proof of this law is a proof about."""
+        return ", of one release"
+
+    def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
+        r"""The probability of each output; refused for more or larger scores than are listed."""
+        scores, mechanism = _scores(dataset), self.mechanism
+        outputs, places = len(scores), scores
+        if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
+            outputs = sum(comb(len(scores), above) for above in range(mechanism.count + 1))
+            places = [*scores, mechanism.threshold]
+        if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
+            reason = (
+                f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
+                f"{MOST_SPREAD}): ask for the layer sample alone"
+            )
+            raise InvalidParameter("dataset", dataset, reason)
+        law = mechanism.law(scores)
+        if isinstance(law, dict):
+            return {_row(row, len(scores)): mass for row, mass in law.items()}
+        return dict(enumerate(law))
+
+
+def _row(said: Sequence[bool], answers: int) -> tuple[int, ...]:
+    return (*map(int, said), *[-1] * (answers - len(said)))
 
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
@@ -111,15 +155,14 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
-) -> Catalogued:
+) -> Choices:
     r"""Runs of ``mechanism`` on a pair that comes near its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)
         found: list[Any] = [mechanism.release(scores, rng=rng) for _ in range(n)]
         if isinstance(mechanism, AboveThreshold):
-            ends = [-1] * len(scores)
-            found = [[*map(int, row), *ends[len(row) :]] for row in found]
+            found = [_row(row, len(scores)) for row in found]
         return found
 
     moved = mechanism.sensitivity
@@ -127,7 +170,8 @@ def select_target(
     if isinstance(mechanism, AboveThreshold):
         first = [*[0] * 5, moved]
     pair = (first, [moved - each for each in first])
-    return Catalogued.of(spelling, run, seeded=seeded, pair=pair, epsilon=mechanism.epsilon)
+    own = {"mechanism": mechanism}
+    return Choices.of(spelling, run, seeded=seeded, own=own, pair=pair, epsilon=mechanism.epsilon)
 
 
 def _read(

@@ -27,6 +27,7 @@ from audit.outputs.output_parser import Outputs, join, require_readable
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
+from dpcore.numbers.exponential import ExpRational
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class KnownLaw(Protocol):
 
 @runtime_checkable
 class FiniteLaw(Protocol):
-    r"""A target whose outputs are few, and their probabilities rational."""
+    r"""A target whose outputs are few, and their probabilities rational or made of e^(-unit)."""
 
     @property
     def spelling(self) -> str:
@@ -141,7 +142,7 @@ class FiniteLaw(Protocol):
     def about(self) -> str:
         r"""As of :class:`KnownLaw`."""
 
-    def law(self, dataset: Any) -> Mapping[Hashable, Fraction]:
+    def law(self, dataset: Any) -> Mapping[Hashable, Fraction | ExpRational]:
         r"""The probability of each output on a dataset."""
 
 

@@ -7,10 +7,11 @@ the catalogue of the audit, refuted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,9 +19,10 @@ import numpy as np
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection.selection import checked_scores
+from dpcore.selection.selection import checked_scores, shared
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
@@ -87,6 +89,39 @@ class AboveThreshold:
             left -= above
             if not left:
                 return
+
+    def law(self, answers: Sequence[int]) -> dict[tuple[bool, ...], ExpRational]:
+        r"""The probability of each list that :meth:`release` may give, exact.
+
+        >>> law = AboveThreshold(epsilon=2, sensitivity=1, threshold=0).law([0, 1])
+        >>> law[True,].enclose(64).upper_float
+        0.589098...
+        """
+        of_bar, of_answer = self.scales
+        x = ExpRational.base(1 / of_answer)
+        wide = x ** (of_answer / of_bar).numerator
+
+        def mass(row: tuple[bool, ...]) -> ExpRational:
+            def at(bar: int) -> ExpRational:
+                found = _mass(wide, bar - self.threshold)
+                for answer, above in zip(answers, row, strict=False):
+                    below = _below(x, bar - answer)
+                    found *= 1 - below if above else below
+                return found
+
+            ratios = [wide * x**count for count in range(len(row) + 1)]
+            return _total(at, [self.threshold, *answers], ratios)
+
+        return {row: mass(row) for row in self.rows(len(answers))}
+
+    def rows(self, answers: int) -> list[tuple[bool, ...]]:
+        r"""The lists that :meth:`release` may give of so many answers."""
+        found: list[tuple[bool, ...]] = [()]
+        for _ in range(answers):
+            ended = [row for row in found if sum(row) == self.count]
+            going = [row for row in found if sum(row) < self.count]
+            found = [*ended, *((*row, above) for row in going for above in (False, True))]
+        return found
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
@@ -155,6 +190,33 @@ class NoisyMax:
         best = np.flatnonzero(noisy == noisy.max())
         return int(best[rng.below(len(best))])
 
+    def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
+        r"""The probability of each index, exact.
+
+        >>> [p.enclose(64).upper_float for p in NoisyMax(epsilon=1, sensitivity=1).law([0, 2])]
+        [0.183939720585721..., 0.8160602794142...]
+        """
+        x = ExpRational.base(1 / self.scale)
+        one_sided = self.noise is MaxNoise.EXPONENTIAL
+
+        def mass(k: int) -> ExpRational:
+            if one_sided:
+                return (1 - x) * x**k if k >= 0 else x.of(0)
+            return _mass(x, k)
+
+        def below(k: int) -> ExpRational:
+            if one_sided:
+                return 1 - x**k if k >= 0 else x.of(0)
+            return _below(x, k)
+
+        def wins(index: int, k: int) -> ExpRational:
+            others = [u for i, u in enumerate(scores) if i != index]
+            tie = shared((below(k - u), mass(k - u)) for u in others)
+            return mass(k - scores[index]) * tie
+
+        ratios = [x**count for count in range(1, len(scores) + 1)]
+        return tuple(_total(partial(wins, index), scores, ratios) for index in range(len(scores)))
+
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
         return {
@@ -164,3 +226,32 @@ class NoisyMax:
             "sensitivity": self.sensitivity,
             "scope": self.scope.to_json(),
         }
+
+
+def _mass(x: ExpRational, k: int) -> ExpRational:
+    # P(X = k) of discrete Laplace noise with the ratio x.
+    return (1 - x) / (1 + x) * x ** abs(k)
+
+
+def _below(x: ExpRational, k: int) -> ExpRational:
+    # P(X < k).
+    return x ** (1 - k) / (1 + x) if k <= 0 else 1 - x**k / (1 + x)
+
+
+def _total(
+    at: Callable[[int], ExpRational], bends: Sequence[int], ratios: Sequence[ExpRational]
+) -> ExpRational:
+    # The sum of at(k) over all integers. From the last bend outwards, in both directions, at(k) is
+    # a sum of geometric sequences with these ratios, so its generating function is a polynomial of
+    # lower degree than their number over prod(1 - ratio z): the first values give it, at z = 1.
+    first, last = min(bends) - 1, max(bends) + 1
+    found = sum((at(k) for k in range(first, last + 1)), ratios[0].of(0))
+    below = [ratios[0].of(1)]
+    for ratio in ratios:
+        none = ratio.of(0)
+        below = [a - ratio * b for a, b in zip([*below, none], [none, *below], strict=True)]
+    for edge, step in ((first - 1, -1), (last + 1, 1)):
+        values = [at(edge + step * i) for i in range(len(ratios))]
+        above = [each * below[j] for i, each in enumerate(values) for j in range(len(ratios) - i)]
+        found += sum(above, found.of(0)) / sum(below, found.of(0))
+    return found

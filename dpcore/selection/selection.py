@@ -18,21 +18,20 @@ cannot tell, with balls: the law is exact. Proofs: docs/proofs/selection.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Mechanism, Scope
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.coins import bernoulli_exp
@@ -115,30 +114,23 @@ class Selection:
             if bernoulli_exp(rng, gaps[at] * self.unit):
                 return at
 
-    def law(self, scores: Sequence[int], bits: int = 64) -> tuple[Enclosure, ...]:
-        r"""The probability of each index for one selection, as enclosures.
+    def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
+        r"""The probability of each index for one selection, exact in x = e^(-unit).
 
         Permute-and-flip: P(i) = p_i E[1/(1 + N)], N the number of heads among the others.
 
-        >>> [round(p.upper_float, 6) for p in Selection(epsilon=1, sensitivity=1).law([0, 2])]
-        [0.18394, 0.81606]
+        >>> [p.enclose(64).upper_float for p in Selection(epsilon=1, sensitivity=1).law([0, 2])]
+        [0.183939720585721..., 0.8160602794142...]
         """
-        gaps = [max(scores) - score for score in scores]
-
-        def chance(at: int) -> arb:
-            coins = [(-ball(gap * self.unit)).exp() for gap in gaps]
-            if self.rule is Rule.EXPONENTIAL:
-                return coins[at] / sum(coins, arb(0))
-            heads = [arb(1)]
-            for coin in (*coins[:at], *coins[at + 1 :]):
-                more = [*(coin * mass for mass in heads), arb(0)]
-                heads = [
-                    (1 - coin) * stay + moved
-                    for stay, moved in zip([*heads, arb(0)], [arb(0), *more[:-1]], strict=True)
-                ]
-            return coins[at] * sum((mass / (n + 1) for n, mass in enumerate(heads)), arb(0))
-
-        return tuple(narrow(partial(chance, at), bits) for at in range(len(gaps)))
+        x = ExpRational.base(self.unit)
+        coins = [x ** (max(scores) - score) for score in scores]
+        if self.rule is Rule.EXPONENTIAL:
+            whole = sum(coins, x.of(0))
+            return tuple(coin / whole for coin in coins)
+        return tuple(
+            coin * shared([(1 - other, other) for other in (*coins[:at], *coins[at + 1 :])])
+            for at, coin in enumerate(coins)
+        )
 
     def _choose(self, gaps: Integers, rng: Rng) -> int:
         if self.rule is Rule.PERMUTE_AND_FLIP:
@@ -170,6 +162,19 @@ def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
     if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
         raise InvalidParameter("value", value, f"must contain scores of at most {_LARGEST}")
     return scores.astype(np.int64)
+
+
+def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
+    r"""E[1/(1 + N); A], N the number of ``others`` that tie and A that no other is ahead.
+
+    Each is behind or ties, independently, with its two probabilities.
+    """
+    tied: list[ExpRational | int] = [1]
+    for behind, ties in others:
+        tied = [
+            behind * stay + ties * more for stay, more in zip([*tied, 0], [0, *tied], strict=True)
+        ]
+    return sum((mass / Fraction(n + 1) for n, mass in enumerate(tied[1:], 1)), tied[0])
 
 
 def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:

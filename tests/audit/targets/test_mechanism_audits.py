@@ -1,4 +1,4 @@
-"""Local reports proven on listed laws, choices sampled, and a broken twin of each refuted."""
+"""Local reports and choices proven on listed laws, and a broken twin of each refuted."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from dpcore.local import (
     SubsetSelection,
     UnaryEncoding,
 )
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
 
 LOCAL = (
@@ -126,8 +127,28 @@ CHOICES = (
 
 
 @pytest.mark.parametrize("words", CHOICES)
-def test_choices_are_not_refuted(words: str) -> None:
-    assert audit(f"select:{words},epsilon=1", runs=2000, seed=3).verdict == "not_refuted"
+def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None:
+    target = f"select:{words},epsilon=1"
+    report = audit(target)
+    assert report.verdict == "proven"
+    assert report.layers[0].proves == "for every event, on this pair, of one release"
+    assert report.epsilon_lower > {"count": 0.55, "exponential": 0.79}.get(words[:11], 0.5)
+    less = Fraction(report.epsilon_lower).limit_denominator(1000) - Fraction(1, 1000)
+    assert audit(target, claim=f"epsilon={less}").verdict == "refuted"
+    assert audit(target, layers=("sample",), runs=2000, seed=3).verdict == "not_refuted"
+
+
+def test_a_ratio_of_exactly_e_to_epsilon_is_proven() -> None:
+    # The gap of the first candidate grows by 2: its probability falls by e^-1 exactly.
+    pair = ([0, 1], [-1, 2])
+    for words in ("permute-and-flip", "noisy-max", "noisy-max,noise=laplace,sensitivity=2"):
+        report = audit(f"select:{words},epsilon=1", pair=pair)
+        assert report.verdict == "proven"
+        if words != "noisy-max,noise=laplace,sensitivity=2":
+            assert report.exact is not None
+            assert report.exact.epsilon == Enclosure.exactly(1)
+            below = audit(f"select:{words},epsilon=1", pair=pair, claim="epsilon=999999/1000000")
+            assert below.verdict == "refuted"
 
 
 WRONG: tuple[tuple[Any, Any], ...] = (
@@ -143,9 +164,64 @@ def test_a_choice_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any)
     """Scores move by 8, and the mechanism was told 1."""
     target = select_target(kind(epsilon=1, sensitivity=1, **given), spelling="select:broken")
     pair = ([0, 8, 8], [8, 0, 0])
-    assert audit(target, pair=pair, runs=2000, seed=4).verdict == "refuted"
+    assert audit(target, pair=pair).verdict == "refuted"
+    assert audit(target, pair=pair, layers=("sample",), runs=2000, seed=4).verdict == "refuted"
     right = select_target(kind(epsilon=1, sensitivity=8, **given), spelling="select:right")
-    assert audit(right, pair=pair, runs=2000, seed=4).verdict == "not_refuted"
+    assert audit(right, pair=pair).verdict == "proven"
+
+
+class LoudMax(NoisyMax):
+    """Scores that may move in opposite directions, and noise for one direction."""
+
+    @property
+    def scale(self) -> Fraction:
+        return self.sensitivity / self.epsilon
+
+
+class LoudThreshold(AboveThreshold):
+    """The noise of one answer above, for two."""
+
+    @property
+    def scales(self) -> tuple[Fraction, Fraction]:
+        return AboveThreshold(epsilon=self.epsilon, sensitivity=1, threshold=0).scales
+
+
+class LoudSelection(Selection):
+    """e^(-epsilon gap): monotone scores have this, others twice epsilon."""
+
+    @property
+    def unit(self) -> Fraction:
+        return self.epsilon / self.sensitivity
+
+
+LOUD: tuple[tuple[Any, Any], ...] = (
+    (LoudMax(epsilon=1, sensitivity=1), None),
+    (LoudMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE), None),
+    (LoudSelection(epsilon=1, sensitivity=1), None),
+    (LoudSelection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL), None),
+    (
+        LoudThreshold(epsilon=1, sensitivity=1, threshold=0, count=2),
+        ([0] * 6 + [1, 1], [1] * 6 + [0, 0]),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "pair"), LOUD, ids=["max", "laplace", "flip", "exponential", "sparse"]
+)
+def test_too_little_noise_is_refuted_by_proof(broken: Any, pair: Any) -> None:
+    report = audit(select_target(broken, spelling="select:loud"), pair=pair)
+    assert report.verdict == "refuted"
+    assert report.witness is not None
+
+
+def test_large_datasets_are_sampled_if_asked_for() -> None:
+    pair = ([0] * 70, [1] * 70)
+    for name in ("noisy-max", "above-threshold"):
+        with pytest.raises(InvalidParameter, match="ask for the layer sample alone"):
+            audit(f"select:{name},epsilon=1", pair=pair)
+        report = audit(f"select:{name},epsilon=1", pair=pair, layers=("sample",), runs=500, seed=1)
+        assert report.verdict == "not_refuted"
 
 
 def test_long_laws_are_sampled_and_bad_words_are_named() -> None:

@@ -15,7 +15,13 @@ from mpmath import mpf
 from accounting import Pure, guarantee
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
-from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, noisy_max_and_thresholds
+from dpcore.selection import (
+    AboveThreshold,
+    MaxNoise,
+    NoisyMax,
+    Selection,
+    noisy_max_and_thresholds,
+)
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
@@ -145,6 +151,61 @@ def largest(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
         place = min(max(z + gap - least, 0), len(law))
         wins += mass * (upto[place] + law.get(z + gap, mpf(0)) / 2)
     return [wins, 1 - wins]
+
+
+def laws_are(law: Any, listed: Any) -> bool:
+    """Whether an exact law holds every mass of another one."""
+    with mpmath.workdps(30):
+        balls = [
+            law[key].enclose(100) for key in (law if isinstance(law, dict) else range(len(law)))
+        ]
+        truth = [listed[key] for key in (law if isinstance(law, dict) else range(len(law)))]
+        return all(
+            abs(mpf(b.lower.numerator) / b.lower.denominator - m) < mpf(10) ** -20
+            for b, m in zip(balls, truth, strict=True)
+        )
+
+
+TOTALS = {
+    "a direction left out": ("((first - 1, -1), (last + 1, 1))", "((last + 1, 1),)"),
+    "a value left out": ("for j in range(len(ratios) - i)", "for j in range(len(ratios) - i - 1)"),
+    "a bend missed": ("max(bends) + 1", "max(bends) - 3"),
+}
+
+
+@pytest.mark.parametrize("name", ["", *TOTALS])
+def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name:
+        wrong = mutated(noisy_max_and_thresholds._total, *TOTALS[name])
+        monkeypatch.setattr(noisy_max_and_thresholds, "_total", wrong)
+    right = True
+    for kind in MaxNoise:
+        best = NoisyMax(epsilon="3/2", sensitivity=1, noise=kind)
+        with mpmath.workdps(30):
+            noise = masses(best.scale, one_sided=kind is MaxNoise.EXPONENTIAL)
+            right &= laws_are(best.law([3, 0]), largest([3, 0], noise))
+    for count in (1, 2):
+        above = AboveThreshold(epsilon=2, sensitivity=1, threshold=0, count=count)
+        answers = [0, 2, -1]
+        with mpmath.workdps(30):
+            scales = [mpf(s.numerator) / s.denominator for s in above.scales]
+            listed = rows(scales[0], scales[1], count)(answers)
+        padded = {row: (*map(int, row), *[-1] * (3 - len(row))) for row in above.law(answers)}
+        right &= laws_are(above.law(answers), {row: listed[key] for row, key in padded.items()})
+        right &= sum(above.law(answers).values()) == 1
+    assert right == (not name)
+
+
+def test_three_scores_and_ties() -> None:
+    # By all draws within 40: what is left out is below e^-40.
+    best = NoisyMax(epsilon=2, sensitivity=1)
+    noise = {z: float(m) for z, m in masses(best.scale, one_sided=True).items() if z <= 30}
+    found = [each.enclose(64).upper_float for each in best.law([2, 2, 1])]
+    assert np.allclose(found, largest_listed([2, 2, 1], noise), atol=1e-9)
+    for scores in ([0, 0], [0, 2, 5], [4, 4, 3, 0]):
+        # McKenna and Sheldon's rule is noisy max with exponential noise (Ding et al. 2021).
+        flipped = Selection(epsilon=2, sensitivity=1).law(scores)
+        assert all(a == b for a, b in zip(best.law(scores), flipped, strict=True))
 
 
 @pytest.mark.parametrize("kind", list(MaxNoise))

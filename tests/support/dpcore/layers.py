@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from flint import arb
@@ -60,8 +60,13 @@ def geometric_exp_proven(rng: Forking, exponent: Fraction) -> int:
 
 def side_proven(rng: Forking, cdf: Callable[[int], arb], guess: int) -> int:
     r"""An inversion of a law on -1, 0, 1 as one fork."""
-    masses = [narrow(lambda k=k: cdf(k) - cdf(k - 1), 160) for k in (-1, 0, 1)]  # type: ignore[misc]  # k
-    return rng.choose([lower_end(mass) for mass in masses], "side") - 1 + 0 * guess
+    assert guess == 0
+
+    def mass(k: int) -> arb:
+        return cdf(k) - cdf(k - 1)
+
+    masses = [narrow(partial(mass, k), 160) for k in (-1, 0, 1)]
+    return rng.choose([lower_end(each) for each in masses], "side") - 1
 
 
 @cache
