@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,10 @@ from scipy.special import logsumexp
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.verdicts import LayerRun
+from audit.claims.verdicts import LayerRun, log_bar
 from audit.evidence.coverage import coverage_of
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
-from audit.evidence.sequential_test import EProcess, log_bar, watch_curve
 from audit.evidence.threshold_family import EXPERTS
 from audit.evidence.verdict import (
     ANYTIME,
@@ -45,11 +44,14 @@ from audit.evidence.verdict import (
     verdict_of,
 )
 from audit.evidence.view import View, scored
-from audit.features.additive import Score
 from audit.outputs.output_parser import Outputs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
+
+if TYPE_CHECKING:
+    from audit.evidence.sequential_test import EProcess
+    from audit.features.additive import Score
 
 LEADER: Final = "leader"
 r"""The name of a leader, in place of that of a feature."""
@@ -437,6 +439,8 @@ def watch_views(
     tests = tuple(product(range(pairs), features))
     if not tests:
         raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
+    from audit.evidence.sequential_test import watch_curve
+
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]
     return FamilyProcess(

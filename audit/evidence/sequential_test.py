@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.claims.verdicts import LOOKS
+from audit.claims.verdicts import LOOKS, log_bar
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import GRID, read_claim
 from audit.evidence.threshold_family import ThresholdFamily, Trial, learn_rule
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.numbers.parameter import RationalLike
 
 # The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
 # weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
@@ -238,13 +238,6 @@ def watch_curve(
         path=np.zeros(0),
         isotonic=isotonic,
     )
-
-
-def log_bar(alpha: RationalLike) -> float:
-    r"""ln(1/alpha), rounded up; alpha may underflow float64."""
-    level = rational_in("alpha", alpha, "(0, 1)")
-    size = math.log(level.denominator)
-    return size * (1.0 + 2.0**-50) - math.log(level.numerator)
 
 
 def _log_mean(logs: Floats, log_weights: Floats) -> Floats:

@@ -35,7 +35,6 @@ from fractions import Fraction
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from audit.catalogue import Subject
 from audit.outputs.loading import load
 from audit.targets.target import (
     FORMS,
@@ -50,7 +49,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec import did_you_mean
-from dpcore.spelling import LAWS, read_noise, write_noise
 
 GROUP: Final = "dpcore.targets"
 r"""The group of entry points."""
@@ -90,6 +88,8 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
     r"""A target built from its parts."""
+    from audit.catalogue.entry import Subject
+
     subject = Subject(
         name=spelling,
         run=found.run,
@@ -150,15 +150,15 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
 
         read = read_local if name == "local" else read_select
         return read(spelling, rest, seeded=seeded)
-    if name in LAWS:
-        return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     if not colon:
         return _catalogued(spelling)
-    if not name.endswith(".py"):
-        target = provided(spelling, name, rest, seeded=seeded)
-        if target is not None:
-            return target
-    return found(spelling)
+    if name.endswith(".py"):
+        return found(spelling)
+    from dpcore.spelling import LAWS, read_noise  # with every law, which code of your own spares
+
+    if name in LAWS:
+        return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
+    return provided(spelling, name, rest, seeded=seeded) or found(spelling)
 
 
 # The commands of dpcore audit: a target with the name of one is a misspelt command.
@@ -167,6 +167,7 @@ _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "b
 
 def _catalogued(spelling: str) -> Target:
     from audit.catalogue import ENTRIES
+    from dpcore.spelling import LAWS
 
     known = {s.name: s for entry in ENTRIES for s in (entry.twin, entry)}
     if spelling in known:
@@ -194,6 +195,8 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
         case str():
             return read_target(given, seeded=seeded)
         case Noise():
+            from dpcore.spelling import write_noise
+
             return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
         case Provided():
             return provided_as(getattr(given, "name", "provided"), given, seeded=True)
