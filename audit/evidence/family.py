@@ -36,7 +36,9 @@ from audit.evidence.threshold_family import EXPERTS
 from audit.evidence.verdict import (
     ANYTIME,
     FIXED,
+    LARGEST_EXPONENT,
     Outcome,
+    Watched,
     Weighed,
     capped,
     reported_row,
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
 
 LEADER: Final = "leader"
 r"""The name of a leader, in place of that of a feature."""
-
-_LARGEST_EXPONENT: Final = 700.0
 
 
 def weigh(
@@ -278,13 +278,15 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyProcess:
+class FamilyProcess(Watched):
     r"""The evidence so far against a claim on all views. Frozen: :meth:`update` gives the next one.
 
     ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs, in the order they
     came, over all pairs; a run that is read through several features is one run. ``tests`` are the
     (pair, feature) of the views, ``parts`` their parts in the mean, which sum to 1, ``learned``
-    which of them are scores, ``processes`` their evidence, each over all claimed points. ``peak``
+    which of them are scores, ``processes`` their evidence, each over all claimed points. To stop
+    where the mean wealth reaches 1/alpha refutes the claim as a whole: some point fails on some
+    view, and :func:`weigh` says which ones. ``peak``
     is the block in which the mean was largest, and its place there, None where it never exceeded 1.
     """
 
@@ -295,31 +297,6 @@ class FamilyProcess:
     parts: tuple[Fraction, ...]
     learned: tuple[bool, ...]
     peak: tuple[_Block, int] | None = None
-
-    @property
-    def runs(self) -> int:
-        return len(self.path)
-
-    @property
-    def e_value(self) -> float:
-        r"""The largest mean wealth so far: P(it ever reaches 1/alpha) <= alpha if the claim holds
-        on every view.
-        """
-        return math.exp(min(self._log_e, _LARGEST_EXPONENT))
-
-    @property
-    def _log_e(self) -> float:
-        return max(0.0, float(self.path.max(initial=0.0)))
-
-    def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs, over all pairs, at which the mean wealth first reached 1/alpha.
-
-        To stop there refutes the claim as a whole: some point fails on some view. Which ones is
-        said by :func:`weigh`; with several views it takes a wealth of more than 1/alpha on one
-        of them.
-        """
-        crossed = np.flatnonzero(self.path >= log_bar(alpha))
-        return int(crossed[0]) + 1 if len(crossed) else None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
         r"""The same with the views of ``other``, of one pair, for a pair without runs so far."""
@@ -365,7 +342,7 @@ class FamilyProcess:
             ),
             self.parts,
         )
-        higher = len(fresh) > 0 and float(fresh.max()) > self._log_e
+        higher = len(fresh) > 0 and float(fresh.max()) > self.log_e
         return replace(
             self,
             processes=processes,
@@ -388,7 +365,7 @@ class FamilyProcess:
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
-            return np.array([self._log_e])
+            return np.array([self.log_e])
         return np.concatenate([process.log_wealth for process in self._after(*self.peak)])
 
     @property
@@ -414,7 +391,7 @@ class FamilyProcess:
         most = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
         return _Judged(
             kind="e_value",
-            values=[math.exp(min(log_e, _LARGEST_EXPONENT)) for log_e in wealth.tolist()],
+            values=[math.exp(min(log_e, LARGEST_EXPONENT)) for log_e in wealth.tolist()],
             marked=(most & (self.rejected_at(level) is not None)).tolist(),
             strengths=(wealth + [math.log(share) for share in shares]).tolist(),
             joint=self.e_value,

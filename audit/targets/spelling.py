@@ -32,6 +32,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -129,29 +130,16 @@ def read_target(
 
 def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Target:
     name, colon, rest = spelling.partition(":")
-    if name == "exec" and colon:
+    if not colon:
+        return _catalogued(spelling)
+    if name == "exec":
         from audit.targets.program import read_program
 
         return read_program(spelling, rest)
-    if name == "protocol" and colon:
-        from audit.targets.protocol import read_protocol
-
-        return read_protocol(spelling, rest, seeded=seeded)
-    if name == "continual" and colon:
-        from audit.targets.continual import read_continual
-
-        return read_continual(spelling, rest, seeded=seeded)
-    if name == "release" and colon:
-        from audit.targets.release import read_release
-
-        return read_release(spelling, rest, seeded=seeded)
-    if name in {"local", "select"} and colon:
-        from audit.targets.mechanisms import read_local, read_select
-
-        read = read_local if name == "local" else read_select
-        return read(spelling, rest, seeded=seeded)
-    if not colon:
-        return _catalogued(spelling)
+    if name in _KINDS:
+        read = getattr(import_module(f"audit.targets.{_KINDS[name]}"), f"read_{name}")
+        made: Target = read(spelling, rest, seeded=seeded)
+        return made
     if name.endswith(".py"):
         return found(spelling)
     from dpcore.spelling import LAWS, read_noise  # with every law, which code of your own spares
@@ -161,6 +149,14 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
     return provided(spelling, name, rest, seeded=seeded) or found(spelling)
 
 
+# Targets that are mechanisms of dpcore, by the module that reads them.
+_KINDS: Final = {
+    "protocol": "protocol",
+    "continual": "continual",
+    "release": "release",
+    "local": "mechanisms",
+    "select": "mechanisms",
+}
 # The commands of dpcore audit: a target with the name of one is a misspelt command.
 _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "bench", "corpus")
 
