@@ -46,6 +46,7 @@ _READERS: Final[dict[str, tuple[str, ...]]] = {
     "runs": ("sample", "fit"),
     "sequential": ("sample", "fit"),
     "deadline": ("sample", "fit", "replay", "exact"),
+    **dict.fromkeys(("sensitivity", "norm", "strict", "tapes", "changes"), ("replay",)),
 }
 
 
@@ -189,9 +190,12 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
     known = isinstance(target, Provable)
     given = [name for name in _READERS if spec.given(name)]
     if spec.layers is None:
-        drawn = any("exact" not in _READERS[name] for name in given)
-        return ("sample",) if not known else ("exact", "sample") if drawn else ("exact",)
-    layers = tuple(spec.layers)
+        drawn = any("sample" in _READERS[name] and "exact" not in _READERS[name] for name in given)
+        layers: tuple[str, ...] = (
+            ("sample",) if not known else ("exact", "sample") if drawn else ("exact",)
+        )
+    else:
+        layers = tuple(spec.layers)
     for layer in ("exact", "fit"):
         if layer in layers and not (known if layer == "exact" else isinstance(target, KnownLaw)):
             reason = f"{layer} needs a target of known law, such as a noise: leave {layer} out"

@@ -22,7 +22,6 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import INTERRUPTED, LayerRun
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
-from audit.replay.findings import Finding
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.targets.spelling import read_target
@@ -30,10 +29,10 @@ from audit.targets.target import KnownLaw, Provable, Target
 from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
-from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from audit.fit.fit import FitReport
+    from audit.replay.findings import Finding
 
 _REPLAY: Final = LayerRun(
     layer="replay",
@@ -139,6 +138,9 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
         return replace(report, verdict=None)
     if fitted.verdict != "refuted":
         return report
+    from audit.replay.findings import Finding
+    from dpcore.spelling import write_noise
+
     found = Finding(
         kind="not-its-law",
         severity="error",
@@ -167,6 +169,8 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
             subject = read_target(target.spelling)
         return [finding.to_json() for finding in _replay_findings(subject, plan)]
 
+    from audit.replay.findings import Finding
+
     found = run_isolated(target.spelling, there, timeout=plan.timeout)
     return tuple(Finding(**fields) for fields in found)
 
@@ -179,7 +183,11 @@ def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
         report = replay(
             target,
             pair,
-            sensitivity=_declared(plan.claim),
+            sensitivity=_declared(plan.claim) if plan.sensitivity is None else plan.sensitivity,
+            norm=plan.norm,
+            strict=plan.strict,
+            tapes=plan.tapes,
+            changes=plan.changes,
             seed=plan.seed,
             timeout=plan.timeout,
             deadline=plan.deadline,

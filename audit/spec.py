@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 FLOATS: Final = ("test", "ignore")
 r"""Whether the floating-point representation of outputs is tested beside their values."""
 
+SensitivityNorm: TypeAlias = Literal["l1", "l2", "linf"]
+
 LAYERS: Final = ("exact", "fit", "replay", "sample")
 r"""The layers by name, strongest first."""
 
 _RUNS: Final = 100_000
 _SEQUENTIAL_RUNS: Final = 1_000_000
 _MOST_RUNS: Final = 10**12
+_MOST_TAPES: Final = 10**6
 _MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
 # A p-value below the floats is 0, and must not be taken for one below alpha.
 _LEAST_ALPHA: Final = Fraction(1, 10**300)
@@ -108,10 +111,31 @@ def _layers(name: str, value: Any) -> tuple[str, ...]:
     return tuple(layer for layer in LAYERS if layer in named)
 
 
-def _floats(name: str, value: Any) -> str:
-    if value not in FLOATS:
-        raise InvalidParameter(name, value, f"must be {' or '.join(FLOATS)}")
-    return str(value)
+def _one_of(*words: str) -> Callable[[str, Any], str]:
+    *most, last = words
+
+    def read(name: str, value: Any) -> str:
+        if value not in words:
+            raise InvalidParameter(name, value, f"must be {', '.join(most)} or {last}")
+        return str(value)
+
+    return read
+
+
+read_norm: Final = _one_of(*get_args(SensitivityNorm))
+r"""Parse the norm of a declared sensitivity."""
+
+
+def read_amount(name: str, value: Any) -> Fraction:
+    r"""Parse a declared sensitivity."""
+    exact = rational(name, value)
+    if exact < 0:
+        raise InvalidParameter(name, value, "must be >= 0")
+    return exact
+
+
+def _tapes(least: int) -> Callable[[str, Any], int]:
+    return partial(whole_number, at_least=least, at_most=_MOST_TAPES)
 
 
 def _switch(name: str, value: Any) -> bool:
@@ -167,6 +191,7 @@ def _option(
 _what = partial(_option, "What is tested")
 _how = partial(_option, "How it is tested")
 _where = partial(_option, "Where, and for how long")
+_replay = partial(_option, "What a replay compares")
 _result = partial(_option, "The report")
 
 
@@ -233,7 +258,7 @@ class AuditSpec:
         "Whether the floating-point representation of outputs is tested beside their values (test) "
         "or not (ignore).",
         default="test",
-        read=_floats,
+        read=_one_of(*FLOATS),
     )
     runs: int | None = _how(
         "N",
@@ -269,6 +294,30 @@ class AuditSpec:
         read=_list,
     )
     seed: int | None = _how("N", "The seed that a report shows repeats its audit.", read=read_seed)
+    sensitivity: RationalLike | None = _replay(
+        "D",
+        "Declare that output = query + noise, and that one person changes the query by at most D.",
+        read=read_amount,
+    )
+    norm: SensitivityNorm = _replay(
+        "WORD", "The norm of --sensitivity: l1, l2 or linf.", default="l1", read=read_norm
+    )
+    strict: bool = _replay(
+        "", "Declare that draws and output shape do not depend on data.", default=False,
+        read=_switch,
+    )  # fmt: skip
+    tapes: int = _replay(
+        "N",
+        "How many tapes (recorded random draws), each replayed on both datasets.",
+        default=32,
+        read=_tapes(2),
+    )
+    changes: int = _replay(
+        "N",
+        "The most tapes on which one draw is set to an extreme.",
+        default=500,
+        read=_tapes(0),
+    )
     timeout: float | None = _where(
         "SECONDS", "Time limit of one call of the target.", default=60.0, read=read_seconds
     )

@@ -26,7 +26,6 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
 from dpcore.numbers.rounding import up
 from dpcore.spec import did_you_mean, read_keys
-from dpcore.spelling import read_noise, read_sensitivity, write_noise, write_sensitivity
 
 _ALL: Final = (
     f"{ACCEPTED}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
@@ -180,6 +179,8 @@ def _promise(text: str) -> _Promise:
             raise InvalidParameter("claim", text, _ALL)
         if (hint := _on_the_reals(noise, sensitivity)) is not None:
             raise InvalidParameter("claim", text, hint)
+        from dpcore.spelling import read_noise, read_sensitivity
+
         return _mechanism(read_noise(noise), read_sensitivity("sensitivity", sensitivity))
     except DpcoreError as error:
         if isinstance(error, InvalidParameter) and error.argument == "claim":
@@ -192,6 +193,8 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None
+    from dpcore.spelling import read_sensitivity
+
     moves = read_sensitivity("sensitivity", sensitivity)
     given = read_keys("claim", noise, rest, ("sigma",), owner=name, needed=("sigma",))
     sigma = positive_rational("sigma", given["sigma"], "sigma 0 adds no noise")
@@ -202,6 +205,7 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
 
 def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
     from accounting.release.guarantee import guarantee
+    from dpcore.spelling import write_noise, write_sensitivity
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
     largest = curve.pure().upper

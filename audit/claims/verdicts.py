@@ -75,6 +75,13 @@ def level_upper(alpha: RationalLike) -> float:
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 
 
+def log_bar(alpha: RationalLike) -> float:
+    r"""ln(1/alpha), rounded up; alpha may underflow float64."""
+    level = rational_in("alpha", alpha, "(0, 1)")
+    size = math.log(level.denominator)
+    return size * (1.0 + 2.0**-50) - math.log(level.numerator)
+
+
 def format_p_value(value: float) -> str:
     r"""A p-value in three digits, rounded up; a bound if it underflows a float."""
     return "below 1e-300" if value < 1e-300 else up(value, 3)

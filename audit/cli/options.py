@@ -5,21 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import Field, fields
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from audit.spec import AuditSpec, Option
-from dpcore.command.input_file import read_text
 from dpcore.command.options import argument, named, option
 from dpcore.errors import InvalidParameter
 from dpcore.spec import did_you_mean
-
-_MOST_BYTES: Final = 1 << 28
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -125,12 +121,9 @@ def read_spec(path: Path) -> dict[str, Any]:
 
     Names of files are relative to the working folder, as on the command line.
     """
-    text = read_text("--spec", path, most=_MOST_BYTES)
-    try:
-        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
-        raise InvalidParameter("--spec", str(path), f"is not {kind}: {error}") from None
+    from audit.targets.neighbours import read_document
+
+    found = read_document("--spec", path)
     if not isinstance(found, dict):
         raise InvalidParameter("--spec", str(path), "must contain option names and values")
     known = [each.name for each in fields(AuditSpec)]

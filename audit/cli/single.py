@@ -9,7 +9,6 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 
 from audit.cli.options import spec_of, with_spec
-from audit.cli.output import leave, leave_with
+from audit.cli.output import leave_with
 from audit.spec import AuditSpec
 from audit.wording.result import Result, format_of
 from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
@@ -44,24 +43,40 @@ def _leave_isolated(
 ) -> NoReturn:
     # Loads and audits a target in a process of its own, prints the report and ends the command;
     # errors about an argument name the option that ``names`` gives.
+    from audit.sandbox.process import error_fields, error_from_fields
     from audit.sandbox.sandbox import importing, run_isolated
 
-    def there() -> tuple[str, int]:
+    def there() -> tuple[tuple[str, ...], str, int, tuple[Any, ...] | None]:
         with importing(spec.timeout):
             subject = load()
         report = audited(subject)
-        return report.to_format(form), report.exit_code
+        error = getattr(report, "error", None)
+        nothing = error is not None and not getattr(report, "runs", 0)
+        text = report.to_format(form, text="" if nothing else None)
+        failed = None if error is None else error_fields(error)
+        return report.warnings, text, report.exit_code, failed
 
     with named(**names):
-        text, code = run_isolated(target, there, timeout=spec.timeout)
-    leave(text, code)
+        warnings, text, code, failed = run_isolated(target, there, timeout=spec.timeout)
+    say((f"warning: {warning}" for warning in warnings), sys.stderr)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    if failed is not None:
+        raise error_from_fields(failed)
+    raise typer.Exit(code)
 
 
 def _seed(spec: AuditSpec) -> int:
     return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
-@with_spec("pair", "seed", "timeout", "deadline", "allow_constant")
+_REPLAYED: Final = (
+    "pair", "sensitivity", "norm", "strict", "tapes", "changes", "seed", "timeout", "deadline",
+    "allow_constant",
+)  # fmt: skip
+
+
+@with_spec(*_REPLAYED)
 def replay_command(
     given: dict[str, Any],
     target: str = argument(
@@ -70,23 +85,6 @@ def replay_command(
         "catalogue lists.",
     ),
     *,
-    sensitivity: str | None = option(
-        "D",
-        "Declare that output = query + noise, and that one person changes the query by at most D.",
-    ),
-    norm: str = option("WORD", "The norm of --sensitivity: l1, l2 or linf.", default="l1"),
-    strict: bool = option(
-        "",
-        "Declare that draws and output shape do not depend on data.",
-        "--strict",
-        default=False,
-    ),
-    tapes: str = option(
-        "N", "How many tapes (recorded random draws), each replayed on both datasets.", default="32"
-    ),
-    changes: str = option(
-        "N", "The most tapes on which one draw is set to an extreme.", default="500"
-    ),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
@@ -99,9 +97,7 @@ def replay_command(
     be replayed, 4 nothing is drawn and both outputs are equal.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
-    tried = whole_number("--tapes", tapes, at_least=2)
-    changed = whole_number("--changes", changes, at_least=0)
-    seed = _seed(spec)
+    fields = {name: getattr(spec, name) for name in _REPLAYED} | {"seed": _seed(spec)}
 
     def load() -> Any:
         from audit.targets.spelling import read_target
@@ -112,24 +108,9 @@ def replay_command(
         from audit.replay.replay import replay
         from audit.targets.neighbours import pairs_of
 
-        return replay(
-            subject,
-            pairs_of(subject, spec.pair)[0],
-            sensitivity=sensitivity,
-            norm=norm,  # type: ignore[arg-type]  # refused by name where it is another word
-            strict=strict,
-            tapes=tried,
-            changes=changed,
-            seed=seed,
-            timeout=spec.timeout,
-            deadline=spec.deadline,
-            allow_constant=spec.allow_constant,
-        )
+        return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})
 
-    _leave_isolated(
-        target, spec, load, audited, printed,
-        target="TARGET", pair="--pair", sensitivity="--sensitivity", norm="--norm",
-    )  # fmt: skip
+    _leave_isolated(target, spec, load, audited, printed, target="TARGET", pair="--pair")
 
 
 @with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")
@@ -152,18 +133,14 @@ def fit(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
-    from audit.errors import TargetFailed
-    from audit.sandbox.sandbox import importing, run_isolated
     from dpcore.command.options import read_law
 
     noise, seed = read_law("--law", law), _seed(spec)
 
-    def there() -> tuple[tuple[str, ...], str, int, tuple[str, int | None] | None]:
+    def audited(sampler: Any) -> Result:
         from audit.fit.fit import fit as fitted
 
-        with importing(spec.timeout):
-            sampler = _sampler(target)
-        report = fitted(
+        return fitted(
             sampler,
             noise,
             runs=spec.planned_runs,
@@ -172,22 +149,13 @@ def fit(
             sequential=spec.sequential,
             timeout=spec.timeout,
             deadline=spec.deadline,
+            target=target,
         )
-        error = None if report.error is None else (report.error.reason, report.error.run)
-        if error is not None:
-            report = replace(report, error=TargetFailed(target, error[0], run=error[1]))
-        report = replace(report, target=target)
-        text = report.to_format(printed, text="" if error and not report.runs else None)
-        return report.warnings, text, report.exit_code, error
 
-    with named(target="TARGET", sampler="TARGET"):
-        warnings, text, code, error = run_isolated(target, there, timeout=spec.timeout)
-    say((f"warning: {warning}" for warning in warnings), sys.stderr)
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    if error is not None:
-        raise TargetFailed(target, error[0], run=error[1])
-    raise typer.Exit(code)
+    _leave_isolated(
+        target, spec, partial(_sampler, target), audited, printed,
+        target="TARGET", sampler="TARGET",
+    )  # fmt: skip
 
 
 def _sampler(spelling: str) -> Any:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,17 @@ from scipy.special import logsumexp
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.claims.verdicts import LayerRun
+from audit.claims.verdicts import LayerRun, log_bar
 from audit.evidence.coverage import coverage_of
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
-from audit.evidence.sequential_test import EProcess, log_bar, watch_curve
 from audit.evidence.threshold_family import EXPERTS
 from audit.evidence.verdict import (
     ANYTIME,
     FIXED,
+    LARGEST_EXPONENT,
     Outcome,
+    Watched,
     Weighed,
     capped,
     reported_row,
@@ -45,16 +46,17 @@ from audit.evidence.verdict import (
     verdict_of,
 )
 from audit.evidence.view import View, scored
-from audit.features.additive import Score
 from audit.outputs.output_parser import Outputs
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
+if TYPE_CHECKING:
+    from audit.evidence.sequential_test import EProcess
+    from audit.features.additive import Score
+
 LEADER: Final = "leader"
 r"""The name of a leader, in place of that of a feature."""
-
-_LARGEST_EXPONENT: Final = 700.0
 
 
 def weigh(
@@ -276,13 +278,15 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyProcess:
+class FamilyProcess(Watched):
     r"""The evidence so far against a claim on all views. Frozen: :meth:`update` gives the next one.
 
     ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs, in the order they
     came, over all pairs; a run that is read through several features is one run. ``tests`` are the
     (pair, feature) of the views, ``parts`` their parts in the mean, which sum to 1, ``learned``
-    which of them are scores, ``processes`` their evidence, each over all claimed points. ``peak``
+    which of them are scores, ``processes`` their evidence, each over all claimed points. To stop
+    where the mean wealth reaches 1/alpha refutes the claim as a whole: some point fails on some
+    view, and :func:`weigh` says which ones. ``peak``
     is the block in which the mean was largest, and its place there, None where it never exceeded 1.
     """
 
@@ -293,31 +297,6 @@ class FamilyProcess:
     parts: tuple[Fraction, ...]
     learned: tuple[bool, ...]
     peak: tuple[_Block, int] | None = None
-
-    @property
-    def runs(self) -> int:
-        return len(self.path)
-
-    @property
-    def e_value(self) -> float:
-        r"""The largest mean wealth so far: P(it ever reaches 1/alpha) <= alpha if the claim holds
-        on every view.
-        """
-        return math.exp(min(self._log_e, _LARGEST_EXPONENT))
-
-    @property
-    def _log_e(self) -> float:
-        return max(0.0, float(self.path.max(initial=0.0)))
-
-    def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs, over all pairs, at which the mean wealth first reached 1/alpha.
-
-        To stop there refutes the claim as a whole: some point fails on some view. Which ones is
-        said by :func:`weigh`; with several views it takes a wealth of more than 1/alpha on one
-        of them.
-        """
-        crossed = np.flatnonzero(self.path >= log_bar(alpha))
-        return int(crossed[0]) + 1 if len(crossed) else None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
         r"""The same with the views of ``other``, of one pair, for a pair without runs so far."""
@@ -363,7 +342,7 @@ class FamilyProcess:
             ),
             self.parts,
         )
-        higher = len(fresh) > 0 and float(fresh.max()) > self._log_e
+        higher = len(fresh) > 0 and float(fresh.max()) > self.log_e
         return replace(
             self,
             processes=processes,
@@ -386,7 +365,7 @@ class FamilyProcess:
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
-            return np.array([self._log_e])
+            return np.array([self.log_e])
         return np.concatenate([process.log_wealth for process in self._after(*self.peak)])
 
     @property
@@ -412,7 +391,7 @@ class FamilyProcess:
         most = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
         return _Judged(
             kind="e_value",
-            values=[math.exp(min(log_e, _LARGEST_EXPONENT)) for log_e in wealth.tolist()],
+            values=[math.exp(min(log_e, LARGEST_EXPONENT)) for log_e in wealth.tolist()],
             marked=(most & (self.rejected_at(level) is not None)).tolist(),
             strengths=(wealth + [math.log(share) for share in shares]).tolist(),
             joint=self.e_value,
@@ -437,6 +416,8 @@ def watch_views(
     tests = tuple(product(range(pairs), features))
     if not tests:
         raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
+    from audit.evidence.sequential_test import watch_curve
+
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]
     return FamilyProcess(

@@ -26,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.claims.verdicts import LOOKS
+from audit.claims.verdicts import LOOKS, log_bar
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import GRID, read_claim
 from audit.evidence.threshold_family import ThresholdFamily, Trial, learn_rule
+from audit.evidence.verdict import LARGEST_EXPONENT, Watched
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.numbers.parameter import RationalLike
 
 # The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
 # weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
@@ -55,13 +56,12 @@ _COARSE: Final = GRID[::8]
 _SCAN: Final = 64
 _CHUNK: Final = 1 << 15
 _LARGEST_EPSILON: Final = 512
-_LARGEST_EXPONENT: Final = 700.0
 # Charged to the better at each run; the rounding of a step near the bar is 10 times smaller.
 _RUN_SLACK: Final = 2.0**-44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EProcess:
+class EProcess(Watched):
     r"""The sequential evidence against one claim, or against all points of a claimed curve at once.
 
     Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
@@ -80,10 +80,6 @@ class EProcess:
     isotonic: bool = False
 
     @property
-    def runs(self) -> int:
-        return len(self.path)
-
-    @property
     def seen(self) -> Tally:
         r"""All runs, including those after the last look."""
         return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
@@ -97,21 +93,6 @@ class EProcess:
     def log_wealth(self) -> Floats:
         r"""The current log-wealth, one entry per claimed point, averaged over the bets."""
         return _log_mean(self.wealth.T, _LOG_WEIGHTS)
-
-    @property
-    def log_e(self) -> float:
-        r"""The logarithm of the largest wealth so far, at least 0 (before any run it was 1)."""
-        return max(0.0, float(self.path.max(initial=0.0)))
-
-    @property
-    def e_value(self) -> float:
-        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha where the claim holds."""
-        return math.exp(min(self.log_e, _LARGEST_EXPONENT))
-
-    def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs at which the wealth first reached 1/alpha, or None."""
-        crossed = np.flatnonzero(self.path >= log_bar(alpha))
-        return int(crossed[0]) + 1 if len(crossed) else None
 
     def update(self, outputs: object, worlds: object) -> EProcess:
         r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
@@ -240,18 +221,11 @@ def watch_curve(
     )
 
 
-def log_bar(alpha: RationalLike) -> float:
-    r"""ln(1/alpha), rounded up; alpha may underflow float64."""
-    level = rational_in("alpha", alpha, "(0, 1)")
-    size = math.log(level.denominator)
-    return size * (1.0 + 2.0**-50) - math.log(level.numerator)
-
-
 def _log_mean(logs: Floats, log_weights: Floats) -> Floats:
     # log sum_i w_i e^(logs_i) over the first axis; what is not a number counts as ruin.
     terms = logs + log_weights[:, None]
     terms = np.where(np.isnan(terms), -np.inf, terms)
-    top = np.maximum(terms.max(axis=0), -_LARGEST_EXPONENT)
+    top = np.maximum(terms.max(axis=0), -LARGEST_EXPONENT)
     with np.errstate(divide="ignore"):
         mean: Floats = top + np.log(np.exp(terms - top).sum(axis=0))
     return mean

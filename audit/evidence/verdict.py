@@ -8,17 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from audit.claims.claim import Claim
-from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of
+from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of, log_bar
 from audit.evidence.coverage import Coverage, unmeasured_pairs
-from audit.evidence.event import Tally, Witness
+from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.fixed_size_test import resolution
 from audit.wording.result import Facts, fact, members
 from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike
+
+LARGEST_EXPONENT: Final = 700.0
+r"""A float holds the exponential of it."""
 
 FIXED: Final = LayerRun(
     layer="sample",
@@ -56,6 +60,37 @@ class Outcome(Facts):
     e_value: float | None = fact("of this test alone", default=None)
     epsilon_lower: float = fact("a bound at this delta")
     refuted: bool = fact("whether at the level of the whole audit")
+
+
+class Watched:
+    r"""Evidence watched as runs come: ``path[t-1]`` is the logarithm of a wealth after t runs."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def path(self) -> Floats:
+            r"""The logarithms of the wealth, one a run."""
+
+    @property
+    def runs(self) -> int:
+        return len(self.path)
+
+    @property
+    def log_e(self) -> float:
+        r"""The logarithm of the largest wealth so far, at least 0 (before any run it was 1)."""
+        return max(0.0, float(self.path.max(initial=0.0)))
+
+    @property
+    def e_value(self) -> float:
+        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha where the claim holds."""
+        return math.exp(min(self.log_e, LARGEST_EXPONENT))
+
+    def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
+        r"""The number of runs at which the wealth first reached 1/alpha, or None."""
+        crossed = np.flatnonzero(self.path >= log_bar(alpha))
+        return int(crossed[0]) + 1 if len(crossed) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

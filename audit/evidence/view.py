@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from scipy.special import expit
 
 from audit.evidence.event import Event, Witness
 from audit.evidence.threshold_family import Trial
-from audit.features.additive import Score
 from audit.outputs.output_parser import Outputs
+
+if TYPE_CHECKING:
+    from audit.features.additive import Score
 
 _DIGITS: Final = 3
 

@@ -23,16 +23,18 @@ class Misread(ValueError):
 class Map:
     r"""``of_one(output)`` of every output; what it raises for becomes the label "no NAME: KIND".
 
-    ``of_array`` is the same of an array of runs (first axis), faster, or None where it has no
+    ``of_array`` is the same of an array of runs (first axis), faster, or gives None where it has no
     faster way; it raises :class:`Misread` where all outputs would get that label. A list of nothing
     but floats, or of integers below 2^63, counts as an array.
     """
 
     name: str
     of_one: Callable[[Any], object]
-    of_array: Callable[[NDArray[Any]], Outputs | None]
+    of_array: Callable[[NDArray[Any]], Outputs | None] | None = None
 
     def __call__(self, outputs: Outputs) -> Outputs:
+        if self.of_array is None:
+            return list(map(self._of_any, outputs))
         array = _as_array(outputs)
         if array is not None:
             try:

@@ -63,11 +63,7 @@ def _kind(output: object) -> str:
     return kind(output)
 
 
-def _kinds(array: NDArray[Any]) -> Outputs:
-    return [_kind(array[0])] * len(array) if len(array) else []
-
-
-KIND: Final = Map(name="kind", of_one=_kind, of_array=_kinds)
+KIND: Final = Map(name="kind", of_one=_kind)
 r"""Type and shape.
 
 >>> KIND([1, [1, 2], None])
@@ -81,13 +77,7 @@ def _length(output: object) -> int:
     return len(_items(output))
 
 
-def _lengths(array: NDArray[Any]) -> Outputs:
-    if array.ndim == 1:
-        raise Misread("numbers")
-    return np.full(len(array), array.shape[1])
-
-
-LENGTH: Final = Map(name="length", of_one=_length, of_array=_lengths)
+LENGTH: Final = Map(name="length", of_one=_length)
 r"""How many items.
 
 >>> LENGTH([[1, 2], "abc", 7])
@@ -159,13 +149,7 @@ def _sorted(output: object) -> tuple[object, ...]:
     return tuple(sorted(plain, key=_rank))
 
 
-def _all_sorted(array: NDArray[Any]) -> Outputs | None:
-    if array.ndim == 1:
-        raise Misread("numbers")
-    return np.sort(array, axis=1) if array.ndim == 2 else None
-
-
-SORTED: Final = Map(name="sorted", of_one=_sorted, of_array=_all_sorted)
+SORTED: Final = Map(name="sorted", of_one=_sorted)
 r"""The items without their order.
 
 >>> SORTED([[3, 1, 2], "ba"])
@@ -184,20 +168,7 @@ def _same_as(item: object) -> object:
     return _text(item)
 
 
-def _distinct_of(array: NDArray[Any]) -> Outputs | None:
-    if array.ndim == 1:
-        raise Misread("numbers")
-    if array.ndim > 2 or not array.shape[1]:
-        return None
-    ordered = np.sort(array, axis=1)
-    fresh = ordered[:, 1:] != ordered[:, :-1]
-    if array.dtype.kind == "f":
-        fresh &= ~np.isnan(ordered[:, :-1])
-    distinct: Outputs = np.count_nonzero(fresh, axis=1) + 1
-    return distinct
-
-
-DISTINCT: Final = Map(name="distinct", of_one=_distinct, of_array=_distinct_of)
+DISTINCT: Final = Map(name="distinct", of_one=_distinct)
 r"""How many items differ from all before them.
 
 >>> DISTINCT([[1, 1.0, 2], "abba"])
@@ -228,11 +199,7 @@ def _structure_of(output: object) -> str:
     return row_of(output).structure
 
 
-def _structures(array: NDArray[Any]) -> Outputs:
-    return [_structure_of(array[0])] * len(array) if len(array) else []
-
-
-STRUCTURE: Final = Map(name="structure", of_one=_structure_of, of_array=_structures)
+STRUCTURE: Final = Map(name="structure", of_one=_structure_of)
 r"""What stands around the values: types, keys and their order, nesting, lengths.
 
 >>> STRUCTURE([{"a": 1}, [True, 2.5]])
@@ -301,32 +268,10 @@ def _word(number: float) -> int:
     return int(word)
 
 
-def _hashes(array: NDArray[Any], *, cells: int) -> Outputs | None:
-    if array.size != len(array):
-        return None
-    flat = array.reshape(len(array))
-    if flat.dtype.kind == "f":
-        wide = np.where(np.isnan(flat), math.nan, flat.astype(np.float64))
-        small = (wide == np.rint(wide)) & (np.abs(wide) < _WORD >> 1)
-        as_integer = np.where(small, wide, 0.0).astype(np.int64).view(np.uint64)
-        words = np.where(small, as_integer, wide.view(np.uint64))
-    else:
-        words = flat.astype(np.int64, casting="unsafe").view(np.uint64)
-    words = words + np.uint64(_MIX[0])
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(_MIX[1])
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(_MIX[2])
-    places: Outputs = ((words ^ (words >> np.uint64(31))) % np.uint64(cells)).astype(np.int64)
-    return places
-
-
 def hashed(cells: int) -> Map:
     r"""A fixed hash of any output into 0, ..., cells - 1: equal outputs have equal hashes.
 
     Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of anything else by
     BLAKE2b, without a key: the same in every process.
     """
-    return Map(
-        name=f"hash:{cells}",
-        of_one=partial(_hash_of, cells=cells),
-        of_array=partial(_hashes, cells=cells),
-    )
+    return Map(name=f"hash:{cells}", of_one=partial(_hash_of, cells=cells))

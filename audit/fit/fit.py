@@ -28,9 +28,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
-from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_upper
+from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_upper, log_bar
 from audit.errors import TargetFailed
-from audit.evidence.sequential_test import log_bar
 from audit.evidence.verdict import versions
 from audit.fit.sampler import Sampler, sampler_of
 from audit.fit.statistics import (
@@ -206,12 +205,14 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     sequential: bool = False,
     timeout: float | None = None,
     deadline: float | None = None,
+    target: str | None = None,
 ) -> FitReport:
     r"""Test whether ``sampler`` draws from ``noise``; ``runs`` draws, or at most so many.
 
     A sampler is f(n, rng) returning n integers (rng a numpy Generator), f(rng) or f() returning
     one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's
     ``rvs(size=, random_state=)``. One that fails gives a report with ``error`` and no verdict.
+    ``target`` is its name in the report.
 
     The level is over the draws and over the coins of the simulations: without a ``seed`` both are
     fresh, and the report says which they were. One seed for many samplers of one law repeats the
@@ -225,6 +226,7 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     level = rational("alpha", alpha)
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)
+    source = source if target is None else replace(source, spelling=target)
     start = _Watched(noise=noise, cells=_cells(noise, runs), alpha=level, sequential=sequential)
     until = math.inf if deadline is None else time.monotonic() + deadline
     return _report(source, _draw(source, start, runs, until), seed, coins)

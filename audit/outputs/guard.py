@@ -306,3 +306,11 @@ def flush() -> None:
             stream.flush()  # type: ignore[union-attr]  # None where there is no such stream
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).fflush(None)
+
+
+def signal_name(number: int) -> str:
+    r"""The name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -20,11 +20,11 @@ from typing import Any, Final, TypeVar
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.replay.distance import difference, numbers_in, root
-from audit.replay.findings import Finding, Norm, require_norm
+from audit.replay.findings import Finding
 from audit.replay.rng_hooks import playing
 from audit.replay.tape import Draw
-from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, rational, write_rational
+from audit.spec import SensitivityNorm, read_amount, read_norm
+from dpcore.numbers.parameter import RationalLike, write_rational
 from dpcore.numbers.rounding import down
 
 T = TypeVar("T")
@@ -39,11 +39,13 @@ class Declared:
     name: str
     value: Any
     sensitivity: Fraction
-    norm: Norm
+    norm: SensitivityNorm
     flow: tuple[Draw, ...]
 
 
-def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = "l1") -> T:
+def declare(
+    value: T, name: str, *, sensitivity: RationalLike = 0, norm: SensitivityNorm = "l1"
+) -> T:
     r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``; return it.
 
     With 0, the default, the value is the same for all neighbouring datasets, and may be of any
@@ -55,10 +57,8 @@ def declare(value: T, name: str, *, sensitivity: RationalLike = 0, norm: Norm = 
 
     Raises :class:`InvalidParameter` for a sensitivity < 0, and another norm.
     """
-    exact = rational("sensitivity", sensitivity)
-    if exact < 0:
-        raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
-    require_norm(norm)
+    exact = read_amount("sensitivity", sensitivity)
+    read_norm("norm", norm)
     tape = playing()
     if tape is not None and len(tape.declared) < _MOST:
         kept = captured(value)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple, TypeAlias
 
 from audit.outputs.rows import MOST_DIGITS, NUMBER, row_of
-from audit.replay.findings import Norm
+from audit.spec import SensitivityNorm
 
 Number: TypeAlias = int | float
 
@@ -61,7 +61,7 @@ def _units(text: str) -> Fraction:
 
 
 def difference(
-    a: Sequence[Number], b: Sequence[Number], norm: Norm
+    a: Sequence[Number], b: Sequence[Number], norm: SensitivityNorm
 ) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
     r"""The exact difference of numbers, its norm (of l2 the square), and what rounding of floats
     may add to the norm: 2^-20 of the largest number for each, as in single precision. None where

@@ -13,10 +13,11 @@ from typing import Any, Final
 from audit.claims.claim import format_rational as exact_decimal
 from audit.outputs.rows import display_path
 from audit.replay.distance import Number, Numbers, difference, numbers_in, root
-from audit.replay.findings import Finding, Norm
+from audit.replay.findings import Finding
 from audit.replay.rng_hooks import EARLY, PLAIN
 from audit.replay.run import Execution, PairedRuns, is_label
 from audit.replay.tape import Seeded
+from audit.spec import SensitivityNorm
 from audit.wording.shorten import distinct
 from dpcore.numbers.rounding import down, up
 
@@ -26,7 +27,9 @@ _MOST_COMPARED: Final = 16
 # -- the declared sensitivity ----------------------------------------------------------------
 
 
-def moves(pairs: Sequence[PairedRuns], declared: Fraction | None, norm: Norm) -> Iterator[Finding]:
+def moves(
+    pairs: Sequence[PairedRuns], declared: Fraction | None, norm: SensitivityNorm
+) -> Iterator[Finding]:
     r"""The change of the output when both runs drew alike, against the declared sensitivity.
 
     Declared is: output = query(dataset) + noise(draws), the query moving by at most ``declared``.
@@ -73,7 +76,9 @@ def moves(pairs: Sequence[PairedRuns], declared: Fraction | None, norm: Norm) ->
         )
 
 
-def _move(both: PairedRuns, norm: Norm) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
+def _move(
+    both: PairedRuns, norm: SensitivityNorm
+) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
     # The exact difference, its norm (of l2 the square) and what rounding may add to the norm.
     if both.failed or both.a.flow != both.b.flow:
         return None

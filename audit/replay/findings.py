@@ -14,14 +14,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from audit.spec import SensitivityNorm
 from audit.wording.result import Case, Facts, Result, Statement, computed, fact
 from audit.wording.shorten import cut, shortened
-from dpcore.errors import InvalidParameter
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
-Norm: TypeAlias = Literal["l1", "l2", "linf"]
 ReplayVerdict: TypeAlias = Literal[
     "refuted", "found", "nothing_found", "nothing_measured", "not_replayable"
 ]
@@ -113,7 +112,7 @@ class ReplayReport(Result):
         '[{"kind", "severity", "refutes", "statement", "witness"}], the gravest first'
     )
     sensitivity: Fraction | None = None
-    norm: Norm = "l1"
+    norm: SensitivityNorm = "l1"
     strict: bool = False
     replayable: bool = True
     runs: int = fact("calls of the target", default=0)
@@ -183,12 +182,6 @@ class ReplayReport(Result):
             yield from Result.cases(self)
         for finding in self.findings:
             yield finding.case(self.target)
-
-
-def require_norm(norm: str) -> None:
-    r"""Refuse an unknown norm of a sensitivity."""
-    if norm not in get_args(Norm):
-        raise InvalidParameter("norm", norm, "must be l1, l2 or linf")
 
 
 def plain(value: Any) -> Any:

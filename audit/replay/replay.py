@@ -29,14 +29,14 @@ from audit.replay.evidence import (
     within_reach,
     without_end,
 )
-from audit.replay.findings import Finding, Norm, ReplayReport, require_norm
+from audit.replay.findings import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
+from audit.spec import AuditSpec, SensitivityNorm
 from audit.targets.spelling import target_of
 from audit.targets.target import Target
-from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import RationalLike, rational
 
 _LEARNING: Final = 4
 _REPEATS: Final = 8
@@ -44,7 +44,6 @@ _SURE: Final = 100
 _REDRAWN: Final = 6
 _CONFIRMED: Final = 24
 _KEPT_DEPTH: Final = 2
-_MOST_TAPES: Final = 10**6
 _TAPES_A_SEED: Final = 1 << 24
 # Changed tapes are played until so many calls did not end: each waits for the whole time limit.
 _FEW_HANGS: Final = 4
@@ -66,7 +65,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     pair: tuple[Any, Any],
     *,
     sensitivity: RationalLike | None = None,
-    norm: Norm = "l1",
+    norm: SensitivityNorm = "l1",
     strict: bool = False,
     tapes: int = 32,
     changes: int = 500,
@@ -84,13 +83,11 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     that nothing is drawn. What code states by :func:`audit.declare` is checked, too.
     """
     subject = target_of(target)
+    AuditSpec(  # or refuses
+        sensitivity=sensitivity, norm=norm, tapes=tapes, changes=changes, seed=seed,
+        timeout=timeout, deadline=deadline,
+    )  # fmt: skip
     declared = None if sensitivity is None else rational("sensitivity", sensitivity)
-    if declared is not None and declared < 0:
-        raise InvalidParameter("sensitivity", sensitivity, "must be >= 0")
-    require_norm(norm)
-    integer("tapes", tapes, at_least=2, at_most=_MOST_TAPES)
-    integer("changes", changes, at_least=0, at_most=_MOST_TAPES)
-    first = integer("seed", seed, at_least=0) * _TAPES_A_SEED
     function = function_of(subject)
     runs = 0
     end = math.inf if deadline is None else time.monotonic() + deadline
@@ -113,7 +110,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
                 pair=subject.check(pair),
                 session=session,
                 watchdog=watchdog,
-                first=first,
+                first=seed * _TAPES_A_SEED,
             )
             _look(replayed, runner, tapes=tapes, changes=changes)
             if replayed.replayable:

@@ -15,7 +15,6 @@ from audit.evidence.coverage import unmeasured_pairs, unresolved, unseen
 from audit.wording.result import format_share
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
-from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
@@ -128,6 +127,8 @@ def values_alone(outcomes: Sequence[Outcome]) -> str | None:
 
 def fitted(report: FitReport) -> str:
     r"""Whether the draws follow the law."""
+    from dpcore.spelling import write_noise  # with every law
+
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":
         return f"{runs} do not have the law {law}: {report.witness}"

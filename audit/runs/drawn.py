@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,16 @@ from audit.errors import TargetFailed
 from audit.evidence.family import FamilyProcess, watch_views
 from audit.evidence.fixed_size_test import block_ends
 from audit.evidence.view import View
-from audit.features.additive import Score
 from audit.features.defaults import default_family
 from audit.features.feature import Feature, read_feature, require_fixed
-from audit.features.learner import OnlineLearner, learned_scores
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
 from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
+
+if TYPE_CHECKING:
+    from audit.features.additive import Score
+    from audit.features.learner import OnlineLearner
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
@@ -143,6 +145,8 @@ class DrawnRuns:
 
         def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
             # The features of one source learn together, once.
+            from audit.features.learner import learned_scores  # most outputs need no learner
+
             key = (pair, source, runs)
             if key not in self._studied:
                 self._studied[key] = learned_scores(outputs[:runs], worlds[:runs], block_ends(runs))
@@ -260,6 +264,8 @@ class RunCollector:
             if feature.learner is not None and self.plan.sequential:
                 source = _source(feature)
                 if source not in scores:
+                    from audit.features.learner import OnlineLearner
+
                     with reading(self.target.spelling):
                         study = self.studies.setdefault((pair, source), OnlineLearner())
                         scores[source] = dict(study.watched(seen, worlds))

@@ -30,9 +30,8 @@ from typing import Any, Final, Self
 
 from audit.errors import TargetFailed
 from audit.outputs import guard
-from audit.outputs.guard import RAISED, failure, flush, reading, stdout_to_stderr
+from audit.outputs.guard import RAISED, failure, flush, reading, signal_name, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
-from audit.targets.program import signal_name
 from dpcore.errors import ABSENT, InvalidParameter
 
 _TRACED: Final = 1 << 14

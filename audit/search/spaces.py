@@ -110,15 +110,10 @@ _OFTEN: Final = 0.75  # moves as long as they may be: a shorter one rarely tells
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid(Space):
-    # All coordinates from low to high.
+    # All coordinates from low to high, ``size`` of them.
     low: int
     high: int
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        # The number of coordinates.
-        ...
+    size: int = 1
 
     @abstractmethod
     def _moves(self) -> Iterator[_Point]:
@@ -215,10 +210,6 @@ class Integers(_Grid):
 
     apart: int
 
-    @property
-    def size(self) -> int:
-        return 1
-
     def _shown(self, point: _Point) -> Any:
         return point[0]
 
@@ -255,15 +246,10 @@ def _signs(size: int) -> Iterator[_Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors(_Grid):
-    r"""Answers to ``dimension`` queries; neighbours move them by at most ``amount`` in ``norm``."""
+    r"""Answers to ``size`` queries; neighbours move them by at most ``amount`` in ``norm``."""
 
-    dimension: int
     amount: int
     norm: Norm
-
-    @property
-    def size(self) -> int:
-        return self.dimension
 
     def _moves(self) -> Iterator[_Point]:
         for signs in _signs(self.size):
@@ -312,14 +298,9 @@ class Vectors(_Grid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histograms(_Grid):
-    r"""Counts of ``dimension`` bins: one person in another bin, or one more and one less."""
+    r"""Counts of ``size`` bins: one person in another bin, or one more and one less."""
 
-    dimension: int
     relation: Relation
-
-    @property
-    def size(self) -> int:
-        return self.dimension
 
     def _moves(self) -> Iterator[_Point]:
         last = self.size - 1
@@ -548,8 +529,6 @@ class Streams(Space):
 
 def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
     r"""The space that ``text`` spells; see the module."""
-    from audit.search.spaces import Datasets, Histograms, Integers, Streams, Vectors
-
     name, rest = split_name(text)
     if name not in SPACES:
         reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"
@@ -574,7 +553,7 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
                 spelling=text,
                 low=low,
                 high=high,
-                dimension=given.whole("dimension", 1, LARGEST),
+                size=given.whole("dimension", 1, LARGEST),
                 amount=given.whole("sensitivity", 1, most),
                 norm=Norm(norm),
             )
@@ -584,7 +563,7 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
                 spelling=text,
                 low=0,
                 high=given.whole("most", 1, FARTHEST),
-                dimension=given.whole("bins", 2 if replaced else 1, LARGEST),
+                size=given.whole("bins", 2 if replaced else 1, LARGEST),
                 relation=Relation(relation),
             )
         case "dataset":

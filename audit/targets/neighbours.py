@@ -231,25 +231,26 @@ def pairs_of(
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     r"""Parse the pairs of a file in order, at least one."""
-    file = Path(path)
-    kind = file.suffix.lower()
+    kind = Path(path).suffix.lower()
     if kind not in {".toml", ".json"}:
         raise InvalidParameter("--pairs", str(path), "must be a file that ends in .toml or .json")
-    try:
-        text = read_text("--pairs", file, most=_MOST_BYTES)
-        if kind == ".toml" and _DEEP_KEY.search(text):  # its parser takes the square of the parts
-            raise InvalidParameter("--pairs", str(path), "has a key of more than 64 parts")
-        found = tomllib.loads(text) if kind == ".toml" else json.loads(text)
-    except InvalidParameter:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise InvalidParameter(
-            "--pairs", str(path), f"is not {kind[1:].upper()}: {error}"
-        ) from None
+    found = read_document("--pairs", Path(path))
     pairs = tuple(_from_toml(found, path) if kind == ".toml" else _from_json(found, path))
     if not pairs:
         raise InvalidParameter("--pairs", str(path), "contains no pair")
     return pairs
+
+
+def read_document(option: str, path: Path) -> Any:
+    r"""Parse a file of TOML, or of JSON if its name ends in ``.json``; errors name ``option``."""
+    kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+    text = read_text(option, path, most=_MOST_BYTES)
+    if kind == "TOML" and _DEEP_KEY.search(text):  # its parser takes the square of the parts
+        raise InvalidParameter(option, str(path), "has a key of more than 64 parts")
+    try:
+        return json.loads(text) if kind == "JSON" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidParameter(option, str(path), f"is not {kind}: {error}") from None
 
 
 def _from_toml(found: dict[str, Any], path: Path | str) -> Iterator[tuple[Any, Any]]:

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from audit.errors import TargetFailed
+from audit.outputs.guard import signal_name
 from audit.outputs.output_parser import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
@@ -227,14 +228,6 @@ def _ended(code: int) -> str:
     if code > 0:
         return f"exited with {code}"
     return f"was ended by {signal_name(-code)}"
-
-
-def signal_name(number: int) -> str:
-    r"""The name of a signal."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _last_words(stderr: bytearray) -> str:

@@ -32,10 +32,10 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from audit.catalogue import Subject
 from audit.outputs.loading import load
 from audit.targets.target import (
     FORMS,
@@ -50,7 +50,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec import did_you_mean
-from dpcore.spelling import LAWS, read_noise, write_noise
 
 GROUP: Final = "dpcore.targets"
 r"""The group of entry points."""
@@ -90,6 +89,8 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
     r"""A target built from its parts."""
+    from audit.catalogue.entry import Subject
+
     subject = Subject(
         name=spelling,
         run=found.run,
@@ -129,44 +130,40 @@ def read_target(
 
 def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Target:
     name, colon, rest = spelling.partition(":")
-    if name == "exec" and colon:
+    if not colon:
+        return _catalogued(spelling)
+    if name == "exec":
         from audit.targets.program import read_program
 
         return read_program(spelling, rest)
-    if name == "protocol" and colon:
-        from audit.targets.protocol import read_protocol
+    if name in _KINDS:
+        read = getattr(import_module(f"audit.targets.{_KINDS[name]}"), f"read_{name}")
+        made: Target = read(spelling, rest, seeded=seeded)
+        return made
+    if name.endswith(".py"):
+        return found(spelling)
+    from dpcore.spelling import LAWS, read_noise  # with every law, which code of your own spares
 
-        return read_protocol(spelling, rest, seeded=seeded)
-    if name == "continual" and colon:
-        from audit.targets.continual import read_continual
-
-        return read_continual(spelling, rest, seeded=seeded)
-    if name == "release" and colon:
-        from audit.targets.release import read_release
-
-        return read_release(spelling, rest, seeded=seeded)
-    if name in {"local", "select"} and colon:
-        from audit.targets.mechanisms import read_local, read_select
-
-        read = read_local if name == "local" else read_select
-        return read(spelling, rest, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
-    if not colon:
-        return _catalogued(spelling)
-    if not name.endswith(".py"):
-        target = provided(spelling, name, rest, seeded=seeded)
-        if target is not None:
-            return target
-    return found(spelling)
+    return provided(spelling, name, rest, seeded=seeded) or found(spelling)
 
 
+# Targets that are mechanisms of dpcore, by the module that reads them.
+_KINDS: Final = {
+    "protocol": "protocol",
+    "continual": "continual",
+    "release": "release",
+    "local": "mechanisms",
+    "select": "mechanisms",
+}
 # The commands of dpcore audit: a target with the name of one is a misspelt command.
 _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "bench", "corpus")
 
 
 def _catalogued(spelling: str) -> Target:
     from audit.catalogue import ENTRIES
+    from dpcore.spelling import LAWS
 
     known = {s.name: s for entry in ENTRIES for s in (entry.twin, entry)}
     if spelling in known:
@@ -194,6 +191,8 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
         case str():
             return read_target(given, seeded=seeded)
         case Noise():
+            from dpcore.spelling import write_noise
+
             return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
         case Provided():
             return provided_as(getattr(given, "name", "provided"), given, seeded=True)

@@ -49,7 +49,6 @@ from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from accounting.claims.guarantee import Guarantee
     from audit.wording.html import Section
 
 

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from audit.assembly import Audit
+from audit.assembly import audit as audit_in_python
 from audit.cli.options import read_spec
+from audit.corpus.entry import entries
+from audit.report.report import AuditReport
 from audit.spec import AuditSpec
+from audit.testing.assertions import Refuted, check_private
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import Shell
 
@@ -41,6 +45,10 @@ REFUSED: list[tuple[str, Any]] = [
     ("layers", "sample,sample"),
     ("resolution", 2),
     ("sequential", 1),
+    ("sensitivity", -1),
+    ("norm", "l3"),
+    ("tapes", 1),
+    ("changes", 10**7),
     ("resume", 3),
 ]
 
@@ -121,3 +129,40 @@ def test_each_field_is_an_option(audit: Shell) -> None:
         option = each.metadata["option"]
         assert option.metavar in told
         assert all(name in told for name in option.names)
+
+
+def test_the_five_ways_to_start_an_audit_give_the_same_report(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text("def count(x, n, rng):\n    return x + rng.geometric(0.5, n)\n")
+    given: dict[str, Any] = {"claim": "epsilon=1", "runs": 2000, "seed": 7, "alpha": "0.01"}
+    asked = given | {"target": "t.py:count", "pair": [0, 1], "floats": "ignore"}
+    (here / "audit.json").write_text(json.dumps(asked))
+    words = ("t.py:count", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 2000, "--seed", 7,
+             "--alpha", "0.01", "--floats", "ignore", "--json")  # fmt: skip
+    spec = AuditSpec(**read_spec(Path("audit.json")))
+    with pytest.raises(Refuted) as marked:  # what the pytest plugin calls
+        check_private(spec)
+    corpus = replace(entries()[0].spec, **given, target="t.py:count", pair=(0, 1), features=(),
+                     floats="ignore", relation=None)  # fmt: skip
+    reports = [
+        audit_in_python("t.py:count", "epsilon=1", pair=(0, 1), floats="ignore", runs=2000, seed=7,
+                        alpha="0.01"),
+        Audit(spec).run(),
+        Audit(corpus).completed(),
+        marked.value.report,
+    ]  # fmt: skip
+    assert {type(report) for report in reports} == {AuditReport}
+    documents = [json.loads(report.to_text()) for report in reports if report is not None]
+    documents += [audit(*words).json, audit("--spec", "audit.json", "--json").json]
+    assert documents == documents[:1] * 6
+
+
+def test_what_a_replay_compares_is_for_the_layer_that_replays(audit: Shell) -> None:
+    words = ("clipped-to-two", "--seed", 7, "--sensitivity", "1", "--strict", "--tapes", 4,
+             "--changes", 5, "--json")  # fmt: skip
+    found = audit(*words, "--layers", "replay").json["findings"]
+    own = audit("replay", *words).json["findings"]
+    assert found == own
+    assert "sensitivity-exceeded" in {each["kind"] for each in found}
+    refused = audit(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--sensitivity = 1: would have no effect: it is for replay" in refused.err
