@@ -20,7 +20,7 @@ import os
 import shlex
 from collections import ChainMap, Counter
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -198,44 +198,21 @@ class Auditor:
         __tracebackhide__ = True
         from audit.testing.assertions import check_private
 
-        spec = self.terms.spec
+        words = {"claim": claim, "features": features, "floats": floats, "relation": relation}
+        given: dict[str, Any] = {name: word for name, word in words.items() if word is not None}
         if pair is not None or pairs is not None:
-            spec = replace(spec, pair=pair, pairs=pairs)  # type: ignore[arg-type]  # any iterable
-        if features is not None:
-            spec = replace(spec, features=features)  # type: ignore[arg-type]  # read by the spec
-        if floats is not None:
-            spec = replace(spec, floats=floats)
-        if relation is not None or not (claim is None or isinstance(claim, str)):
-            spec = replace(spec, relation=relation)
-        bought = self.buy(runs)
-        return check_private(
-            replace(
-                spec,
-                target=target,
-                claim=spec.claim if claim is None else claim,
-                runs=bought.runs,
-                alpha=bought.alpha,
-                seed=bought.seed,
-                timeout=None,
-                allow_constant=allow_constant,
-            ),
-            again=self._again,
-        )
+            given |= {"pair": pair, "pairs": pairs}
+        if not (claim is None or isinstance(claim, str)):
+            given["relation"] = relation  # a claim has its own
+        given |= asdict(self.buy(runs)) | {"target": target, "allow_constant": allow_constant}
+        return check_private(replace(self.terms.spec, timeout=None, **given), again=self._again)
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:
         r"""As :func:`audit.testing.fits.assert_fits`."""
         __tracebackhide__ = True
         from audit.testing.fits import assert_fits
 
-        bought = self.buy(runs)
-        return assert_fits(
-            sampler,
-            noise,
-            runs=bought.runs,
-            alpha=bought.alpha,
-            seed=bought.seed,
-            again=self._again,
-        )
+        return assert_fits(sampler, noise, **asdict(self.buy(runs)), again=self._again)
 
     @property
     def _again(self) -> str:
