@@ -127,14 +127,19 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     good = [both for both in pairs if not both.failed]
     if not good:
         return
-    a, b = _still([both.a for both in good]), _still([both.b for both in good])
+    sides = [both.a for both in good], [both.b for both in good]
+    first, other = (side[0].parts for side in sides)
+    paths = [path for path in first if path in other]
+    if {run.structure for run in sides[0]} == {run.structure for run in sides[1]}:
+        paths = [*dict.fromkeys((*first, *other))]  # the members of a set, of which one lacks some
+    a, b = (_still(side, paths) for side in sides)
     for name in a:
-        one, other = a[name], b.get(name, a[name])
-        if one == other or (one is None and not is_label(other)):
+        one, rest = a[name], b.get(name, a[name])
+        if one == rest or (one is None and not is_label(rest)):
             continue
-        if other is None and not is_label(one):
+        if rest is None and not is_label(one):
             continue
-        words = ["some number" if each is None else each for each in (one, other)]
+        words = ["some number" if each is None else each for each in (one, rest)]
         yield Finding(
             kind="unnoised-part",
             severity="error",
@@ -145,15 +150,13 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
         return
 
 
-def _still(runs: Sequence[Execution]) -> dict[str, Any]:
+def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
     # What is the same in all runs, by name, and None for what always is some number.
     found: dict[str, Any] = {}
     if len({run.key for run in runs}) == 1:
         found["the whole output"] = runs[0].key
-    for path in runs[0].parts:
-        cells = [run.parts[path] for run in runs if path in run.parts]
-        if len(cells) < len(runs):
-            continue
+    for path in paths:
+        cells = [run.parts.get(path, "absent") for run in runs]
         if len(set(map(repr, cells))) == 1:
             # A nan is equal to another one.
             found[display_path(path)] = repr(cells[0]) if is_label(cells[0]) else cells[0]

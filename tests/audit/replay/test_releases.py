@@ -45,10 +45,17 @@ OTHERS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
         releases.mean_without_nan,
         ([1.0, 2.0], [1.0, float("nan")]),
         "unnoised-part",
-        "output[0] is some number for dataset A and 'nan' for dataset B",
+        "output[0] is some number for dataset A and nan for dataset B",
     ),
     (releases.record, releases.noisy_record, ([1], [1, 1]), "unnoised-part", "output.people is 1 "),
     (releases.names_of_the_data, releases.names_known, NAMES, "structure", "'eve': int"),
+    (
+        releases.set_of_the_data,
+        releases.set_of_the_public,
+        NAMES,
+        "unnoised-part",
+        "who{'ada'} is 1",
+    ),
     (releases.told, releases.told_in_words, NAMES, "unnoised-part", "visitors, the first is ben"),
     (releases.fails_on_data, releases.clips, ([1, 2], [1, 900]), "raises", "other dataset does"),
     (

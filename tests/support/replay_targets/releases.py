@@ -124,6 +124,14 @@ def names_known(names: list[str]) -> dict[str, Any]:
     return {"visits": {name: (name in names) + NOISE.sample() for name in ("ada", "ben", "eve")}}
 
 
+def set_of_the_data(names: list[str]) -> dict[str, Any]:
+    return {"visits": len(names) + NOISE.sample(), "who": set(names)}
+
+
+def set_of_the_public(names: list[str]) -> dict[str, Any]:
+    return {"visits": len(names) + NOISE.sample(), "who": {"ada", "ben", "eve"}}
+
+
 def told(names: list[str]) -> str:
     """Text: somebody is named."""
     return f"{len(names) + NOISE.sample()} visitors, the first is {min(names)}"
