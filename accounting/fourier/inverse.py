@@ -19,7 +19,9 @@ from dpcore.numbers.enclosure import Enclosure, End, round_down
 _STEPS: Final = 60
 _LEAP: Final = 16
 _NUDGE: Final = 2.0**-46
-_NUDGES: Final = 100
+_NUDGES: Final = 50
+_GROWTH: Final = 4
+_BLURRED: Final = 2.0**-10
 
 
 def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
@@ -68,7 +70,8 @@ def _newton(total: ContourSum, target: float, place: tuple[float, float], *, upp
         step = math.nan if lost or slope >= 0 else (target - log) / slope
         if abs(step) <= close:
             return min(max(near + step, low), high)
-        if high - low <= close:
+        # Where the sum is all error its place need not be known well.
+        if high - low <= (_BLURRED / total.window.tilt if lost else close):
             break
         near += step
         if not (low < near < high and abs(step) <= leap):
@@ -86,5 +89,5 @@ def _first(certified: Callable[[Fraction], bool], start: float, scale: float, la
         if certified(point):
             return point
         point += step
-        step *= 2
+        step *= _GROWTH
     return last

@@ -21,7 +21,7 @@ from flint import arb, ctx
 from accounting.errors import NotDerived
 from accounting.loss.discretisation import Approximate, Cells, Integers, Ratios
 from accounting.loss.privacy_loss_distribution import Floats
-from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
+from accounting.loss.table import LossTable, Sketch, sketch_of
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair
@@ -42,7 +42,6 @@ _MOST_SINGLE: Final = 1 << 14
 _MOST_LISTED: Final = 1 << 18
 """Of more integers single masses are not computed: those of ranges are differences of tails."""
 
-_RANGES: Final = 1 << 10
 _POINTS: Final = 257
 _DEVIATIONS: Final = 8
 _FARTHEST: Final = 256.0
@@ -109,11 +108,10 @@ class IntegerPair(LossTable):
         r"""Every cell, or points with known losses and the masses between them."""
         return _sketch(self._window)
 
-    def edges(self, focus: Focus, count: int) -> Floats:
-        r"""Edges as in every table; shared by all tilts if masses are slow to compute."""
-        if self._window.listed:
-            return LossTable.edges(self, focus, count)
-        return LossTable.edges(self, Focus(0.0), _RANGES)
+    @property
+    def slow(self) -> bool:
+        r"""Whether cells are ranges with differences of tails as masses."""
+        return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
         r"""Integers, and both sides of each bend; single ones are all there is, if few."""

@@ -21,7 +21,12 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
 _EVEN: Final = 0.1
 _FEWEST: Final = 2
+_RANGES: Final = 1 << 10
+"""Cells of a table with slow masses."""
+
 _BITS: Final = 64
+
+_MOST_STEPS: Final = 30
 
 Sketch: TypeAlias = tuple[Floats, Floats, Floats]
 """Outputs, the losses at them, and the logarithms of their P-masses, in floats."""
@@ -89,6 +94,11 @@ class LossTable(ABC):
         r"""The number of cells whose losses are finite but unbounded."""
         return 0
 
+    @property
+    def slow(self) -> bool:
+        r"""Whether masses are slow to compute, so that near tilts share their cells."""
+        return False
+
     def edges(self, focus: Focus, count: int) -> Floats:
         r"""About ``count`` edges, dense where the tilted loss has its mass.
 
@@ -98,6 +108,8 @@ class LossTable(ABC):
         x, losses, logs = self.sketch()
         if self.fixed or len(x) < _FEWEST:
             return self.allowed(x[:1])
+        if self.slow:
+            focus, count = _shared(focus, count, losses, logs), _RANGES
         steps = np.gradient(x)
         slope = np.abs(np.gradient(losses, x)) + 1e-300
         weight = (logs - np.log(steps) + focus.growth(losses) + 2 * np.log(slope)) / 3
@@ -163,6 +175,11 @@ class Sampled(LossTable):
         return self.base.allowed(edges)
 
     @property
+    def slow(self) -> bool:
+        r"""The same as for the base."""
+        return self.base.slow
+
+    @property
     def infinite_ends(self) -> int:
         r"""Those of the base where the mixture is the first of the pair."""
         return self.base.infinite_ends if self.present else 0
@@ -188,6 +205,15 @@ def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
     kept = np.isfinite(losses) & np.isfinite(logs)
     places = np.arange(float(len(p))) if x is None else x
     return places[kept], losses[kept], logs[kept]
+
+
+def _shared(focus: Focus, count: int, losses: Floats, logs: Floats) -> Focus:
+    # The nearest tilt of those that move the mean loss by whole deviations; 0 for a coarse table.
+    weights = np.exp(logs - logs.max())
+    mean = float(weights @ losses / weights.sum())
+    deviation = math.sqrt(float(weights @ (losses - mean) ** 2 / weights.sum()))
+    steps = round(focus.tilt * deviation) if count > _RANGES else 0
+    return Focus(min(steps, _MOST_STEPS) / deviation if steps else 0.0)
 
 
 @lru_cache(maxsize=256)

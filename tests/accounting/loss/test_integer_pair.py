@@ -83,7 +83,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> N
     """Ranges of integers, of single masses or by tails, where there would be single ones."""
     forget()
     monkeypatch.setattr(module, "_MOST_SINGLE", 4)
-    monkeypatch.setattr(module, "_RANGES", ranges)
+    monkeypatch.setattr(table, "_RANGES", ranges)
     if not listed:
         monkeypatch.setattr(module, "_MOST_LISTED", 2)
 
@@ -161,6 +161,20 @@ def test_ranges_lie_on_either_side(
         table = table_of(pair)
         assert not table.fixed
         assert between(table, world, "2e-2")
+
+
+@pytest.mark.parametrize("rate", [None, "1/100"])
+def test_near_tilts_share_cells_with_slow_masses(
+    rate: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(monkeypatch, listed=False)
+    pair, _ = directions(*CASES[0])[0]
+    base = table_of(pair)
+    found = Sampled(base=base, rate=Fraction(rate), present=True) if rate else base
+    near, next_to, far = (found.edges(Focus(tilt), 4096) for tilt in (0.0, 0.01, 1e3))
+    assert len(near) <= 42
+    assert np.array_equal(near, next_to)
+    assert not np.array_equal(near, far)
 
 
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
