@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NoReturn, Self, cast
 
 import numpy as np
 
@@ -143,7 +143,7 @@ class Table:
         found = self._frame().select(self._named(scope)).unique().sort(_USER, nulls_last=False)
         users: list[str | None] = self._collected(found)[_USER].to_list()
         if users and users[0] is None:
-            self._refuse_nobody(scope)
+            self._refuse_rows(scope)
         return cast("list[str]", users)
 
     def count(self, scope: TableScope) -> int:
@@ -154,7 +154,7 @@ class Table:
         nobody = polars.col(_USER).is_null().any().alias("nobody")
         found = self._collected(rows.select(counted.sum(), nobody))
         if found["nobody"][0]:
-            self._refuse_nobody(scope)
+            self._refuse_rows(scope)
         return int(found[_COUNT][0] or 0)
 
     def steps(
@@ -173,8 +173,7 @@ class Table:
         moved = (number.clip(low, high) / float(step)).round().cast(polars.Int64, strict=False)
         rows = self._collected(self._bounded(scope, moved, bad, rng))
         if rows[_BAD].any():
-            self._refuse_nobody(scope)
-            self._refuse(column, bad, "must be a finite number in every row")
+            self._refuse_rows(scope, (column, bad, "must be a finite number in every row"))
         found: Integers = rows[_VALUE].to_numpy()
         if len(found) > _MOST_ROWS:
             raise InvalidParameter("table", self.name, "has more than 2^30 rows that count")
@@ -188,7 +187,7 @@ class Table:
         counted = polars.len().alias(_COUNT), polars.col(_BAD).any()
         table = self._collected(rows.group_by(_VALUE).agg(counted))
         if table[_BAD].any():
-            self._refuse_nobody(scope)
+            self._refuse_rows(scope)
         table = table.drop_nulls(_VALUE)
         return dict(zip(table[_VALUE].to_list(), table[_COUNT].to_list(), strict=True))
 
@@ -244,8 +243,11 @@ class Table:
         r"""Raise :class:`InvalidParameter` for the first row of this user, if there is one."""
         self._refuse(scope.user, self._named(scope) == str(user), reason)
 
-    def _refuse_nobody(self, scope: TableScope) -> None:
-        self._refuse(scope.user, self._named(scope).is_null(), _NOBODY)
+    def _refuse_rows(self, scope: TableScope, *more: tuple[str, Any, str]) -> NoReturn:
+        # The first bad row of each kind, which a pass over the table has seen.
+        for column, bad, reason in ((scope.user, self._named(scope).is_null(), _NOBODY), *more):
+            self._refuse(column, bad, reason)
+        raise InvalidParameter("table", self.name, "changed while it was read")
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
         polars = _polars()
