@@ -32,13 +32,32 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
     9.02...e-05
     """
-    hidden = [noise.enclose_cdf(threshold - 1 - c).lower for c in range(rows_per_user + 1)]
-    # The least chance that no key appears, of r rows: a first key of c rows, and the others.
-    unseen = [Fraction(1)]
-    for rows in range(1, rows_per_user + 1):
-        found = min(Fraction(hidden[c]) * unseen[rows - c] for c in range(1, rows + 1))
-        unseen.append(Fraction(math.floor(found * (1 << _BITS)), 1 << _BITS))
-    return 1 - unseen[-1]
+    return 1 - _least_hidden(noise, threshold, rows_per_user)[0]
+
+
+def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
+    r"""The counts of a user's own keys of which one is most likely to be released.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> most_exposed(DiscreteLaplace(scale=1), 10, 3), most_exposed(DiscreteLaplace(scale=9), 10, 3)
+    ((3,), (1, 1, 1))
+    """
+    return _least_hidden(noise, threshold, rows_per_user)[1]
+
+
+def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tuple[int, ...]]:
+    # The least chance that no key appears, rounded down, and the counts of the keys: of r rows a
+    # first key of c rows, and the others.
+    hidden = [Fraction(noise.enclose_cdf(threshold - 1 - c).lower) for c in range(most + 1)]
+    unseen = [(Fraction(1), 0)]
+    for rows in range(1, most + 1):
+        found, c = min((hidden[c] * unseen[rows - c][0], c) for c in range(1, rows + 1))
+        unseen.append((Fraction(math.floor(found * (1 << _BITS)), 1 << _BITS), c))
+    counts, left = [], most
+    while left:
+        counts.append(unseen[left][1])
+        left -= counts[-1]
+    return unseen[-1][0], tuple(counts)
 
 
 def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:

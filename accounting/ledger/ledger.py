@@ -15,6 +15,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any, Final, Self, TypeAlias, cast, overload
 
+import numpy as np
 from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, Word, read_claim, said
@@ -25,10 +26,11 @@ from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
 from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.ledger.request import CheckedRequest, Priceable, Releasable, Request, cost
+from accounting.ledger.request import CheckedRequest, Drawable, Priceable, Request, cost
 from accounting.ledger.transactions import Book, Charged, Head, charged
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
+from dpcore.local import LocalReport
 from dpcore.mechanism import Release, Scope, Unit
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -245,7 +247,7 @@ class Ledger:
 
     def release(
         self,
-        mechanism: Releasable,
+        mechanism: Drawable,
         value: Any,
         *,
         users: Iterable[str],
@@ -261,6 +263,9 @@ class Ledger:
         and ``question`` (a description of the value), costs nothing and returns the stored value,
         whatever ``value`` is then. A program that was interrupted can therefore call it again:
         users pay once, and noise is drawn once.
+
+        Of a local report (``dpcore.local``) the value has one number for each of ``users``, and
+        what is stored are their reports, in the same order.
 
         >>> import tempfile
         >>> from dpcore import DiscreteLaplace, Mechanism
@@ -285,7 +290,13 @@ class Ledger:
         if question is not None:
             text("question", question, "must be text")
             asked = replace(asked, record={**asked.record, QUESTION: question})
-        draw = partial(mechanism.release, value, rng=rng)
+        act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
+        if isinstance(mechanism, LocalReport) and (
+            rows_per_user not in (None, 1) or np.shape(value) != (len(asked.names),)
+        ):
+            reason = "must have one number for each user, who has one row"
+            raise InvalidParameter("value", value, reason)
+        draw = partial(act, value, rng=rng)
         (outcome,) = self._take([replace(asked, draw=draw)])
         if isinstance(outcome, Receipt):
             return outcome

@@ -27,10 +27,11 @@ from accounting.release.guarantee import guarantee as derived
 from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.local import LocalReport
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer, write_rational
-from dpcore.selection import NoisyThreshold, Selection
+from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
 _BITS: Final = 192
 _NO_DELTA: Final = (
@@ -39,9 +40,12 @@ _NO_DELTA: Final = (
 )
 
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
+"""What answers a query."""
+
+Drawable: TypeAlias = Releasable | NoisyMax | AboveThreshold | LocalReport
 """What a ledger draws a value of."""
 
-Priceable: TypeAlias = Source | Releasable
+Priceable: TypeAlias = Source | Drawable
 """A guarantee, or what one is derived from."""
 
 
@@ -138,7 +142,9 @@ def cost(
 
     And the guarantee as the history keeps it.
     """
-    if isinstance(guarantee, Description | Mechanism | Selection):
+    if isinstance(
+        guarantee, Description | Mechanism | Selection | NoisyMax | AboveThreshold | LocalReport
+    ):
         guarantee = derived(guarantee)
     if isinstance(guarantee, NoisyThreshold):
         if "delta" not in keeper.counters:

@@ -403,7 +403,10 @@ def _text_of(value: object) -> str:
 
 def _value_of(text: str) -> Any:
     found = loads(text)
-    return np.array(found, dtype=np.int64) if isinstance(found, list) else found
+    # What AboveThreshold says of each answer stays a list.
+    if isinstance(found, list) and not any(each is True or each is False for each in found[:1]):
+        return np.array(found, dtype=np.int64)
+    return found
 
 
 def _charge(

@@ -8,7 +8,8 @@ be in order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -203,6 +204,17 @@ def release(  # noqa: PLR0913 - one release, by keyword
     )
 
 
+@contextmanager
+def _names_by_row(table: Table, scope: TableScope, *, given: bool) -> Iterator[None]:
+    # A name that a ledger refuses is one of the table's, unless users were given.
+    try:
+        yield
+    except InvalidParameter as error:
+        if not given and error.argument == "users":
+            table.refuse_user(scope, error.value, error.reason)
+        raise
+
+
 def _paid(
     planned: Released,
     table: Table,
@@ -233,7 +245,8 @@ def _paid(
         raise InvalidParameter("users", min(others), reason)
     value = None
     if not ledger.has(batch):
-        poor = ledger.exhausted(charged, mechanism)
+        with _names_by_row(table, scope, given=users is not None):
+            poor = ledger.exhausted(charged, mechanism)
         if poor:
             left = {name: ledger.left(name) for name in poor[:3]}
             price, _ = cost(ledger.filter, mechanism)

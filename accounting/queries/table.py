@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NoReturn, Self, cast
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class Table:
             raise InvalidParameter("table", frame, reason) from None
         if not isinstance(read.to_native(), polars.LazyFrame):
             read = read.collect() if isinstance(read, narwhals.LazyFrame) else read
-            native = read.to_polars().lazy()
+            native = _converted(read, name).lazy()
         else:
             native = read.to_native()
         return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
@@ -143,7 +143,7 @@ class Table:
         found = self._frame().select(self._named(scope)).unique().sort(_USER, nulls_last=False)
         users: list[str | None] = self._collected(found)[_USER].to_list()
         if users and users[0] is None:
-            self._refuse_nobody(scope)
+            self._refuse_rows(scope)
         return cast("list[str]", users)
 
     def count(self, scope: TableScope) -> int:
@@ -154,7 +154,7 @@ class Table:
         nobody = polars.col(_USER).is_null().any().alias("nobody")
         found = self._collected(rows.select(counted.sum(), nobody))
         if found["nobody"][0]:
-            self._refuse_nobody(scope)
+            self._refuse_rows(scope)
         return int(found[_COUNT][0] or 0)
 
     def steps(
@@ -173,8 +173,7 @@ class Table:
         moved = (number.clip(low, high) / float(step)).round().cast(polars.Int64, strict=False)
         rows = self._collected(self._bounded(scope, moved, bad, rng))
         if rows[_BAD].any():
-            self._refuse_nobody(scope)
-            self._refuse(column, bad, "must be a finite number in every row")
+            self._refuse_rows(scope, (column, bad, "must be a finite number in every row"))
         found: Integers = rows[_VALUE].to_numpy()
         if len(found) > _MOST_ROWS:
             raise InvalidParameter("table", self.name, "has more than 2^30 rows that count")
@@ -184,13 +183,11 @@ class Table:
     def keys(self, scope: TableScope, column: str, rng: Rng) -> dict[str, int]:
         r"""The number of counting rows per key; rows without a key are ignored."""
         polars = _polars()
-        self.require(column)
-        key = polars.col(column).cast(polars.String, strict=False)
-        rows = self._bounded(scope, key, polars.lit(value=False), rng)
+        rows = self._bounded(scope, self._text(column), polars.lit(value=False), rng)
         counted = polars.len().alias(_COUNT), polars.col(_BAD).any()
         table = self._collected(rows.group_by(_VALUE).agg(counted))
         if table[_BAD].any():
-            self._refuse_nobody(scope)
+            self._refuse_rows(scope)
         table = table.drop_nulls(_VALUE)
         return dict(zip(table[_VALUE].to_list(), table[_COUNT].to_list(), strict=True))
 
@@ -199,14 +196,14 @@ class Table:
             return self.source
         polars = _polars()
         if self.name.lower().endswith(".csv"):
-            # Cells are read as text; the query parses them as numbers.
-            return polars.scan_csv(self.name, infer_schema=False)
+            # Cells are read as text; the query parses them as numbers. Names are without spaces.
+            return polars.scan_csv(self.name, infer_schema=False, new_columns=list(self.columns))
         return polars.scan_parquet(self.name)
 
     def _named(self, scope: TableScope) -> Any:
-        polars = _polars()
         self.require(scope.user, argument="user")
-        return polars.col(scope.user).cast(polars.String, strict=False).alias(_USER)
+        user = self._text(scope.user)
+        return _polars().when(user != "").then(user).alias(_USER)
 
     def _bounded(self, scope: TableScope, value: Any, bad: Any, rng: Rng) -> Any:
         # At most so many rows of each user, by a hash of the user and the place of the row among
@@ -223,16 +220,35 @@ class Table:
         rank = (polars.col("hashed") + place).hash(key).rank("ordinal").over(_USER)
         return rows.filter((rank <= scope.rows_per_user) | polars.col(_BAD)).select(_VALUE, _BAD)
 
-    def _number(self, column: str) -> Any:
-        polars = _polars()
+    def _kind(self, column: str) -> Any:
         self.require(column)
-        kind = self._frame().collect_schema()[column]
+        with _reading(self.name):
+            return self._frame().collect_schema()[column]
+
+    def _text(self, column: str) -> Any:
+        # As text where a value has one spelling: 1 in a column of floats would be 1.0.
+        polars, kind = _polars(), self._kind(column)
+        words = polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Null
+        if not (kind.is_integer() or kind.is_temporal() or kind in words):
+            reason = f"holds {kind}, and must hold text, whole numbers or dates"
+            raise InvalidParameter("column", column, reason)
+        return polars.col(column).cast(polars.String, strict=False)
+
+    def _number(self, column: str) -> Any:
+        polars, kind = _polars(), self._kind(column)
         if not (kind.is_numeric() or kind == polars.String):
             raise InvalidParameter("column", column, f"holds {kind}, and must hold numbers")
         return polars.col(column).cast(polars.Float64, strict=False)
 
-    def _refuse_nobody(self, scope: TableScope) -> None:
-        self._refuse(scope.user, self._named(scope).is_null(), _NOBODY)
+    def refuse_user(self, scope: TableScope, user: object, reason: str) -> None:
+        r"""Raise :class:`InvalidParameter` for the first row of this user, if there is one."""
+        self._refuse(scope.user, self._named(scope) == str(user), reason)
+
+    def _refuse_rows(self, scope: TableScope, *more: tuple[str, Any, str]) -> NoReturn:
+        # The first bad row of each kind, which a pass over the table has seen.
+        for column, bad, reason in ((scope.user, self._named(scope).is_null(), _NOBODY), *more):
+            self._refuse(column, bad, reason)
+        raise InvalidParameter("table", self.name, "changed while it was read")
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
         polars = _polars()
@@ -249,11 +265,29 @@ class Table:
             return frame.collect(engine="streaming")
 
 
+def _converted(frame: Any, name: str) -> Any:
+    # What another library holds may be values that no column of Polars takes, such as 1 and "x".
+    try:
+        return frame.to_polars()
+    except Exception as error:  # noqa: BLE001 - of whatever library the frame is from
+        for column in frame.columns:
+            try:
+                frame.select(column).to_polars()
+            except Exception:  # noqa: BLE001 - the same
+                reason = "holds values of several types, or of one that is not supported"
+                raise InvalidParameter("column", column, reason) from None
+        raise InvalidParameter("table", name, f"cannot be read: {_line_of(error)}") from None
+
+
+def _line_of(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
     polars = _polars()
     try:
         yield
     except (polars.exceptions.PolarsError, OSError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InvalidParameter("table", name, f"cannot be read: {line}") from None
+        raise InvalidParameter("table", name, f"cannot be read: {_line_of(error)}") from None

@@ -8,7 +8,8 @@ The first word is a query of ``accounting.queries``, over the column ``value``; 
 slashes between them, and ``count`` is that of ``top``. A dataset is a list of rows [user, value],
 or of users for a count. The pair is one that the query's own rule for the sensitivity calls worst:
 all rows of one user, at the ends of the range or in one key, against none, or against those of the
-other end. Additive noise is of known law, so the exact layer proves the claim or refutes it.
+other end; of unknown keys, in those keys of the user's own that are most likely to be released.
+Additive noise is of known law, so the exact layer proves the claim or refutes it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from accounting.composition.threshold import most_exposed
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
@@ -122,17 +124,21 @@ def target_of(
         value = query.encode(_table(dataset), scope, rng)
         found: list[Any] = [mechanism.release(value, rng=rng) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):
-            # The number of the key that one user may have, 0 where it is left out.
-            return [each.get(_OWN, 0) for each in found]
+            # What is said of the keys that one user may have: 0 where they are left out.
+            return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
         return found
 
     kind = NoisyReleases if isinstance(mechanism, Mechanism) else Releases
+    if isinstance(mechanism, NoisyThreshold):
+        worst = _exposed(mechanism, scope.rows_per_user)
+    else:
+        worst = _worst(query, scope)
     return kind.of(
         spelling,
         run,
         seeded=seeded,
         own={"query": query, "scope": scope, "price": price},
-        pair=_worst(query, scope),
+        pair=worst,
         epsilon=epsilon,
         delta=delta,
         relation=scope.relation,
@@ -148,19 +154,27 @@ def _rounded_up(number: Fraction) -> Fraction:
     return Fraction(math.ceil(number * _GRID), _GRID)
 
 
+def _exposed(mechanism: NoisyThreshold, rows: int) -> tuple[list[Any], list[Any]]:
+    # Keys that nobody else has, in the counts that are most likely to be released; or no row.
+    counts = most_exposed(mechanism.mechanism.noise, mechanism.threshold, rows)
+    own = [["ada", f"{_OWN}{at}"] for at, count in enumerate(counts) for _ in range(count)]
+    return [["eve", "other"]], [["eve", "other"], *own]
+
+
 def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
     low: Any
     high: Any
     match query:
         case queries.Histogram(keys=keys) | queries.TopK(keys=keys):
-            low, high = (_OWN, _OWN) if keys is None else (keys[-1], keys[0])
+            assert keys is not None  # noqa: S101  # without keys a threshold releases them
+            low, high = keys[-1], keys[0]
         case queries.Clipped():
             low, high = (_plain(end * query.unit) for end in query.ends)
             if isinstance(query, queries.Sum) and abs(query.ends[0]) > abs(query.ends[1]):
                 low, high = high, low
         case _:
             low, high = 0, 1
-    rest = [["eve", "other" if low == _OWN else low]]
+    rest = [["eve", low]]
     rows = scope.rows_per_user
     others = [["ada", low]] * rows if scope.relation is Relation.REPLACE else []
     if isinstance(query, queries.Count):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -13,10 +14,21 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from accounting import guarantee
+from accounting.claims.claim import Pure
 from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, backup
 from dpcore import DiscreteGaussian, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    HadamardResponse,
+    LocalHashing,
+    LocalReport,
+    RandomisedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
 from dpcore.mechanism import Scope
+from dpcore.selection import AboveThreshold, NoisyMax, Selection
 from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.workers import NOISY, processes, release_at_once, release_on
@@ -42,6 +54,41 @@ def test_the_same_batch_gives_the_stored_value_and_pays_once(ledger: Ledger) -> 
     assert [line["value"] for line in lines[1:]] == [first.value, cells.tolist()]
     assert ledger.check(first) == ()
     assert [charge.released is not None for charge in ledger.history()] == [True, True]
+
+
+MANY: list[tuple[Any, Any]] = [
+    (NoisyMax(epsilon="1/4", sensitivity=1, scope=CELLS.scope), [3, 9, 1]),
+    (AboveThreshold(epsilon="1/4", sensitivity=1, threshold=5, scope=CELLS.scope), [3, 90, 1]),
+    (Selection(epsilon="1/4", sensitivity=1, scope=CELLS.scope), [3, 9, 1]),
+    *(
+        (family(epsilon="1/4", values=5, scope=CELLS.scope), [4, 0])
+        for family in (
+            RandomisedResponse, UnaryEncoding, SubsetSelection, LocalHashing, HadamardResponse,
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mechanism", "value"), MANY, ids=lambda each: type(each).__name__)
+def test_every_mechanism_is_charged_what_its_guarantee_says(mechanism: Any, value: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        budget = Pure(1, scope=CELLS.scope)
+        with Ledger.create(f"{folder}/l.db", budget=budget) as ledger:
+            users = ["ada", "bob"]
+            cost = Fraction(guarantee(mechanism).pure().upper)
+            assert Fraction("0.249") < cost <= Fraction(1, 4)
+            ledger.charge(users, mechanism, batch="charged")
+            found = [ledger.release(mechanism, value, users=users, batch="b") for _ in range(2)]
+            assert np.array_equal(found[0].value, found[1].value)
+            assert found[1].repeated
+            left = ledger.remaining("bob")["epsilon"]
+            assert 1 - 2 * cost - Fraction(1, 10**15) < left <= 1 - 2 * cost
+            if isinstance(mechanism, LocalReport):
+                assert mechanism.estimate(found[0].value).users == 2
+                for wrong in ([4], [4, 0, 1], [4, 5]):
+                    with pytest.raises(InvalidParameter, match="value"):
+                        ledger.release(mechanism, wrong, users=users, batch="c")
+            assert (ledger.charges(), ledger.check()) == (2, ())
 
 
 def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from accounting.queries import (
     Table,
     TableScope,
     Target,
+    TopK,
     release,
 )
+from accounting.queries.query import Query
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -105,19 +108,80 @@ def test_a_bad_table_is_one_line_and_charges_nothing(tmp_path: Path, text: str, 
         assert ledger.charges() == 0
 
 
-def test_frames_that_hold_no_numbers_are_refused() -> None:
-    dates = pd.DataFrame({"user": ["ada"], "x": pd.to_datetime(["2026-11-01"])})
-    for frame in (dates, pl.DataFrame({"user": ["ada"], "x": [True]})):
-        with pytest.raises(InvalidParameter, match=r"column = x: holds .*must hold numbers"):
-            release(AMOUNT, frame, SCOPE, Target(epsilon=1))
-    for value in (math.nan, math.inf, None):
-        frame = pd.DataFrame({"user": ["ada", "bob"], "x": [1.0, value]})
-        with pytest.raises(InvalidParameter, match="row 2, column x"):
-            release(AMOUNT, frame, SCOPE, Target(epsilon=1))
+ONE: dict[str, list[Any]] = {"user": ["ada", "bob"], "x": [1, 2]}
+QUESTIONS: dict[str, Query] = {
+    "users": Count(),
+    "numbers": AMOUNT,
+    "mean": Mean(column="x", low=0, high=2),
+    "quantile": Quantile(column="x", low=0, high=2),
+    "keys": Histogram(column="x", keys=("1", "2")),
+    "unknown": Histogram(column="x"),
+    "top": TopK(column="x", keys=("1", "2")),
+}
+NUMBERS = ("numbers", "mean", "quantile")
+KEYS = ("keys", "unknown", "top")
+NO_TEXT = r"column = {}: (holds .*, and must hold text, whole numbers or dates|holds values of sev)"
+# The column, what it holds in two rows, who refuses it, and what is said of it.
+BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
+    ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: holds Date"),
+    ("x", [True, False], NUMBERS, r"column = x: holds Bool"),
+    ("x", [b"1", b"2"], NUMBERS, r"column = x: holds Binary, and must hold numbers"),
+    ("x", [[1], [2]], NUMBERS, r"column = x: holds List"),
+    ("x", [1.0, math.nan], NUMBERS, r"row 2, column x"),
+    ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
+    ("x", [1.0, None], NUMBERS, r"row 2, column x"),
+    ("x", ["1", "two"], NUMBERS, r"row 2, column x = two: must be a finite number"),
+    # 1.0 is not the key 1: nobody would be counted.
+    ("x", [1.0, 2.0], KEYS, NO_TEXT.format("x")),
+    ("x", [[1], [2]], KEYS, NO_TEXT.format("x")),
+    ("x", [{"a": 1}] * 2, KEYS, NO_TEXT.format("x")),
+    ("user", ["ada", None], tuple(QUESTIONS), r"row 2, column user: must be given"),
+    ("user", ["ada", ""], tuple(QUESTIONS), r"row 2, column user = : must be given"),
+    ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must be printable"),
+    ("user", ["ada", "b\nb"], tuple(QUESTIONS), r"row 2, column user = b b: must be printable"),
+    ("user", [1.5, math.nan], tuple(QUESTIONS), NO_TEXT.format("user")),
+    ("user", [["ada"], ["bob"]], tuple(QUESTIONS), NO_TEXT.format("user")),
+    ("user", [b"ada", b"\xff"], tuple(QUESTIONS), NO_TEXT.format("user")),
+]
+
+
+@pytest.mark.parametrize(("column", "values", "refusing", "match"), BAD)
+def test_a_frame_that_holds_something_else_is_one_line_and_charges_nothing(
+    column: str, values: list[Any], refusing: tuple[str, ...], match: str, tmp_path: Path
+) -> None:
+    data = {**ONE, column: values}
+    pl.DataFrame(data).write_parquet(tmp_path / "a.parquet")
+    tables = {
+        "polars": pl.DataFrame(data),
+        "pandas": pd.DataFrame(data),
+        "pyarrow": pa.table(data),
+        "parquet": Table.open(tmp_path / "a.parquet"),
+    }
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=9,delta=1/2") as ledger:
+        for library, table in tables.items():
+            for name in refusing:
+                delta = "1/4" if name == "unknown" else 0
+                target = Target(epsilon="1/8", delta=delta)
+                with pytest.raises(InvalidParameter, match=match) as refused:
+                    release(QUESTIONS[name], table, REPLACE, target, ledger=ledger, batch="one")
+                assert "\n" not in str(refused.value), (library, name)
+        assert ledger.charges() == 0
+
+
+def test_a_frame_with_values_of_several_types_names_the_column() -> None:
+    for values in ([1, "x"], [object()] * 2, [1j, 2]):
+        frame = pd.DataFrame({"user": ["ada", "bob"], "x": pd.Series(values, dtype=object)})
+        with pytest.raises(InvalidParameter, match=r"column = x: holds values of several types"):
+            release(Count(), frame, SCOPE, EXACT)
     wrong: tuple[Any, ...] = (7, "table", {"user": ["ada"]})
     for given in wrong:
         with pytest.raises(InvalidParameter, match="must be a frame"):
             Table.of(given)
+
+
+def test_a_space_before_the_name_of_a_column_is_no_part_of_it(tmp_path: Path) -> None:
+    table = written(tmp_path, "user, x\nada,1\n")
+    assert release(Sum(column="x", low=0, high=1), table, SCOPE, EXACT).value == 1
 
 
 def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
+from accounting.composition.threshold import least_threshold
 from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
-from accounting.queries.query import Moves, Query
+from accounting.queries.query import Moves, Query, noisy
 from audit import audit
 from audit.targets.release import target_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
-from dpcore.selection import Selection
+from dpcore.selection import NoisyThreshold, Selection
 from tests.effort import by_day
 
 PRICES = ("epsilon=1", "rho=1/10", "epsilon=1/4,delta=1e-3")
@@ -37,7 +39,12 @@ def test_noise_is_proven_on_the_worst_pair(query: str, relation: str, price: str
 
 
 def test_choices_and_thresholds_are_not_refuted() -> None:
-    for words in ("quantile,low=0,high=4", "top,keys=a/b/c,count=2", "histogram,delta=1e-2"):
+    for words in (
+        "quantile,low=0,high=4",
+        "top,keys=a/b/c,count=2",
+        "histogram,delta=1e-2",
+        "histogram,delta=1e-2,relation=replace",
+    ):
         report = audit(f"release:{words},rows_per_user=2,epsilon=1", runs=4000, seed=3)
         assert report.verdict == "not_refuted"
 
@@ -90,6 +97,50 @@ class NarrowTop(TopK):
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
         return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # it is given here
+
+
+class UnknownKeys(Histogram):
+    """The threshold is for one key of a user, or the noise for one row of a user."""
+
+    few_keys: ClassVar[bool] = False
+    few_rows: ClassVar[bool] = False
+
+    def mechanism(self, scope: TableScope, target: Target) -> NoisyThreshold:
+        priced, one = Target(epsilon=target.epsilon), replace(scope, rows_per_user=1)
+        added = noisy(self.moves(one if self.few_rows else scope), scope, priced)
+        keys = 1 if self.few_keys else scope.rows_per_user
+        threshold = least_threshold(added.noise, target.delta, keys)
+        return NoisyThreshold(mechanism=added, threshold=threshold, rows_per_user=keys)
+
+
+class FewKeys(UnknownKeys):
+    few_keys = True
+
+
+class FewRows(UnknownKeys):
+    few_rows = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "crowd", "verdict"),
+    [
+        (FewKeys, 0, "refuted"),
+        (FewRows, 60, "refuted"),
+        (UnknownKeys, 0, "not_refuted"),
+        (UnknownKeys, 60, "not_refuted"),
+    ],
+)
+def test_a_threshold_for_fewer_keys_or_rows_than_a_user_has_is_refuted(
+    kind: type[UnknownKeys], crowd: int, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = TableScope(user="user", rows_per_user=6)
+    priced = Target(epsilon=1, delta="1/100")
+    others = [[f"u{n}", "own"] for n in range(crowd)]
+    if crowd:  # a key that others have, too: what is said of it is its count
+        pair = (others, [*others, *[["ada", "own"]] * 6])
+        monkeypatch.setattr("audit.targets.release._exposed", lambda *_: pair)
+    target = target_of(kind(column="value"), scope, priced, spelling="release:query")
+    assert audit(target, runs=4000, seed=1).verdict == verdict
 
 
 BROKEN: tuple[tuple[Query, Query, str], ...] = (

@@ -1,0 +1,106 @@
+r"""Releases from a table of many rows, beside the engine's own group-by of its users.
+
+Each is a process of its own: seconds of processor time, start included, and its peak memory. The
+group-by counts the rows of each user and adds them up, as Polars does it on a stream.
+
+python -m benchmarks.large_tables [ROWS]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from benchmarks.machine import write
+
+ROWS: Final = 10**7
+ROWS_OF_CSV: Final = 10**6
+A_USER: Final = 5
+
+REPEATS: Final = 3
+
+MAKE: Final = """
+import sys
+from pathlib import Path
+from benchmarks.large_tables import table
+table(Path(sys.argv[1]), int(sys.argv[2]))
+"""
+GROUP_BY: Final = """
+import sys, polars as pl
+path = sys.argv[1]
+rows = pl.scan_csv(path, infer_schema=False) if path.endswith("csv") else pl.scan_parquet(path)
+amounts = pl.col("amount").cast(pl.Float64).sum()
+print(rows.group_by("user").agg(pl.len(), amounts).sum().collect(engine="streaming"))
+"""
+SCOPE: Final = ("--user", "user", "--rows-per-user", "3", "--epsilon", "1")
+NUMBERS: Final = ("--column", "amount", "--clip", "0", "200", "--step", "0.5")
+QUESTIONS: Final = {
+    "count": (),
+    "sum": NUMBERS,
+    "quantile": NUMBERS,
+    "histogram": ("--column", "city", "--keys", "{keys}"),
+}
+
+
+def table(path: Path, rows: int) -> None:
+    r"""A file with a user, a city and an amount in each row, five rows a user on average."""
+    rng = np.random.default_rng(7)
+    users = pl.Series(rng.integers(0, rows // A_USER, rows))
+    amounts = np.minimum(np.round(rng.exponential(40, rows), 2), 200)
+    frame = pl.LazyFrame({"user": users, "amount": amounts})
+    named = frame.with_columns(
+        pl.format("u{}", "user").alias("user"),
+        pl.format("city{}", pl.col("user") % 50).alias("city"),
+    )
+    (named.sink_csv if path.suffix == ".csv" else named.sink_parquet)(path)
+
+
+def measured(*words: str) -> dict[str, float]:
+    r"""Processor seconds and peak memory in MB of a Python process: the least of a few."""
+    seconds, peaks = zip(*(ran(*words) for _ in range(REPEATS)), strict=True)
+    return {"processor_seconds": round(min(seconds), 2), "peak_mb": round(min(peaks) / 1024)}
+
+
+def ran(*words: str) -> tuple[float, int]:
+    r"""Processor seconds and peak memory in KB of one process."""
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, *words],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+    )
+    _, status, used = os.wait4(pid, 0)
+    if status:
+        raise SystemExit(f"failed: {' '.join(words)}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss
+
+
+def main() -> None:
+    rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else ROWS
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        keys = Path(folder, "keys.txt")
+        keys.write_text("".join(f"city{n}\n" for n in range(50)), encoding="utf-8")
+        for kind, count in (("parquet", rows), ("csv", ROWS_OF_CSV)):
+            path = Path(folder, f"rows.{kind}")
+            # By another process: the peak of a new one is at least that of the one that starts it.
+            ran("-c", MAKE, str(path), str(count))
+            engine = measured("-c", GROUP_BY, str(path))
+            each: dict[str, Any] = {"rows": count, "group-by": engine}
+            for name, words in QUESTIONS.items():
+                asked = [word.format(keys=keys) for word in (*words, *SCOPE)]
+                taken = measured("-m", "dpcore", "release", name, str(path), *asked)
+                ratio = taken["processor_seconds"] / engine["processor_seconds"]
+                each[name] = {**taken, "times_the_group_by": round(ratio, 2)}
+            found[kind] = each
+    write("large_tables", found)
+
+
+if __name__ == "__main__":
+    main()
