@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import partial
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,8 @@ from dpcore.selection.selection import checked_scores, shared
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
+MOST_GAP: Final = 8
+r"""Gaps from here on are one outcome of a law."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,11 @@ class AboveThreshold:
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` is the most that neighbouring data
     move any one answer; ``epsilon`` is for the whole stream, half of it for the threshold.
+
+    With ``gap`` an answer above gives by how much the noisy answer exceeds the noisy threshold, 0
+    or more, and one below gives None: this costs nothing more (Ding, Wang, Xiao, Zhang and Kifer,
+    "Free gap information from the differentially private sparse vector and noisy max mechanisms",
+    2019). The gap has both noises in it; the noisy answer itself must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
@@ -49,6 +57,7 @@ class AboveThreshold:
     sensitivity: Whole = Whole(at_most=_LARGEST)
     threshold: Whole = Whole(at_least=-_LARGEST, at_most=_LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
+    gap: Of[bool] = Of(bool, "must be True or False", default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
@@ -64,14 +73,18 @@ class AboveThreshold:
         unit = self.sensitivity / self.epsilon
         return 2 * unit, 4 * self.count * unit
 
-    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[bool]:
+    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
         r"""Whether each answer reaches the threshold; shorter than ``value`` where it stopped.
+
+        >>> gaps = AboveThreshold(epsilon=2, sensitivity=1, threshold=100, gap=True)
+        >>> gaps.release([3, 90, 60, 170, 20], rng=SeededRng(1))
+        [None, None, None, 68]
 
         Raises :class:`InvalidParameter` for answers that are not integers.
         """
         return list(self.stream([integer("value", each) for each in value], rng=rng))
 
-    def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[bool]:
+    def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
         r"""The same, one by one: an answer may depend on what was said of those before it.
 
         Each call of ``stream`` is a release of its own.
@@ -84,14 +97,17 @@ class AboveThreshold:
         bar = self.threshold + of_threshold.sample(rng=rng)
         left = self.count
         for answer in answers:
-            above = integer("answer", answer) + of_answer.sample(rng=rng) >= bar
-            yield above
+            gap = integer("answer", answer) + of_answer.sample(rng=rng) - bar
+            above = gap >= 0
+            yield (gap if above else None) if self.gap else above
             left -= above
             if not left:
                 return
 
-    def law(self, answers: Sequence[int]) -> dict[tuple[bool, ...], ExpRational]:
+    def law(self, answers: Sequence[int]) -> dict[tuple[int | None, ...], ExpRational]:
         r"""The probability of each list that :meth:`release` may give, exact.
+
+        Gaps of at least 8 are one outcome, 8.
 
         >>> law = AboveThreshold(epsilon=2, sensitivity=1, threshold=0).law([0, 1])
         >>> law[True,].enclose(64).upper_float
@@ -101,27 +117,35 @@ class AboveThreshold:
         x = ExpRational.base(1 / of_answer)
         wide = x ** (of_answer / of_bar).numerator
 
-        def mass(row: tuple[bool, ...]) -> ExpRational:
+        def said(what: int | None, behind: int) -> ExpRational:
+            # The chance of this from an answer that is ``behind`` the noisy threshold.
+            if what is None or what is False:
+                return _below(x, behind)
+            if what is True or what == MOST_GAP:
+                return 1 - _below(x, behind + _least(what))
+            return _mass(x, behind + what)
+
+        def mass(row: tuple[int | None, ...]) -> ExpRational:
             def at(bar: int) -> ExpRational:
-                found = _mass(wide, bar - self.threshold)
-                for answer, above in zip(answers, row, strict=False):
-                    below = _below(x, bar - answer)
-                    found *= 1 - below if above else below
-                return found
+                parts = (said(what, bar - a) for what, a in zip(row, answers, strict=False))
+                return prod(parts, start=_mass(wide, bar - self.threshold))
 
             ratios = [wide * x**count for count in range(len(row) + 1)]
-            return _total(at, [self.threshold, *answers], ratios)
+            bends = [a - _least(what) for what, a in zip(row, answers, strict=False)]
+            return _total(at, [self.threshold, *answers, *bends], ratios)
 
         return {row: mass(row) for row in self.rows(len(answers))}
 
-    def rows(self, answers: int) -> list[tuple[bool, ...]]:
-        r"""The lists that :meth:`release` may give of so many answers."""
-        found: list[tuple[bool, ...]] = [()]
+    def rows(self, answers: int) -> list[tuple[int | None, ...]]:
+        r"""The lists that :meth:`release` may give of so many answers, gaps of at most 8."""
+        below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
+        found: list[tuple[int | None, ...]] = [()]
+        ended: list[tuple[int | None, ...]] = []
         for _ in range(answers):
-            ended = [row for row in found if sum(row) == self.count]
-            going = [row for row in found if sum(row) < self.count]
-            found = [*ended, *((*row, above) for row in going for above in (False, True))]
-        return found
+            going = [(*row, said) for row in found for said in (below, *above)]
+            ended += [row for row in going if len(row) - row.count(below) == self.count]
+            found = [row for row in going if len(row) - row.count(below) < self.count]
+        return [*ended, *found]
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
@@ -131,6 +155,7 @@ class AboveThreshold:
             "sensitivity": self.sensitivity,
             "threshold": self.threshold,
             "count": self.count,
+            "gap": self.gap,
             "scope": self.scope.to_json(),
         }
 
@@ -226,6 +251,11 @@ class NoisyMax:
             "sensitivity": self.sensitivity,
             "scope": self.scope.to_json(),
         }
+
+
+def _least(said: int | None) -> int:
+    # The least gap of an answer above that gives this.
+    return 0 if said is None or said is True else int(said)
 
 
 def _mass(x: ExpRational, k: int) -> ExpRational:

@@ -45,17 +45,20 @@ class Finite:
         return np.array([values[rng.choose(weights, "noise")] for _ in range(size)])
 
 
-def sparse_listed(answers: Sequence[int], count: int) -> dict[Any, Fraction]:
+def sparse_listed(answers: Sequence[int], count: int, *, gap: bool = False) -> dict[Any, Fraction]:
     """Every threshold and every noise, added up."""
     found: dict[Any, Fraction] = {}
     for drawn in product(SMALL, *[WIDE] * len(answers)):
         mass = SMALL[drawn[0]]
         for z in drawn[1:]:
             mass *= WIDE[z]
-        said: list[bool] = []
+        said: list[Any] = []
+        left = count
         for answer, z in zip(answers, drawn[1:], strict=True):
-            if sum(said) < count:
-                said.append(answer + z >= 5 + drawn[0])
+            over = answer + z - (5 + drawn[0])
+            if left:
+                said.append(over >= 0 if not gap else over if over >= 0 else None)
+                left -= over >= 0
         found[tuple(said)] = found.get(tuple(said), Fraction(0)) + mass
     return found
 
@@ -67,7 +70,7 @@ def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.Monk
     for answers in ([5, 4, 6], [3, 7], [5]):
         law = unroll(lambda rng, a=answers: tuple(above.release(a, rng=rng)), open_mass=Fraction(0))  # type: ignore[misc]  # a sampler
         assert law.lower == sparse_listed(answers, count)
-        for old, new in ((">= bar", "> bar"), ("if not left", "if left < -9")):
+        for old, new in (("gap >= 0", "gap > 0"), ("if not left", "if left < -9")):
             wrong = mutated(AboveThreshold.stream, old, new, DiscreteLaplace=Finite)
             other = unroll(
                 lambda rng, a=answers, w=wrong: tuple(w(above, a, rng=rng)),  # type: ignore[misc]  # a sampler
@@ -75,6 +78,48 @@ def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.Monk
             )
             if old != "if not left" or len(answers) > count:
                 assert other.lower != sparse_listed(answers, count)
+
+
+def test_the_gap_is_the_lead_of_the_noisy_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    for count in (1, 2):
+        above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count, gap=True)
+        for answers in ([5, 4, 6], [3, 7]):
+            listed = sparse_listed(answers, count, gap=True)
+            law = unroll(
+                lambda rng, a=answers, m=above: tuple(m.release(a, rng=rng)),  # type: ignore[misc]  # a sampler
+                open_mass=Fraction(0),
+            )
+            assert law.lower == listed
+            # The gap to the threshold itself: the noise of the threshold is missing.
+            wrong = mutated(
+                AboveThreshold.stream,
+                "(gap if above",
+                "(gap + bar - self.threshold if above",
+                DiscreteLaplace=Finite,
+            )
+            other = unroll(
+                lambda rng, a=answers, w=wrong, m=above: tuple(w(m, a, rng=rng)),  # type: ignore[misc]  # a sampler
+                open_mass=Fraction(0),
+            )
+            assert other.lower != listed
+
+
+def keeps_epsilon(unit: str, answers: Sequence[int]) -> bool:
+    """Whether P <= e^epsilon Q, exactly, for every list and all neighbours of the answers."""
+    law = mutated(AboveThreshold.law, "1 / of_answer", unit)
+    above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0, gap=True)
+    p = law(above, answers)
+    times = next(iter(p.values())).power_of_e(Fraction(1))
+    moves = product((-1, 1), repeat=len(answers))
+    found = (law(above, [a + b for a, b in zip(answers, move, strict=True)]) for move in moves)
+    return all(mass <= times * q[row] for q in found for row, mass in p.items())
+
+
+def test_gaps_are_free() -> None:
+    assert all(keeps_epsilon("1 / of_answer", answers) for answers in ([0, 0], [-2, 1], [4]))
+    # A quarter of both noises.
+    assert not keeps_epsilon("4 / of_answer", [0, 0])
 
 
 def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
@@ -190,7 +235,10 @@ def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyP
         with mpmath.workdps(30):
             scales = [mpf(s.numerator) / s.denominator for s in above.scales]
             listed = rows(scales[0], scales[1], count)(answers)
-        padded = {row: (*map(int, row), *[-1] * (3 - len(row))) for row in above.law(answers)}
+        padded = {
+            row: (*(int(said or 0) for said in row), *[-1] * (3 - len(row)))
+            for row in above.law(answers)
+        }
         right &= laws_are(above.law(answers), {row: listed[key] for row, key in padded.items()})
         right &= sum(above.law(answers).values()) == 1
     assert right == (not name)
@@ -242,7 +290,7 @@ def test_the_sampler_of_noisy_max_has_that_law(kind: MaxNoise) -> None:
 
 def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
     above = AboveThreshold(epsilon=100, sensitivity=1, threshold=1000, count=2)
-    said: list[bool] = []
+    said: list[int | None] = []
 
     def answers() -> Any:
         while True:
