@@ -10,8 +10,8 @@ report; where a report has few outcomes their law is listed, and the exact layer
 the pair or refutes it. ``select:`` names permute-and-flip, exponential, noisy-max or
 above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
 0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered); with
-``gap=yes`` a row of gaps, -1 (below) and -2 (not answered). Their laws are listed as well:
-probabilities are rational functions of e^(-unit).
+``gap=yes`` the index and its lead, or a row of gaps, -1 (below) and -2 (not answered). Their laws
+are listed as well: probabilities are rational functions of e^(-unit).
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class Choices(Catalogued):
     def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
         r"""The probability of each output; refused for more or larger scores than are listed."""
         scores, mechanism = _scores(dataset), self.mechanism
-        outputs, places = len(scores), scores
+        gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
+        outputs, places = len(scores) * gaps, scores
         if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
-            gaps = MOST_GAP + 1 if mechanism.gap else 1
             outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
             places = [*scores, mechanism.threshold]
         if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
@@ -110,6 +110,8 @@ class Choices(Catalogued):
         if isinstance(mechanism, AboveThreshold):
             law = mechanism.law(scores)
             return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
+        if isinstance(mechanism, NoisyMax):
+            return dict(mechanism.law(scores).items())
         return dict(enumerate(mechanism.law(scores)))
 
 
@@ -145,9 +147,10 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
     name, given = _read(spelling, words, _CHOICES, known)
     if "noise" in given and name != "noisy-max":
         raise InvalidParameter("target", spelling, "noise is of noisy-max")
-    for key in ("count", "gap"):
-        if key in given and name != "above-threshold":
-            raise InvalidParameter("target", spelling, f"{key} is of above-threshold")
+    if "count" in given and name != "above-threshold":
+        raise InvalidParameter("target", spelling, "count is of above-threshold")
+    if "gap" in given and name not in ("noisy-max", "above-threshold"):
+        raise InvalidParameter("target", spelling, "gap is of noisy-max and above-threshold")
     if "gap" in given and given["gap"] not in ("yes", "no"):
         raise InvalidParameter("target", spelling, "gap must be yes or no")
     if "gap" in given:

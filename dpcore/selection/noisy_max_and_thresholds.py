@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.arrays import Integers
@@ -76,6 +77,7 @@ class AboveThreshold:
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
         r"""Whether each answer reaches the threshold; shorter than ``value`` where it stopped.
 
+        >>> from dpcore import SeededRng
         >>> gaps = AboveThreshold(epsilon=2, sensitivity=1, threshold=100, gap=True)
         >>> gaps.release([3, 90, 60, 170, 20], rng=SeededRng(1))
         [None, None, None, 68]
@@ -175,6 +177,10 @@ class NoisyMax:
     exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the index is
     released: the noisy score itself would cost more.
 
+    With ``gap`` the lead of the chosen score is released beside it, at no cost (Ding et al. 2019):
+    its noisy score less the least one that would have been chosen, which is the second largest one,
+    or 1 more where that wins a tie. It needs discrete Laplace noise and two scores.
+
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
     >>> [best.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(4)]
@@ -186,23 +192,35 @@ class NoisyMax:
     epsilon: Exact = Exact(zero=_ZERO)
     sensitivity: Whole = Whole(at_most=_LARGEST)
     noise: Choice[MaxNoise] = Choice(MaxNoise, MaxNoise.EXPONENTIAL)
+    gap: Of[bool] = Of(bool, "must be True or False", default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.gap and self.noise is MaxNoise.EXPONENTIAL:
+            raise InvalidParameter(
+                "gap", self.gap, "needs noise='laplace', whose gap is proven to be free"
+            )
 
     @property
     def scale(self) -> Fraction:
         r"""2 Delta/epsilon: scores may move in opposite directions."""
         return 2 * self.sensitivity / self.epsilon
 
-    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> int:
-        r"""The chosen index into the scores ``value``.
+    def release(
+        self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM
+    ) -> int | tuple[int, int]:
+        r"""The chosen index into the scores ``value``, or the index and its lead.
+
+        >>> from dpcore import SeededRng
+        >>> leading = NoisyMax(epsilon=8, sensitivity=1, noise="laplace", gap=True)
+        >>> leading.release([0, 9, 30, 3], rng=SeededRng(1))
+        (2, 21)
 
         Raises :class:`InvalidParameter`, with nothing drawn, unless the scores are integers of size
         at most 2^52.
         """
-        scores = checked_scores(value, 1)
+        scores = checked_scores(value, 1 + self.gap)
         noise = DiscreteLaplace(scale=self.scale)
         drawn = noise.sample(len(scores), rng=rng)
         if self.noise is MaxNoise.EXPONENTIAL:
@@ -213,13 +231,22 @@ class NoisyMax:
                 again = again[drawn[again] < 0]
         noisy = scores + drawn
         best = np.flatnonzero(noisy == noisy.max())
-        return int(best[rng.below(len(best))])
+        at = int(best[rng.below(len(best))])
+        if not self.gap:
+            return at
+        # Ties go to the first in a uniform order: is one of the second largest before the chosen?
+        others = np.delete(noisy, at)
+        lead, tied = int(noisy[at] - others.max()), np.count_nonzero(others == others.max())
+        return at, lead - (lead > 0 and rng.below(int(tied) + 1) > 0)
 
-    def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
-        r"""The probability of each index, exact.
+    def law(self, scores: Sequence[int]) -> dict[int | tuple[int, int], ExpRational]:
+        r"""The probability of each index, or of each index and lead, exact.
 
-        >>> [p.enclose(64).upper_float for p in NoisyMax(epsilon=1, sensitivity=1).law([0, 2])]
-        [0.183939720585721..., 0.8160602794142...]
+        Leads of at least 8 are one outcome, 8.
+
+        >>> law = NoisyMax(epsilon=1, sensitivity=1).law([0, 2])
+        >>> law[0].enclose(64).upper_float, law[1].enclose(64).upper_float
+        (0.183939720585721..., 0.8160602794142...)
         """
         x = ExpRational.base(1 / self.scale)
         one_sided = self.noise is MaxNoise.EXPONENTIAL
@@ -234,13 +261,27 @@ class NoisyMax:
                 return 1 - x**k if k >= 0 else x.of(0)
             return _below(x, k)
 
+        @cache
         def wins(index: int, k: int) -> ExpRational:
+            # The chance that a noisy score k would be chosen against the others.
             others = [u for i, u in enumerate(scores) if i != index]
-            tie = shared((below(k - u), mass(k - u)) for u in others)
-            return mass(k - scores[index]) * tie
+            return x.of(0) + shared((below(k - u), mass(k - u)) for u in others)
+
+        def leads(index: int, lead: int, k: int) -> ExpRational:
+            led = wins(index, k - lead)
+            exactly = self.gap and lead < MOST_GAP
+            return mass(k - scores[index]) * (led - wins(index, k - lead - 1) if exactly else led)
 
         ratios = [x**count for count in range(1, len(scores) + 1)]
-        return tuple(_total(partial(wins, index), scores, ratios) for index in range(len(scores)))
+
+        def chance(index: int, lead: int) -> ExpRational:
+            bends = [u + more for u in scores for more in (0, lead, lead + 1)]
+            return _total(partial(leads, index, lead), bends, ratios)
+
+        places = range(len(scores))
+        if not self.gap:
+            return {index: chance(index, 0) for index in places}
+        return {(i, lead): chance(i, lead) for i in places for lead in range(MOST_GAP + 1)}
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
@@ -249,6 +290,7 @@ class NoisyMax:
             "noise": self.noise.value,
             "epsilon": str(self.epsilon),
             "sensitivity": self.sensitivity,
+            "gap": self.gap,
             "scope": self.scope.to_json(),
         }
 

@@ -124,6 +124,7 @@ CHOICES = (
     "above-threshold",
     "above-threshold,count=2,sensitivity=2",
     "above-threshold,gap=yes",
+    "noisy-max,noise=laplace,gap=yes",
 )
 
 
@@ -239,7 +240,8 @@ def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
         ("select:median,epsilon=1", "must name one of permute-and-flip"),
         ("select:exponential,epsilon=1,noise=laplace", "noise is of noisy-max"),
         ("select:noisy-max,epsilon=1,count=2", "count is of above-threshold"),
-        ("select:noisy-max,epsilon=1,gap=yes", "gap is of above-threshold"),
+        ("select:exponential,epsilon=1,gap=yes", "gap is of noisy-max and above-threshold"),
+        ("select:noisy-max,epsilon=1,gap=yes", "proven to be free"),
         ("select:above-threshold,epsilon=1,gap=1", "gap must be yes or no"),
     ):
         with pytest.raises(InvalidParameter, match=named):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import mpmath
@@ -22,6 +23,7 @@ from dpcore.selection import (
     Selection,
     noisy_max_and_thresholds,
 )
+from dpcore.selection.noisy_max_and_thresholds import MOST_GAP
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
@@ -201,13 +203,10 @@ def largest(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
 def laws_are(law: Any, listed: Any) -> bool:
     """Whether an exact law holds every mass of another one."""
     with mpmath.workdps(30):
-        balls = [
-            law[key].enclose(100) for key in (law if isinstance(law, dict) else range(len(law)))
-        ]
-        truth = [listed[key] for key in (law if isinstance(law, dict) else range(len(law)))]
+        balls = {key: mass.enclose(100).lower for key, mass in law.items()}
         return all(
-            abs(mpf(b.lower.numerator) / b.lower.denominator - m) < mpf(10) ** -20
-            for b, m in zip(balls, truth, strict=True)
+            abs(mpf(low.numerator) / low.denominator - listed[key]) < mpf(10) ** -20
+            for key, low in balls.items()
         )
 
 
@@ -248,12 +247,68 @@ def test_three_scores_and_ties() -> None:
     # By all draws within 40: what is left out is below e^-40.
     best = NoisyMax(epsilon=2, sensitivity=1)
     noise = {z: float(m) for z, m in masses(best.scale, one_sided=True).items() if z <= 30}
-    found = [each.enclose(64).upper_float for each in best.law([2, 2, 1])]
+    found = [each.enclose(64).upper_float for each in best.law([2, 2, 1]).values()]
     assert np.allclose(found, largest_listed([2, 2, 1], noise), atol=1e-9)
     for scores in ([0, 0], [0, 2, 5], [4, 4, 3, 0]):
         # McKenna and Sheldon's rule is noisy max with exponential noise (Ding et al. 2021).
         flipped = Selection(epsilon=2, sensitivity=1).law(scores)
-        assert all(a == b for a, b in zip(best.law(scores), flipped, strict=True))
+        assert all(a == b for a, b in zip(best.law(scores).values(), flipped, strict=True))
+
+
+def lead_listed(scores: Sequence[int], law: dict[int, Any]) -> dict[tuple[int, int], Any]:
+    """P(index, lead), over all orders: the first of the largest wins, by as much as it must."""
+    found: dict[tuple[int, int], Any] = {}
+    orders = [*permutations(range(len(scores)))]
+    for drawn in product(law, repeat=len(scores)):
+        mass = Fraction(1, len(orders))
+        for z in drawn:
+            mass *= law[z]
+        sums = [u + z for u, z in zip(scores, drawn, strict=True)]
+        for order in orders:
+            best = max(order, key=lambda i: (sums[i], -order.index(i)))
+            least = max(sums[j] + (order.index(j) < order.index(best)) for j in order if j != best)
+            key = best, sums[best] - least
+            found[key] = found.get(key, Fraction(0)) + mass
+    return found
+
+
+def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    leading = NoisyMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
+    for scores in ([0, 0], [1, 0], [0, 1, 1]):
+        found = unroll(
+            lambda rng, s=scores: leading.release(s, rng=rng),  # type: ignore[misc]  # a sampler
+            open_mass=Fraction(1, 1000),
+        )
+        listed = lead_listed(scores, SMALL)
+        assert set(found.lower) <= set(listed)
+        assert all(mass in found.bounds(key) for key, mass in listed.items())
+        # The difference to the second largest score, which forgets who wins ties.
+        plain = mutated(NoisyMax.release, "(lead > 0 and", "(False and", DiscreteLaplace=Finite)
+        wrong = unroll(
+            lambda rng, s=scores, p=plain: p(leading, s, rng=rng),  # type: ignore[misc]  # a sampler
+            open_mass=Fraction(1, 1000),
+        )
+        assert not all(mass in wrong.bounds(key) for key, mass in listed.items())
+
+
+def test_the_lead_has_its_exact_law_and_is_free() -> None:
+    leading = NoisyMax(epsilon=4, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
+    noise = {z: m for z, m in masses(leading.scale, one_sided=False).items() if abs(z) <= 12}
+    listed = lead_listed([0, 1], noise)
+    for key, mass in leading.law([0, 1]).items():
+        if key[1] < MOST_GAP:  # type: ignore[index]  # an index and its lead
+            assert abs(mass.enclose(64).upper_float - float(listed[key])) < 1e-9  # type: ignore[index]
+    with pytest.raises(InvalidParameter, match="proven to be free"):
+        NoisyMax(epsilon=1, sensitivity=1, gap=True)
+    with pytest.raises(InvalidParameter, match="at least 2"):
+        leading.release([3])
+    assert sum(leading.law([0, 2, 1]).values()) == 1
+    for given, kept in ((leading, True), (replace(leading, epsilon=8), False)):
+        p, q = given.law([0, 2, 0]), given.law([1, 1, 1])
+        times = p[0, 0].power_of_e(Fraction(4))
+        assert times is not None
+        assert all(mass <= times * q[key] for key, mass in p.items()) == kept
 
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
