@@ -116,8 +116,9 @@ class AboveThreshold:
         0.589098...
         """
         of_bar, of_answer = self.scales
-        x = ExpRational.base(1 / of_answer)
-        wide = x ** (of_answer / of_bar).numerator
+        ratio = of_answer / of_bar
+        root = ExpRational.base(1 / (of_answer * ratio.denominator))
+        x, wide = root**ratio.denominator, root**ratio.numerator
 
         def said(what: int | None, behind: int) -> ExpRational:
             # The chance of this from an answer that is ``behind`` the noisy threshold.
