@@ -227,7 +227,7 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
     if near is None:
         return ""
     law, meant = LAWS[near], dict[str, str]()
-    wanted = parameter_names(law)
+    wanted, needed = parameter_names(law), _needed(law)
     try:
         for key, value in given.items():
             own, power = _parameter_meant(key.lower(), wanted)
@@ -235,11 +235,12 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
             if own in meant or number <= 0:
                 return ""
             meant[own] = exactly(rational(key, number**power))
-        if len(meant) == len(wanted):
+        if meant.keys() >= set(needed):
             _made(law, meant)
     except InvalidParameter:
         return ""
-    words = ",".join(f"{key}={meant.get(key, '...')}" for key in wanted)
+    shown = [key for key in wanted if key in meant or key in needed]
+    words = ",".join(f"{key}={meant.get(key, '...')}" for key in shown)
     return f"; did you mean {law.name}:{words}?"
 
 

@@ -93,6 +93,18 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
     return _first(*_reached(answers, (2, 2), n, rng))
 
 
+def sparse_vector_gap(
+    answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
+) -> Integers:
+    r"""How many are below, and the lead of the noisy answer above over the noisy threshold, with
+    the scales of Algorithm 1 for c = 1. A ``public`` one leaves all of epsilon to the answers.
+    """
+    threshold = 0 if public else laplace(2, (n, 1), rng)
+    noise = laplace(2 if public else 4, (n, len(answers)), rng)
+    lead: Integers = np.asarray(answers) + noise - threshold
+    return _first(lead, lead >= 0)
+
+
 def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
     r"""Only the threshold is noised, and it never stops (Algorithm 5)."""
     threshold = laplace(2, (n, 1), rng)
@@ -197,6 +209,19 @@ _SPARSE_VECTOR: Final = (
         true_epsilon=Enclosure.infinite(),
         runs=500,
         twin=_ONE,
+    ),
+    Entry(
+        name="sparse-vector-gap-public-threshold",
+        number=53,
+        sentence="The gap to a threshold without noise is released: each answer below costs as "
+        "much as the one above.",
+        source="the free gap of Ding et al. 2019 (arXiv 1904.12773) is one to the noisy threshold",
+        run=partial(sparse_vector_gap, public=True),
+        pair=_VALUE_PAIR,
+        # Five below and a gap, each with e^(1/2); with m answers below it is (m + 1)/2.
+        true_epsilon=Enclosure.exactly(3),
+        runs=5000,
+        twin=Twin(name="sparse-vector-gap", run=sparse_vector_gap, pair=_VALUE_PAIR),
     ),
     Entry(
         name="sparse-vector-endless",

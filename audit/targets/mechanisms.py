@@ -9,8 +9,9 @@ r"""Local reports and private choices as targets.
 report; where a report has few outcomes their law is listed, and the exact layer proves the claim on
 the pair or refutes it. ``select:`` names permute-and-flip, exponential, noisy-max or
 above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
-0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered). Their laws are
-listed as well: probabilities are rational functions of e^(-unit).
+0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered); with
+``gap=yes`` the index and its lead, or a row of gaps, -1 (below) and -2 (not answered). Their laws
+are listed as well: probabilities are rational functions of e^(-unit).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import integer, whole_number
 from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
+from dpcore.selection.noisy_max_and_thresholds import MOST_GAP
 from dpcore.spec import read_keys
 
 MOST_OUTCOMES: Final = 1 << 12
@@ -88,14 +90,16 @@ class Choices(Catalogued):
     @property
     def about(self) -> str:
         r"""What a proof of this law is a proof about."""
-        return ", of one release"
+        gap = getattr(self.mechanism, "gap", False)
+        return ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap
 
     def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
         r"""The probability of each output; refused for more or larger scores than are listed."""
         scores, mechanism = _scores(dataset), self.mechanism
-        outputs, places = len(scores), scores
+        gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
+        outputs, places = len(scores) * gaps, scores
         if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
-            outputs = sum(comb(len(scores), above) for above in range(mechanism.count + 1))
+            outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
             places = [*scores, mechanism.threshold]
         if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
             reason = (
@@ -103,14 +107,17 @@ class Choices(Catalogued):
                 f"{MOST_SPREAD}): ask for the layer sample alone"
             )
             raise InvalidParameter("dataset", dataset, reason)
-        law = mechanism.law(scores)
-        if isinstance(law, dict):
-            return {_row(row, len(scores)): mass for row, mass in law.items()}
-        return dict(enumerate(law))
+        if isinstance(mechanism, AboveThreshold):
+            law = mechanism.law(scores)
+            return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
+        if isinstance(mechanism, NoisyMax):
+            return dict(mechanism.law(scores).items())
+        return dict(enumerate(mechanism.law(scores)))
 
 
-def _row(said: Sequence[bool], answers: int) -> tuple[int, ...]:
-    return (*map(int, said), *[-1] * (answers - len(said)))
+def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) -> tuple[int, ...]:
+    ends = [-1 - mechanism.gap] * (answers - len(said))
+    return (*(-1 if each is None else int(each) for each in said), *ends)
 
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
@@ -136,12 +143,18 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``select:words`` describes; see the module."""
-    known = ("epsilon", "sensitivity", "noise", "count")
+    known = ("epsilon", "sensitivity", "noise", "count", "gap")
     name, given = _read(spelling, words, _CHOICES, known)
     if "noise" in given and name != "noisy-max":
         raise InvalidParameter("target", spelling, "noise is of noisy-max")
     if "count" in given and name != "above-threshold":
         raise InvalidParameter("target", spelling, "count is of above-threshold")
+    if "gap" in given and name not in ("noisy-max", "above-threshold"):
+        raise InvalidParameter("target", spelling, "gap is of noisy-max and above-threshold")
+    if "gap" in given and given["gap"] not in ("yes", "no"):
+        raise InvalidParameter("target", spelling, "gap must be yes or no")
+    if "gap" in given:
+        given["gap"] = given["gap"] == "yes"
     given = {"sensitivity": 1} | given
     match name:
         case "noisy-max":
@@ -162,7 +175,7 @@ def select_target(
         scores = _scores(dataset)
         found: list[Any] = [mechanism.release(scores, rng=rng) for _ in range(n)]
         if isinstance(mechanism, AboveThreshold):
-            found = [_row(row, len(scores)) for row in found]
+            found = [_row(mechanism, row, len(scores)) for row in found]
         return found
 
     moved = mechanism.sensitivity

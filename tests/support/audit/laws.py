@@ -163,6 +163,26 @@ def value_reused(answers: Sequence[int]) -> Masses:
     return masses
 
 
+def gap_law(scale: int | None) -> Law:
+    """How many are below, and the lead over the threshold, which has this noise or none."""
+    noise = 2 if scale is None else 4
+
+    def law(answers: Sequence[int]) -> Masses:
+        masses: Masses = {}
+        for at, weight in [(0, mpf(1))] if scale is None else _thresholds(scale):
+            *some, all_below = _first_above(answers, noise, at, weight)
+            cells = {
+                (i, g): mass * laplace(at + g - answers[i], noise)
+                for i, mass in enumerate(some)
+                for g in range(_VALUES)
+            }
+            for cell, mass in (((len(answers), 0), all_below), *cells.items()):
+                masses[cell] = masses.get(cell, mpf(0)) + mass
+        return masses
+
+    return law
+
+
 def value_anew(answers: Sequence[int]) -> Masses:
     """How many are below, and the answer above with noise of its own."""
     below = [mpf(0)] * (len(answers) + 1)
@@ -424,6 +444,8 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "noisy-max-one-draw": first_largest,
     "sparse-vector": rows(2, 4, 1),
     "sparse-vector-two": rows(2, 8, 2),
+    "sparse-vector-gap": gap_law(2),
+    "sparse-vector-gap-public-threshold": gap_law(None),
     "sparse-vector-value": value_anew,
     "sparse-vector-value-reused": value_reused,
     "sparse-vector-unscaled": rows(4, mpf(4) / 3, 2),
