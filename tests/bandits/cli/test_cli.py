@@ -303,10 +303,10 @@ def stored(name: str, *rows: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"by_instance": [10**400]}, "a regret per round outside of [-1000000, 1000000]"),
+        ({"by_instance": [10**400]}, "a regret per round outside [-1000000, 1000000]"),
         ({"by_instance": []}, "a row without regret"),
         ({"by_instance": [True]}, "a regret per round"),
-        ({"algorithm": ["se"]}, "an algorithm that is no name"),
+        ({"algorithm": ["se"]}, "an algorithm that is not a name"),
         ({"epsilon": 10**400}, "int too large"),
     ],
 )

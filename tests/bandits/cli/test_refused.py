@@ -43,7 +43,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --algorithms dpe": "--algorithms = dpe: is played in worlds with linear rewards",
     "cz/easy --algorithms se --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: leave it out",
     "cz/easy --algorithms dp-se --schedule paper": "--schedule = paper: has no effect on dp-se",
-    "cz/easy --algorithms se --output ''": "--output = '': must name a place",
+    "cz/easy --algorithms se --output ''": "--output = '': must not be empty",
     "cz/easy --algorithms se --output q --resume st": "--output = q/regret.csv: is a directory",
     "cz/easy --algorithms se --output out --resume pipe": "--resume = pipe: is not a regular file",
     "cz/easy --algorithms se --output out --resume zeros": "--resume = zeros: is not the state",

@@ -243,6 +243,6 @@ def test_ctrl_c_while_results_are_written_says_so(
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--resume", "state")
     assert (answer.code, answer.out) == (130, "")
     assert answer.err == (
-        "interrupted: the result was being written, and is whole only in a folder with rows.json; "
+        "interrupted: the result was being written; only a folder with rows.json is complete; "
         "go on with --resume state\n"
     )

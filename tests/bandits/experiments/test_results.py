@@ -128,7 +128,7 @@ def test_a_missing_certificate_names_its_reason(
 
     monkeypatch.setattr(certificate, "certify_run", refused)
     answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
-    wanted = "no theorem here gives a certificate of cdp-se: parts: must hold at most 1024"
+    wanted = "cannot derive a certificate of cdp-se: parts: must hold at most 1024"
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
 
 
