@@ -349,7 +349,7 @@ def read_experiment(
             ("schedule", experiment.scheduled, on),
         ):
             if argument in given and not used:
-                raise InvalidParameter(argument, fields[argument], f"{why}: leave it out")
+                raise InvalidParameter(argument, fields[argument], f"{why}: omit it")
         return experiment
 
 

@@ -266,8 +266,8 @@ FORGED: dict[str, Callable[[], dict[str, Any]]] = {
 
 REASONS = {
     "a part twice": "must not repeat a part",
-    "a release twice": "is listed before",
-    "users who are new and return": "does not fit the parts: users are new",
+    "a release twice": "is listed twice",
+    "users who are new and return": "does not match the parts, which imply: users are new",
     "releases and rounds of releases": "must all be releases, or all be rounds of releases",
     "two relations": "must all have one relation: guarantees of different scopes do not compose",
 }
