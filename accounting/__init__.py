@@ -1,7 +1,6 @@
 r"""Privacy accounting: privacy curves, compositions, budgets, ledgers and certificates.
 
-The public names of accounting; each is documented where it is defined. Those of which one use does
-not need the others are loaded when they are first asked for.
+The public names of accounting; each is documented where it is defined, and imported at first use.
 """
 
 from typing import TYPE_CHECKING

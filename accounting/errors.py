@@ -6,12 +6,12 @@ from dpcore.errors import DpcoreError
 
 
 class NotDerived(DpcoreError):
-    r"""No theorem in this package gives the requested number; the message suggests an alternative.
+    r"""No theorem in dpcore gives the requested number; the message suggests an alternative.
 
-    >>> raise NotDerived("a curve of 40 coordinates", "ask for zcdp() or pure()")
+    >>> raise NotDerived("a curve of 40 coordinates", "use zcdp() or pure()")
     Traceback (most recent call last):
     ...
-    accounting.errors.NotDerived: no theorem here gives a curve of 40 coordinates: ask for zcdp()...
+    accounting.errors.NotDerived: cannot derive a curve of 40 coordinates: use zcdp() or pure()
     """
 
     def __init__(self, wanted: str, instead: str) -> None:
@@ -20,4 +20,4 @@ class NotDerived(DpcoreError):
         self.instead = instead
 
     def __str__(self) -> str:
-        return f"no theorem here gives {self.wanted}: {self.instead}"
+        return f"cannot derive {self.wanted}: {self.instead}"

@@ -1,8 +1,8 @@
 r"""Private bandit algorithms: their regret, their epsilon, and certificates of their runs.
 
-The public names: what it takes to run one, to compare several and to certify a run. Whatever else a
-policy, a privatizer or a world of one's own needs is imported from its module. Experiments and
-certificates are loaded when they are first asked for.
+The public names run an algorithm, compare several and certify a run. Further names, needed to write
+a policy, privatizer or world, are imported from their modules. Experiments and certificates are
+imported at first use.
 """
 
 from typing import TYPE_CHECKING

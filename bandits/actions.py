@@ -23,7 +23,7 @@ from dpcore.numbers.parameter import (
 )
 
 Shape: TypeAlias = Literal["ball", "box"]
-r"""The unit ball, or the largest box [-a, a]^d inside of it, a = 1/sqrt d."""
+r"""The unit ball, or the largest box [-a, a]^d inside it, a = 1/sqrt d."""
 
 _LONGEST = 1 + 1e-12
 _MOST_ACTIONS = 1 << 16
@@ -89,15 +89,15 @@ class LinearModel:
     r"""The model of a linear bandit: the reward of x to user u is <theta_u, x> + noise.
 
     theta_u = theta* + xi_u with |theta*| <= 1 and xi_u sub-Gaussian of ``deviation`` sigma in every
-    direction; the noise is 1-sub-Gaussian. Privatizers clip what a user sends to [-B, B],
-    B = ``bound``. ``bounded``: rewards lie in [-B, B] themselves, so that the clip changes nothing;
-    otherwise xi and the noise are taken as normal, of standard deviations sigma and 1, where the
-    effect of the clip is bounded.
+    direction; the noise is 1-sub-Gaussian. Privatizers clip the numbers of a user to [-B, B], B =
+    ``bound``. ``bounded``: the rewards lie in [-B, B], so clipping changes nothing; otherwise xi
+    and the noise are assumed normal with standard deviations sigma and 1, for which the effect of
+    clipping is bounded.
     """
 
     actions: Of[Actions] = Of(Actions, "must be Actions")
     deviation: Exact = Exact(within="[0, 1]")
-    bound: Exact = Exact(2, zero="a bound of 0 leaves nothing")
+    bound: Exact = Exact(2, zero="bound 0 clips every reward to 0")
     bounded: bool = False
 
     def __post_init__(self) -> None:
@@ -109,22 +109,22 @@ class LinearModel:
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     r"""Actions such that every point of an infinite set is within ``radius`` of one of them.
 
-    LZJ, Remark 3.1: an elimination that plays the cover loses at most radius a round, as |theta*|
-    <= 1. The cells of a grid of half-diagonal ``radius`` are looked at; the middle of a cell, moved
-    to the ball where it lies outside, is an action. A box takes ceil(1/radius)^d actions, a ball
-    fewer than the (3/radius)^d of the remark.
+    LZJ, Remark 3.1: an elimination that plays the cover loses at most ``radius`` per round, as
+    |theta*| <= 1. The actions are the centres of the cells of a grid with half-diagonal ``radius``,
+    projected to the ball if they lie outside. A box takes ceil(1/radius)^d actions, a ball fewer
+    than the (3/radius)^d of the remark.
     """
     if shape not in get_args(Shape):
         raise InvalidParameter("shape", shape, f"must be one of {', '.join(get_args(Shape))}")
     d = integer("dimension", dimension, at_least=1)
-    exact = positive_rational("radius", radius, "no finite set covers with 0")
+    exact = positive_rational("radius", radius, "a finite cover needs a positive radius")
     if exact > 1:
         raise InvalidParameter("radius", radius, "must be <= 1")
     far, half = float(exact), 1.0 if shape == "ball" else 1 / math.sqrt(d)
     # The sides of a cell are at most 2 radius/sqrt d.
     count = ceil_sqrt((d if shape == "ball" else 1) / exact**2)
     if d > _MOST_DIMENSION or count**d > _MOST_CELLS:
-        reason = f"needs a grid of {count}^{d} cells: take a larger radius or fewer dimensions"
+        reason = f"needs a grid of {count}^{d} cells: use a larger radius or fewer dimensions"
         raise InvalidParameter("radius", radius, reason)
     middles = [half * (2 * i + 1 - count) / count for i in range(count)]
     points = np.array([*product(middles, repeat=d)])

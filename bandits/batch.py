@@ -1,10 +1,9 @@
 r"""Requests and results of a policy: a batch of plays, and released sums.
 
-One shape for all families of bandits. A batch is made of *asks*: some users, and the actions that
-each of them is asked to play. What a user would send is one encoded number for each of these
-actions, its reward averaged over the rounds in which the user saw the action. An environment gives
-the sum of these numbers over the users, a privatizer releases it, and a policy sees what was
-released, action by action.
+These types are shared by all families of bandits. A batch consists of *asks*: some users, and the
+actions that each of them plays. A user would send one encoded number for each action, the average
+reward over the rounds in which the user observed it. An environment returns the sum of these
+numbers over the users, a privatizer releases it, and a policy sees the released sums by action.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from dpcore.numbers.parameter import (
 from dpcore.protocols.encoding import MOST_STEPS
 
 ReleasedSum = NewType("ReleasedSum", Fraction)
-"""A sum of rewards as a privatizer released it, in units of reward. Only privatizers make one."""
+"""A released sum of rewards, in units of reward. Only privatizers create one."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnRounds:
-    r"""Each of ``users`` has a separate round, in which ``actions`` are played, usually one arm."""
+    r"""Each of ``users`` has a separate round in which ``actions``, usually one arm, are played."""
 
     users: int
     actions: tuple[int, ...]
@@ -78,7 +77,7 @@ class SharedRounds:
 
 
 Ask: TypeAlias = OwnRounds | SharedRounds
-"""Some users, and what each of them is asked to play."""
+"""Some users, and the actions that each of them plays."""
 
 
 def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
@@ -99,7 +98,9 @@ class Plays:
     def __post_init__(self) -> None:
         named = [action for ask in self.asks for action in ask.actions]
         if not named or len(set(named)) < len(named) or max(named) >= self.arms:
-            raise InvalidParameter("asks", self.asks, f"must name some of {self.arms} actions once")
+            raise InvalidParameter(
+                "asks", self.asks, f"must contain some of {self.arms} actions, each once"
+            )
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -120,14 +121,14 @@ class Plays:
 class Encoding:
     r"""The encoding of a user's number: clip y to [``low``, ``high``], then count steps.
 
-    (y - low)/(high - low) lies in [0, 1]; times g = ``precision``, rounded at random to one of the
-    two integers around, so that the mean stays. The result lies in [0, g] whatever y is: on that
-    range the promise of privacy rests, and on nothing else.
+    (y - low)/(high - low) lies in [0, 1]; times g = ``precision``, and rounded at random to an
+    adjacent integer without changing the mean. The result lies in [0, g] for every y; the privacy
+    guarantee depends on this range only.
 
     >>> Encoding(precision=4, low=-2, high=2).steps(np.array([-9.0, 1.0]), np.random.default_rng(1))
     array([0, 3])
 
-    Raises :class:`InvalidParameter` for a precision outside of [1, 2^40] and high <= low.
+    Raises :class:`InvalidParameter` for a precision outside [1, 2^40] and high <= low.
     """
 
     precision: int
@@ -148,9 +149,9 @@ class Encoding:
         return (self.high - self.low) / self.precision
 
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:
-        r"""The encodings of ``values``, of the same shape; the coins are those of ``world``.
+        r"""The encodings of ``values``, in the same shape, rounded with the generator ``world``.
 
-        Raises :class:`InvalidParameter` for a value that is NaN: no clip makes a number of it.
+        Raises :class:`InvalidParameter` for NaN, which cannot be clipped.
         """
         if np.isnan(values).any():
             raise InvalidParameter("reward", "nan", "must be a number")
@@ -165,7 +166,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Pulls:
-    r"""A batch: ``counts[a]`` new users pull arm a, arm by arm, and then the sums are released."""
+    r"""A batch: ``counts[a]`` new users pull each arm a, and then the sums are released."""
 
     counts: tuple[int, ...]
 
@@ -214,12 +215,12 @@ class Released:
             total is None or isinstance(total, Fraction) for total in self.sums
         )
         if not exact:
-            reason = "must be a tuple of exact released sums, each from a privatizer, or None"
+            reason = "must be a tuple of ReleasedSum, each from a privatizer, or None"
             raise InvalidParameter("sums", self.sums, reason)
 
 
 def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
-    r"""K >= 1 and T >= K, as integers, or :class:`InvalidParameter`."""
+    r"""Check K >= 1 and T >= K and return them as integers."""
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if horizon < arms:
         raise InvalidParameter("horizon", horizon, f"must be >= arms = {arms}")
@@ -227,25 +228,25 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
 
 
 def chance_of(argument: str, value: RationalLike) -> Fraction:
-    r"""A probability in (0, 1), exact, or :class:`InvalidParameter` of ``argument``."""
+    r"""Parse an exact probability in (0, 1); errors name ``argument``."""
     return rational_in(argument, value, "(0, 1)")
 
 
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
     r"""The p of a run: the probability that any confidence interval misses its mean, in (0, 1/2).
 
-    It is the probability of an error: 95% confidence is 0.05 here. Values of 1/2 and more are
-    refused as a likely mistake.
+    It is an error probability: 0.05 for 95% confidence. Values of 1/2 and more are refused as a
+    likely mistake.
     """
     exact = chance_of(argument, value)
     if 2 * exact >= 1:
-        reason = "must be < 1/2: it is the chance of a mistake, so write 0.05 for 95% confidence"
+        reason = "must be < 1/2: it is an error probability, so write 0.05 for 95% confidence"
         raise InvalidParameter(argument, value, reason)
     return exact
 
 
 class Confidence(Exact):
-    r"""A field that is a p, as :func:`confidence_of` reads it."""
+    r"""A field with a value of p, parsed by :func:`confidence_of`."""
 
     def read(self, argument: str, value: object) -> Fraction:
         return confidence_of(value, argument=argument)  # type: ignore[arg-type]  # it refuses others

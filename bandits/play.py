@@ -1,7 +1,7 @@
 r"""A run of a bandit algorithm; the only code with access to both rewards and releases.
 
-Work is done batch by batch. Unless ``users`` says otherwise every user is new, so each is in one
-release at most (``bandits.privatizers.privatizer``); users who come back are in
+Work is done batch by batch. By default every user is new, so each is in at most one release
+(``bandits.privatizers.privatizer``); for returning users see
 ``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
 """
 
@@ -30,14 +30,14 @@ class Run:
     r"""The result of a run: its regret, its releases, and the guarantee of each user.
 
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T), ``active`` the arms that the last batch left open, or the arm committed to. Regret is
-    computed from the true means and is not a release: publishing it for real rewards is not
-    private. ``releases`` holds a record of every sum that was released (none where no mechanism
-    describes it); ``batches`` counts the batches that were. ``bits_per_user`` is the most that one
-    user sent, ``mean_bits_per_user`` the mean over those whose sum was released. ``guarantee`` is
-    None where nothing was promised; it is of noise from the operating system, and ``simulated``
-    says that this run's was drawn from something else. ``out_of_users`` counts the rounds that were
-    left when too few users had visits left for the next batch: nothing was learned from them.
+    N_a(T), ``active`` the remaining arms after the last batch, or the arm committed to. Regret is
+    computed from the true means: publishing it for real rewards is not private. ``releases`` has a
+    record of every released sum (none if no mechanism describes it); ``batches`` is the number of
+    released batches. ``bits_per_user`` is the most that one user sent, ``mean_bits_per_user`` the
+    mean over the users whose sum was released. ``guarantee`` is None without privacy; it assumes
+    noise from the operating system, and ``simulated`` states that the noise of this run had another
+    source. ``out_of_users`` is the number of remaining rounds when too few users had visits left
+    for the next batch: these rounds released nothing.
     """
 
     policy: str
@@ -75,9 +75,9 @@ def play(
     r"""Run ``policy`` in ``environment`` for T = ``horizon`` rounds.
 
     ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in increasing order; a
-    batch that the horizon cuts releases nothing and charges nobody, and its rewards are not drawn.
-    If there are too few users for a batch, its arms share the remaining rounds, and nothing is
-    released. ``checkpoints`` are rounds in [1, T] in increasing order, by default only T.
+    batch that exceeds the horizon releases nothing and charges nobody, and its rewards are not
+    drawn. If there are too few users for a batch, its arms share the remaining rounds, and nothing
+    is released. ``checkpoints`` are rounds in [1, T] in increasing order, by default only T.
 
     >>> from bandits.policies.elimination import BatchedElimination
     >>> from bandits.worlds.environment import Bernoulli
@@ -90,7 +90,7 @@ def play(
     (10000, Bound(at most 1, 'worst'), False)
 
     The guarantee is derived before the first batch from the privatizer and the policy's ``sizes``;
-    a batch of another size is refused before anybody is charged for it.
+    a batch of another size is refused before any user is charged for it.
 
     Raises :class:`InvalidParameter` for a horizon below the number of arms, checkpoints out of
     range or order, means outside [0, 1], a batch whose size is not among the policy's ``sizes``,
@@ -113,8 +113,8 @@ def play(
     score = _Score(environment.gaps, checked_checkpoints(checkpoints, horizon))
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
     if not isinstance(privatizer, Releasing):
-        reason = "must have a Privatizer; Unprotected() promises nothing"
-        raise InvalidParameter("policy", policy, f"{reason}, and this has {privatizer!r}")
+        reason = "must have a Privatizer; use Unprotected() for no privacy"
+        raise InvalidParameter("policy", policy, f"{reason}, but this one has {privatizer!r}")
     promised = users.guarantee(privatizer, sizes)
     named = frozenset(sizes) if isinstance(sizes, tuple) else sizes
     sent = _Sent(privatizer, policy.name, users, named)
@@ -261,7 +261,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
     r"""The rounds at which regret is recorded: T alone by default."""
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
-        reason = f"must rise, and end by the horizon, {horizon}"
+        reason = f"must be increasing and at most the horizon, {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact
 

@@ -1,9 +1,8 @@
 r"""Plots of runs: panels with one line per algorithm, with error bands.
 
-Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. A line differs from the others
-in colour (those of Okabe and Ito, which colour-blind readers tell apart) or in its dashes; its name
-and its last value stand beside the axes, in the order of the values. The same
-data give the same bytes.
+Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. Lines differ in colour (the
+palette of Okabe and Ito, safe for colour-blind readers) or in their dashes; their names and last
+values are listed next to the axes, in the order of the values. The same data give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Look: TypeAlias = tuple[str, Any]
-"""A colour, and dashes as matplotlib takes them."""
+"""A colour, and a dash pattern of matplotlib."""
 
 LOOKS: Final[dict[str, Look]] = {
     "se": ("#6e6e6e", (0, (1, 1.2))),
@@ -39,7 +38,7 @@ LOOKS: Final[dict[str, Look]] = {
     "sdp-ae": ("#009e73", "-"),
     "vb-sdp-ae": ("#cc79a7", (0, (5, 1.5))),
 }
-"""An algorithm, or a variant of it where it is not there itself, looks so in every picture."""
+"""The style of an algorithm or its variants, the same in every plot."""
 
 SPARE: Final[tuple[Look, ...]] = (
     ("#000000", "-"),
@@ -50,23 +49,23 @@ SPARE: Final[tuple[Look, ...]] = (
     ("#e69f00", "-"),
     ("#6e6e6e", (0, (6, 1.5, 1, 1.5))),
 )
-"""For other names, by turns in the order in which a picture names them."""
+"""Styles of other names, in their order of appearance in a plot."""
 
 
 Scale: TypeAlias = Literal["linear", "log"]
 
 _WIDTH, _HEIGHT, _HEAD = 8.6, 2.8, 0.55
-r"""Inches: a panel of lines, its width, and what stands above all panels."""
+r"""Inches: the height of a panel, its width, and the space above all panels."""
 
 _NAMES: Final = 0.34
-r"""The share of the width that a name beside a panel may take."""
+r"""The fraction of the width for a name next to a panel."""
 
 _INK: Final = "#222222"
 _FEW: Final = 12
-r"""So many points or fewer are shown one by one, with bars."""
+r"""The largest number of points that are drawn individually, with error bars."""
 
 _DODGE: Final = 0.012
-r"""The bars of lines that share their x stand beside each other, this share of the axis apart."""
+r"""The distance of error bars at the same x, as a fraction of the axis."""
 
 ERROR_NOTE: Final = "bands and bars: one standard error"
 
@@ -112,7 +111,7 @@ class Curve:
 
     @property
     def name(self) -> str:
-        r"""What the legend shows: the last value, then the label, which may be cut."""
+        r"""The legend text: the last value, then the label, which may be truncated."""
         return f"{self.last or f'{self.y[-1]:.3g}'} {self.label}"
 
 
@@ -139,12 +138,12 @@ class Panel:
         return _HEIGHT
 
     def draw(self, axes: Axes, looks: dict[str, Look]) -> None:
-        r"""Draw all but the title, the name of x and the legend."""
+        r"""Draw everything except the title, the label of x and the legend."""
         _draw(axes, self, looks)
 
 
 def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
-    """The panels one above the other, a curve's look the same in all; SVG, PNG or PDF by ending"""
+    """Draw panels in a column, with one style per curve; SVG, PNG or PDF by extension"""
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must contain at least one panel")
@@ -193,7 +192,7 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """1, 2 and 5 of each power of ten; matplotlib names fewer where the axis spans more."""
+    """Ticks at 1, 2 and 5 times powers of ten; matplotlib labels fewer on long axes."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
@@ -239,7 +238,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A look for each name: its algorithm's, or a spare one where another has that already."""
+    r"""A style for each name: its algorithm's, or another one if that is already used."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

@@ -1,6 +1,6 @@
 r"""Play combinatorial bandits round by round, many runs in parallel.
 
-The draws of a run do not depend on runs beside it: outcomes and ties come from ``world``, noise
+The draws of a run do not depend on the other runs: outcomes and ties come from ``world``, noise
 from ``rng``. The policy's estimates use only released sums (:mod:`bandits.combinatorial.streams`);
 only this module reads rewards. Proofs: docs/proofs/radius.md.
 """
@@ -35,7 +35,7 @@ _MANY_ROUNDS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coins:
-    r"""The coins of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
+    r"""The generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
 
     world: np.random.Generator
     rng: Rng
@@ -50,15 +50,15 @@ def play_together(
 ) -> tuple[Run, ...]:
     r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
 
-    Regret is alpha beta opt - r(S_t), summed: of an approximate oracle it may be below 0. Values
-    that an oracle is given differ by less than 1e-9 from the bounds, at random, so that ties are
-    broken at random. While a base arm has no released outcome, the super arm with most of these is
+    Regret is the sum of alpha beta opt - r(S_t), which may be negative for an approximate oracle.
+    The oracle gets the bounds plus random perturbations below 1e-9, so that ties are broken at
+    random. While some base arms have no released outcome, the super arm with the most such arms is
     played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
     if not worlds or any(world.of != policy.problem for world in worlds):
-        raise InvalidParameter("worlds", len(worlds), "must be worlds of the policy's problem")
+        raise InvalidParameter("worlds", len(worlds), "must contain worlds of the policy's problem")
     if len(coins) != len(worlds):
         raise InvalidParameter(
             "coins", len(coins), f"must have length {len(worlds)}, one per world"
@@ -74,13 +74,13 @@ def play_together(
 
 
 def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
-    r"""The policy of that name for this setting, whose ``model`` is the problem."""
+    r"""The policy of this name for this setting, whose ``model`` is the problem."""
     name = algorithm.entry.name
     if algorithm.entry.world != "combinatorial" or not isinstance(setting.model, Problem):
         reason = "must be cucb or a private version of it, in a combinatorial world"
         raise InvalidParameter("algorithms", name, reason)
     if algorithm.value is not None and setting.radius == "exact":
-        reason = "c is of the paper's radius: leave it out, or take --radius paper"
+        reason = "c applies only to the paper's radius: omit it, or use --radius paper"
         raise InvalidParameter("algorithms", str(algorithm), reason)
     return cucb(
         cast(CucbName, name),
@@ -95,7 +95,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""Parallel runs: a row of each table is a run; ``sums`` are the released sums."""
+    r"""Parallel runs: each row of a table is a run; ``sums`` are the released sums."""
 
     def __init__(
         self,

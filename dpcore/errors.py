@@ -24,7 +24,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 class DpcoreError(Exception):
-    r"""Base class of errors, each a single line that says what to change.
+    r"""Base class of all errors; each message is one line that says what to change.
 
     >>> issubclass(InvalidParameter, DpcoreError)
     True
@@ -90,12 +90,12 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 
 
 class Undecided(DpcoreError, ValueError):
-    r"""A comparison that an enclosure leaves undecided: the truth may lie on either side.
+    r"""A comparison that an enclosure leaves undecided: the true value may lie on either side.
 
     >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):
     ...
-    dpcore.errors.Undecided: Bound([0.9, 1.1], 'contour') <= 1 is open: ask for narrower ends ...
+    dpcore.errors.Undecided: Bound([0.9, 1.1], 'contour') <= 1 is undecided: ...
     """
 
     def __init__(self, comparison: str) -> None:
@@ -104,6 +104,6 @@ class Undecided(DpcoreError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"{self.comparison} is open: ask for narrower ends (relative=), or compare the end "
-            "that you rely on, .upper or .lower"
+            f"{self.comparison} is undecided: request narrower bounds (relative=), or compare "
+            ".upper or .lower instead"
         )

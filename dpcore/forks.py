@@ -1,10 +1,10 @@
 r"""State that a process must not share across a fork, and fork detection.
 
-A child begins with the memory of its parent: random numbers drawn ahead, locks that other threads
-hold. Whatever may not be used on both sides registers itself here, and asks ``HERE`` before each
-use: where that is false, :func:`forget_inherited` comes first. Fork hooks alone would not do:
-Python goes on with the child when a signal handler raises in one, and native code forks without
-them. Proof: docs/proofs/rng.md.
+A child process starts with the memory of its parent, including random numbers drawn ahead and locks
+held by other threads. Objects that must not be used on both sides register here and check ``HERE``
+before each use: if it is false, they call :func:`forget_inherited` first. Fork hooks alone do not
+suffice: the child continues if a signal handler raises in one, and native code bypasses them.
+Proof: docs/proofs/rng.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _mark() -> ctypes.c_bool | _Process:
 
 
 HERE: Final = _mark()
-"""False in a forked process that has not forgotten what it inherited: ask ``if not HERE``."""
+"""False in a forked process that still has inherited state; use as ``if not HERE``."""
 HERE.value = True
 
 _REGISTERED: Final[set[weakref.ref[Any]]] = set()
@@ -70,8 +70,8 @@ _REGISTERED: Final[set[weakref.ref[Any]]] = set()
 def forget_after_fork(kept: Any) -> None:
     r"""Register an object whose ``forget()`` clears its state in a forked process.
 
-    Whatever holds randomness drawn ahead of use must be registered, before it holds any: a child
-    that inherited it would release the same noise as its parent.
+    Register an object before it holds randomness drawn ahead of use: a child that inherited it
+    would release the same noise as its parent.
     """
     if not HERE:
         forget_inherited()
@@ -81,8 +81,8 @@ def forget_after_fork(kept: Any) -> None:
 def forget_inherited() -> None:
     r"""In a forked process, call ``forget()`` of all registered objects; otherwise do nothing.
 
-    Cut short by an exception, it is done from the beginning at the next use. Several threads may
-    do it at once: so what one has filled already, another may empty.
+    If an exception interrupts it, it starts again at the next use. Several threads may run it at
+    once, so one may clear an object that another has already refilled.
     """
     # First the list, then the question: what is registered after the answer is not inherited.
     registered = _REGISTERED.copy()

@@ -1,8 +1,7 @@
 r"""One release: noise, sensitivity, and scope.
 
-A :class:`Mechanism` joins a noise with the sensitivity of the query it is added to and the scope of
-the promise. It carries no epsilon: what it guarantees is derived by
-``accounting.release.guarantee``.
+A :class:`Mechanism` combines a noise with the sensitivity of its query and the scope of the
+guarantee. It has no epsilon: ``accounting.release.guarantee`` derives its guarantee.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ class Sensitivity:
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
     |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a sensitivity of 0 would add no
-    noise. A plain amount is for one number, a box for as many as it has bounds, l1 and l2 for an
-    array of any shape.
+    noise. A plain amount applies to one number, a box to an array with one bound per entry, l1 and
+    l2 to an array of any shape.
 
     >>> Sensitivity(1), Sensitivity.box((1, 2))
     (Sensitivity(1), Sensitivity.box((1, 2)))
@@ -97,10 +96,12 @@ class Sensitivity:
 
     def __post_init__(self) -> None:
         if not isinstance(self.norm, Norm):
-            raise InvalidParameter("norm", self.norm, "must be a Norm; write Sensitivity.l1(d)")
+            raise InvalidParameter(
+                "norm", self.norm, "must be a Norm: use a constructor such as Sensitivity.l1(d)"
+            )
         if self.norm is Norm.BOX:
             if not isinstance(self.amount, tuple) or not self.amount:
-                raise InvalidParameter("sensitivity", self.amount, "a box needs at least one bound")
+                raise InvalidParameter("sensitivity", self.amount, "must have at least one bound")
             checked: int | tuple[int, ...] = tuple(_moves(bound) for bound in self.amount)
         else:
             checked = _moves(self.amount)
@@ -125,7 +126,7 @@ class Sensitivity:
 
     @classmethod
     def of(cls, value: Sensitivity | int) -> Sensitivity:
-        r"""``value`` itself, or a one-number sensitivity for a plain integer.
+        r"""Return ``value``, with a plain integer converted to a one-number sensitivity.
 
         >>> Sensitivity.of(2)
         Sensitivity(2)
@@ -133,7 +134,7 @@ class Sensitivity:
         return value if isinstance(value, Sensitivity) else cls(value)
 
     def times(self, units: int) -> Sensitivity:
-        r"""The sensitivity to ``units`` units together: ``units`` times that of one.
+        r"""The sensitivity to a change of ``units`` units: ``units`` times that of one.
 
         >>> Sensitivity(2).times(3), Sensitivity.l2_squared(2).times(3)
         (Sensitivity(6), Sensitivity.l2_squared(18))
@@ -201,9 +202,9 @@ class Mechanism:
 
         An array may also be a list, a tuple, or a column of a table, such as a pandas Series.
 
-        The value must fit the sensitivity: one number for ``Sensitivity(d)``, as many as there are
-        bounds for a box, an array of any shape for l1 and l2. Several numbers that each change by d
-        are several releases.
+        The value must fit the sensitivity: one number for ``Sensitivity(d)``, one entry per bound
+        for a box, an array of any shape for l1 and l2. Several numbers that each change by d are
+        several releases.
 
         A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, with
         nothing drawn, when an array entry has |value| + 2^62 beyond int64, or the noise itself
@@ -222,7 +223,9 @@ class Mechanism:
             self._must_fit(value, ())
             return number + self.noise.sample(rng=rng)
         if value.dtype.kind not in "iu":
-            raise InvalidParameter("value", value, "must contain integers; encode reals first")
+            raise InvalidParameter(
+                "value", value, "must contain integers; encode real numbers first"
+            )
         self._must_fit(value, value.shape)
         if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
             raise Unrepresentable(_NO_ROOM)
@@ -235,18 +238,18 @@ class Mechanism:
         if isinstance(declared.amount, tuple):
             size = len(declared.amount)
             if shape != (size,) and (size, shape) != (1, ()):
-                numbers = f"{size} number{'s' if size > 1 else ''} in a row"
+                numbers = f"{size} number{'s' if size > 1 else ''} in one dimension"
                 raise InvalidParameter(
-                    "value", value, f"must be {numbers}: {declared!r} bounds each"
+                    "value", value, f"must be {numbers}: {declared!r} has one bound for each"
                 )
         elif declared.norm is Norm.ABSOLUTE and shape:
             amount = declared.amount
             raise InvalidParameter(
                 "value",
                 value,
-                f"must be one number: {declared!r} bounds one. For an array, give that of the "
-                "whole: Sensitivity.l1(d), Sensitivity.l2_squared(d), or with a bound for each "
-                f"entry Sensitivity.box(({amount}, ...))",
+                f"must be one number, as in {declared!r}. For an array, use the sensitivity of "
+                "the whole array: Sensitivity.l1(d), Sensitivity.l2_squared(d), or with a "
+                f"bound for each entry Sensitivity.box(({amount}, ...))",
             )
 
 
@@ -265,10 +268,9 @@ def _array(value: Any) -> Any:
 class Release:
     r"""The record of one release: the mechanism, the fraction of its noise present, and the batch.
 
-    ``honest`` is the fraction of the planned noise that honest parties really added (1 for a
-    central mechanism). ``mechanism`` already has only the noise that is present; ``honest`` is
-    recorded and must not be applied again. Accounting, ledgers, certificates and runs share this
-    record.
+    ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
+    central mechanism). The noise of ``mechanism`` is already reduced accordingly: do not apply
+    ``honest`` again. Accounting, ledgers, certificates and runs share this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

@@ -1,10 +1,10 @@
 r"""Base classes of noise laws on the integers with exact rational parameters.
 
-A law is a frozen value. It states its own mass, distribution function and quantiles twice, as
-float64 with a stated relative error and as rigorous enclosures, and it draws exactly. This file
-holds what every law shares; one law lives in each file next to it. To add one, subclass
-:class:`Noise` (or :class:`SymmetricNoise`) and fill in the abstract methods; CONTRIBUTING.md
-lists the places it is entered in.
+A law is an immutable value. Its mass, distribution function and quantiles are available as float64
+with a stated relative error and as rigorous enclosures, and its draws are exact. This file has the
+shared code; ``dpcore.laws`` has one file per law. To add a law, subclass :class:`Noise` (or
+:class:`SymmetricNoise`) and implement the abstract methods; CONTRIBUTING.md lists where to register
+it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Covered:
     written: str = ""
 
     def check(self, law: object) -> None:
-        r"""Raise :class:`InvalidParameter` for a law outside of the range."""
+        r"""Raise :class:`InvalidParameter` for a law outside the range."""
         if not _power(self.least) <= getattr(law, self.quantity) <= _power(self.most):
             argument = self.argument or self.quantity
             covered = f"{self.least} <= {self.written or self.quantity} <= {self.most}"
@@ -72,12 +72,12 @@ class Noise(ABC):
     r"""A noise law on the integers; see the module for the methods of a subclass."""
 
     name: ClassVar[str]
-    r"""How the law is written in commands and files, e.g. ``"discrete-laplace"``."""
+    r"""The name of the law in commands and files, e.g. ``"discrete-laplace"``."""
     symmetric: ClassVar[bool] = False
     r"""Whether P(X = k) = P(X = -k) for all k, for every parameter."""
 
     floats: ClassVar[tuple[Covered, ...]]
-    r"""The parameters for which the float64 functions are offered."""
+    r"""The parameters for which the float64 functions are available."""
 
     _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
 
@@ -137,7 +137,7 @@ class Noise(ABC):
 
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
-        r"""Approximate quantile, usually within a few units; certified afterwards."""
+        r"""An approximate quantile, usually within a few units, certified by the caller."""
 
     def check_float_range(self) -> None:
         r"""Raise :class:`InvalidParameter` if the float64 functions are not available."""
@@ -241,7 +241,7 @@ class Noise(ABC):
             if most < p:
                 return False
             if bits == _TELLING:
-                raise PrecisionExhausted(f"the level could not be told from F({k}) of {self!r}")
+                raise PrecisionExhausted(f"p could not be separated from F({k}) of {self!r}")
             bits *= 2
 
     def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
@@ -277,9 +277,9 @@ class Noise(ABC):
     ) -> int | Integers:
         r"""Exact draws: a Python int, or an int64 array of shape ``size``.
 
-        Raises :class:`Unrepresentable` before anything is drawn when the law could leave int64
-        (P(|X| >= 2^62) not certified <= 2^-100); a single draw still works then, exactly.
-        Raises :class:`InvalidParameter` for a size that is negative or does not fit in memory.
+        Raises :class:`Unrepresentable` before anything is drawn if the law could leave int64 (P(|X|
+        >= 2^62) not certified <= 2^-100); a single draw still works, exactly. Raises
+        :class:`InvalidParameter` if the size is negative or does not fit in memory.
         """
         if size is None:
             if HERE and (rng is SYSTEM or type(rng) is SystemRng):
@@ -334,7 +334,7 @@ class Additive(Noise):
     r"""A law closed under sums: one parameter adds over independent draws."""
 
     adds: ClassVar[str]
-    r"""The parameter that adds."""
+    r"""The name of the parameter that adds over draws."""
 
     def summed(self, count: int) -> Self:
         r"""The law of the sum of ``count`` independent draws."""
@@ -360,7 +360,7 @@ class Divisible(Protocol):
     def share(self, parties: int) -> Noise:
         r"""The law of one of ``parties`` independent shares whose sum has this law.
 
-        Raises :class:`InvalidParameter` when there is no such law for that number of parties.
+        Raises :class:`InvalidParameter` if there is no such law for this number of parties.
         """
         ...
 

@@ -1,8 +1,8 @@
 r"""Parse ``name:key=value,key=value``, the syntax of noises, claims, targets and search spaces.
 
-Everything that is written so is read here, and refuses the same slips in the same words: a name or
-a key that is unknown (with the one that was meant), a key that is missing, given twice or has no
-value. Errors name the option or argument that was typed.
+All text of this form is parsed here, so the same mistakes give the same messages: an unknown name
+or key (with the nearest known one), and a key that is missing, repeated or without a value. Errors
+name the option or argument.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def find_name(
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` for an unknown name, with the nearest and the list.
+    Raises :class:`InvalidParameter` for an unknown name, listing the known and the nearest.
     """
     said = typed if name is None else name
     if isinstance(said, str) and said in known:
@@ -83,7 +83,7 @@ def check_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> None:
-    r"""Refuse keys that are unknown, missing or empty; arguments as of :func:`read_keys`."""
+    r"""Refuse keys that are unknown, missing or empty; arguments as in :func:`read_keys`."""
     for key, value in given.items():
         if key not in known:
             end = _near(key, value, known) if hint is None else hint(given)

@@ -85,7 +85,7 @@ def read_noise(text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     r"""Parse a noise, such as ``discrete-laplace:scale=10``.
 
-    ``more`` are further laws: dataclasses by name.
+    ``more`` maps the names of further laws to dataclasses.
 
     Raises :class:`InvalidParameter` for an unknown law, and for a parameter that is missing,
     unknown, given twice or out of range; the error suggests the intended noise if it can be
@@ -115,7 +115,7 @@ class _Law(Protocol):
 
 
 def write_noise(noise: _Law) -> str:
-    r"""Format a noise as text that :func:`read_noise` parses back.
+    r"""Format a noise as text that :func:`read_noise` parses.
 
     Numbers are exact, in decimals unless the fraction is shorter.
 
@@ -215,7 +215,7 @@ def _made(law: type[Any], given: Mapping[str, str]) -> Any:
 
 
 def law_meant(name: str) -> str | None:
-    r"""The law that a misspelled name most likely means, None if no law is near."""
+    r"""The law with the name most similar to a misspelled one; None if none is similar."""
     said = str(name).lower().replace("_", "-")
     near = get_close_matches(_LAW_NAMES.get(said, said), LAWS, n=1)
     return near[0] if near else None

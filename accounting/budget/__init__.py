@@ -1,1 +1,1 @@
-r"""Budgets: noise calibration for a target, and the budget of a user who returns."""
+r"""Budgets: noise calibration for a target, and the budget of a returning user."""

@@ -1,11 +1,11 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
-One number of a plan is open. Floats propose it, and two certified bounds decide: the promise is
-kept at the value returned, and one step beyond was tried too. Where more noise is smaller noise
-plus independent noise (Skellam, Poisson and binomial in their size, Polya laws, their differences
-and discrete Laplace in the scale) it then fails for every smaller parameter too, and so does it for
-more rounds and larger rates; for the discrete Gaussian and its sums the two points are what is
-claimed. Proofs: docs/proofs/composition.md.
+One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
+guarantee holds at the returned value, and the next value was tried, too. If more noise is smaller
+noise plus independent noise (Skellam, Poisson and binomial in their size, Polya laws, their
+differences and discrete Laplace in the scale), the guarantee then fails for every smaller
+parameter, and likewise for more rounds and larger rates; for the discrete Gaussian and its sums
+only these two values are certified. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NoiseFamily:
     def unknown(self, *, fine: bool, unit: int) -> Unknown:
         r"""The free parameter as an unknown, in steps of 1/1000, or of 1/10^6 if ``fine``.
 
-        A whole number is a multiple of ``unit``.
+        An integer is a multiple of ``unit``.
         """
         power = 2 if self.free in ("scale", "sigma") else 1
         name = f"{self.law} noise of a {self.free}"
@@ -98,7 +98,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
     free = _FREE[law]
     if any(key == free for key, _ in pairs_of(rest)):
-        reason = f"leave out {free}: calibrate finds it"
+        reason = f"must not contain {free}: calibrate solves for it"
         raise InvalidParameter("noise", text, reason)
     names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
     wanted = [name for name in names if name != free]
@@ -176,7 +176,7 @@ class Calibration:
         return html_table("Calibration", [*rows, ("least", "yes" if self.least else "not proven")])
 
     def to_json(self) -> dict[str, Any]:
-        r"""The result as JSON: exact parameters as text, bounds as two ends."""
+        r"""The result as JSON: exact parameters as text, each bound as two numbers."""
         step, quantity = None, "delta_at_target" if self.delta else "epsilon_at_zero"
         if self.step_less is not None and self.found_less is not None:
             step = {"noise": self.step_less.to_json(), quantity: self.found_less.to_json()}
@@ -222,10 +222,10 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
 
     ``rate`` < 1 is the rate of Poisson sampling. ``relation`` is by default add-remove with
     sampling, and otherwise replace; with sampling, the sensitivity is that of adding a unit.
-    ``group`` is the number of units that one person has. With a rate, and for ``"gaussian"`` and
+    ``group`` is the number of units of one person. With a rate, and for ``"gaussian"`` and
     ``"laplace"`` noise on the reals, the step is one millionth.
 
-    ``watch`` is called with the number of parameters tried so far.
+    ``watch`` is called with the number of values tried so far.
 
     >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
@@ -252,7 +252,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
             one = _one_round(_honest_part(planned, honest), moves, share, neighbours, members)
             return decide(compose((one, times)), at, limit, digits)
         except NotDerived as error:
-            reason = f"the search came to {write_noise(planned)}, and {error.instead}"
+            reason = f"the search reached {write_noise(planned)}, and {error.instead}"
             raise NotDerived(f"the least {law.law} noise for this guarantee", reason) from error
 
     pure = law.law == "discrete-laplace" and limit == 0 and honest == share == members == 1
@@ -316,7 +316,7 @@ def noise_multiplier(
 ) -> Edge:
     r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
 
-    The noise multiplier of ``run`` is where the search starts. The step is 1/10,000.
+    The search starts at the noise multiplier of ``run``. The step is 1/10,000.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -331,7 +331,7 @@ def noise_multiplier(
 def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
     r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
 
-    The noise of ``mechanism`` is not read. The step is 1/10,000.
+    The noise of ``mechanism`` is ignored. The step is 1/10,000.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -353,9 +353,11 @@ def _deviations(name: str) -> Unknown:
 def _targets(
     epsilon: RationalLike, delta: RationalLike, *, pure: bool = False
 ) -> tuple[Fraction, Fraction]:
-    at = positive_rational("epsilon", epsilon, "a promise of 0 needs infinite noise")
+    at = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     if at > _MOST_EPSILON:
-        raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
+        raise InvalidParameter(
+            "epsilon", epsilon, f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
+        )
     return at, rational_in("delta", delta, "[0, 1)" if pure else "(0, 1)")
 
 

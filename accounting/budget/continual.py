@@ -1,7 +1,7 @@
 r"""The least noise for the running sums of a stream under a guarantee, and the resulting error.
 
-The three mechanisms of ``dpcore.continual`` at one (epsilon, delta): what each adds and how far its
-sums are off, exactly from the coefficients of its noise.
+The three mechanisms of ``dpcore.continual`` at one (epsilon, delta): their noise, and the error of
+their sums, exactly from the coefficients of the noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
 r"""By name: tree, doubling, square-root."""
 
 MOST_COMPARED: Final = SquareRootSum.most
-r"""The longest horizon whose errors are summed item by item."""
+r"""The largest horizon whose errors are summed item by item."""
 
 _ANY: Final = DiscreteLaplace(scale=1)
 _SCOPE: Final = Scope()
@@ -35,11 +35,11 @@ _SCOPE: Final = Scope()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedSum:
-    r"""A calibrated mechanism: ``setting`` can be started as it is.
+    r"""A calibrated mechanism; ``setting.start()`` runs it.
 
-    ``mean`` and ``largest`` enclose the squared error E[(value - sum)^2] over the totals after
-    1, ..., horizon items: its mean and its maximum. ``behind`` is the most items that have come and
-    are not in the total yet: the error does not count them.
+    ``mean`` and ``largest`` enclose the squared error E[(value - sum)^2] over the totals after 1,
+    ..., horizon items: its mean and its maximum. ``behind`` is the largest number of items not yet
+    in the total; the error does not include them.
     """
 
     setting: ContinualSum
@@ -49,7 +49,9 @@ class CalibratedSum:
     behind: int
 
     def to_json(self) -> dict[str, Any]:
-        r"""The result as JSON: noise as text and as data, errors as two ends, rounded outwards."""
+        r"""The result as JSON: noise as text and as data, errors as two bounds, rounded
+        outwards.
+        """
         setting, found = self.setting, self.calibration
         grid = {"grid": setting.grid} if isinstance(setting, SquareRootSum) else {}
         return {
@@ -86,8 +88,8 @@ def calibrate_sum(
     r"""The running-sum mechanism of this name with the least noise for (epsilon, delta) on the
     stream.
 
-    The noise is discrete Laplace at delta = 0. At delta > 0 it is that, or a discrete Gaussian
-    where its mean squared error is smaller. ``items`` are low, high and unit of the items.
+    The noise is discrete Laplace at delta = 0. At delta > 0 it is that or a discrete Gaussian,
+    whichever has the smaller mean squared error. ``items`` are low, high and unit of the items.
     """
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)

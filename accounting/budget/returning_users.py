@@ -1,9 +1,8 @@
-r"""Users who return: the privacy loss of a user over at most B visits, by every theorem.
+r"""Returning users: the privacy loss of a user over at most B visits, by every theorem.
 
 Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
-user's guarantee is the B-fold composition of that of a contribution. Which composition theorem is
-used decides the noise: :func:`routes` gives them side by side.
-Proofs: docs/proofs/composition.md.
+user's guarantee is the B-fold composition of that of a contribution. The composition theorem
+determines the noise: :func:`routes` compares them. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Route:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        r"""``epsilon`` with its two ends, or null and the reason."""
+        r"""``epsilon`` with its two bounds, or null and the reason."""
         if self.bound is None:
             return {"method": self.method, "epsilon": None, "reason": self.reason}
         theorem = self.bound.theorem
@@ -70,7 +69,7 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     visits = integer("max_visits", max_visits, at_least=1)
     total = compose((guarantee, visits))
     if total.scope.unit is Unit.USER:
-        must = "has unit user: give the guarantee of one contribution"
+        must = "has unit user: pass the guarantee of one contribution"
         raise InvalidParameter("guarantee", guarantee, must)
     reason = f"a user takes part in at most {visits} batches, once in each, whatever the data"
     return replace(
@@ -86,7 +85,7 @@ def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     exact: composed privacy losses. renyi: exact divergences, order by order. paper: the papers'
     bounds of the divergences. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round, with
     the best split of delta that was tried. basic: epsilons add. A theorem that does not apply has a
-    reason in place of a bound.
+    reason instead of a bound.
 
     >>> from dpcore import Skellam
     >>> visit = PrivacyCurve(noise=Skellam(variance=400), sensitivity=1)
@@ -98,7 +97,7 @@ def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     True
     """
     total = compose(total)
-    at = rational_in("delta", delta, "(0, 1)", "every route spends some of it")
+    at = rational_in("delta", delta, "(0, 1)", "every theorem needs a positive delta")
     ways: tuple[tuple[str, Callable[[], Bound]], ...] = (
         ("exact", lambda: _exact(total, at)),
         ("renyi", lambda: _renyi(total, at)),
@@ -265,8 +264,8 @@ def advanced_over_splits(
 ) -> Bound:
     r"""Advanced composition of k rounds of one curve, the least over delta = k d + slack.
 
-    ``epsilon_of(d)`` is an upper bound of a round's epsilon at d, infinite where there is none.
-    Every split gives a true bound; a search in floats proposes them.
+    ``epsilon_of(d)`` is an upper bound of a round's epsilon at d, possibly infinite. Every split
+    gives a valid bound; a search in floats proposes the splits.
     """
     k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 

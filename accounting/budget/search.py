@@ -1,10 +1,10 @@
 r"""Search for the value of one parameter at which a guarantee (epsilon, delta) is just met.
 
-The number may be the size of the noise, a count of rounds or a sampling rate: an :class:`Unknown`
-says which values are tried and on which side the promise is kept. Floats propose values, from the
-curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are nearly Gaussian; two
-certified bounds decide: the promise is kept at the value returned and was tried one step beyond.
-Proofs: docs/proofs/composition.md.
+The parameter may be the size of the noise, a number of rounds or a sampling rate: an
+:class:`Unknown` defines the values to try and the side on which the guarantee holds. Floats propose
+values, from the curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are
+nearly Gaussian; two certified bounds decide: the guarantee holds at the returned value, and the
+next value was tried. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _HALVINGS: Final = 60
 class Unknown:
     r"""The parameter that :func:`search` solves for, and the values that it tries.
 
-    ``power``: the variance that hides a unit grows like this power of the value, so the promise is
-    kept at large values where it is positive (noise), and at small ones where it is negative
-    (rounds, rates). Values lie in [``least``, ``most``]: multiples of ``unit``, or reals of
-    ``digits`` digits if it is 0, told apart by the relative ``step``. ``closed`` says that no value
-    exists beyond the range on the side where the promise breaks.
+    ``power``: the effective variance grows like this power of the value, so the guarantee holds for
+    large values if it is positive (noise), and for small values if it is negative (rounds, rates).
+    Values lie in [``least``, ``most``]: multiples of ``unit``, or reals of ``digits`` digits with a
+    relative ``step`` if it is 0. ``closed`` means that no value exists beyond the range on the side
+    where the guarantee fails.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Unknown:
 
     @property
     def safest(self) -> Fraction | int:
-        r"""The end of the range that is the most likely to meet the guarantee."""
+        r"""The end of the range that is most likely to meet the guarantee."""
         return self.most if self.power > 0 else self.least
 
     @property
@@ -71,7 +71,7 @@ class Unknown:
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:
-        r"""One step towards values that break the guarantee; None beyond the range."""
+        r"""The next value towards those that break the guarantee; None beyond the range."""
         if self.closed and value == self.riskiest:
             return None
         beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
@@ -84,7 +84,7 @@ class Unknown:
         return self.sign * log(value)
 
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
-        r"""The value of this height, or the next safer one, kept between the two."""
+        r"""The value of this height, or the next safer one, clipped to the range."""
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):
             value = self.riskier(kept) or kept
@@ -111,8 +111,8 @@ class Unknown:
 class Edge:
     r"""``value`` meets the guarantee: ``found`` is at most ``limit``.
 
-    ``beyond`` is the next value on the other side, with its own bound ``found_beyond``; None where
-    no value lies there. ``found`` bounds delta(epsilon), or epsilon(0) for a promise of delta 0.
+    ``beyond`` is the next value on the other side, with its bound ``found_beyond``; None if there
+    is no such value. ``found`` bounds delta(epsilon), or epsilon(0) if delta is 0.
     """
 
     value: Fraction
@@ -151,8 +151,7 @@ def decide(
 ) -> Bound:
     r"""delta(``epsilon``) of ``total``, or epsilon(0) where ``delta`` is 0.
 
-    Computed to so many ``digits``, one number after the other, until it is known on which side of
-    ``delta`` it lies.
+    Computed with increasing ``digits`` until it is clear on which side of ``delta`` it lies.
     """
     if delta == 0:
         return total.epsilon(0)
@@ -179,7 +178,7 @@ def search(
     r"""The value at which the guarantee is just met, and the next one, if it was tried.
 
     ``bound(value)`` is what :func:`decide` returns for the plan with this value. ``start`` is the
-    :meth:`~Unknown.height` of the first value. ``watch`` is told how many values were tried.
+    :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried.
     """
     limit, tried = delta or epsilon, count(1)
 
@@ -234,10 +233,10 @@ def search(
 def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
     wanted = f"{unknown.name} that keep this guarantee"
     if found.upper == math.inf:
-        reason = "losses are unbounded, or no theorem bounds them; allow a delta > 0"
+        reason = "losses are unbounded, or no theorem bounds them; use a delta > 0"
         raise NotDerived(wanted, reason)
     if found.upper > limit and value == unknown.safest:
-        more = "allow a larger delta" if unknown.power > 0 else "add more noise"
+        more = "use a larger delta" if unknown.power > 0 else "add more noise"
         raise NotDerived(wanted, f"{float(value):g} does not keep it; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
         raise NotDerived(wanted, f"{float(value):g} already meets it with a margin")

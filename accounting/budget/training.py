@@ -40,21 +40,21 @@ class TrainingRun:
     batch_size, examples : int
         The (expected) size of a batch and of the training data.
     epochs, rounds : rational > 0, int
-        One of the two: passes over the data, or the number of batches. A last batch that is not
-        whole is dropped.
+        One of the two: passes over the data, or the number of batches. An incomplete last batch is
+        dropped.
     sampling : Sampling or str
-        ``"poisson"`` (a coin for each example), ``"fixed"`` (a random subset of fixed size),
-        ``"shuffled"`` (each example once an epoch) or ``"allocated"`` (each example in one random
+        ``"poisson"`` (each example independently), ``"fixed"`` (a random subset of fixed size),
+        ``"shuffled"`` (each example once per epoch) or ``"allocated"`` (each example in one random
         batch of an epoch).
     relation : Relation, optional
         By default add-remove for Poisson samples and allocation, otherwise replace.
     group : int
-        How many examples one person has.
+        The number of examples of one person.
 
     Raises
     ------
     InvalidParameter
-        For a number outside of its range, and for both or neither of epochs and rounds.
+        For a number outside its range, and for both or neither of epochs and rounds.
 
     Examples
     --------
@@ -85,10 +85,10 @@ class TrainingRun:
         whole = math.floor(self.epochs / self.rate)
         if whole < 1:
             size, data = self.batch_size, self.examples
-            least = f"must be at least {size}/{data}: fewer epochs have less than one batch"
+            least = f"must be at least {size}/{data}: fewer epochs contain no batch"
             raise InvalidParameter("epochs", str(self.epochs), least)
         if self.rounds not in (0, whole):
-            raise InvalidParameter("epochs", str(self.epochs), "give either epochs or rounds")
+            raise InvalidParameter("epochs", str(self.epochs), "use either epochs or rounds")
         object.__setattr__(self, "rounds", whole)
 
     @property
@@ -106,7 +106,7 @@ class TrainingRun:
 
         A replaced example moves the sum of a batch by up to twice the clipping norm.
 
-        Raises :class:`InvalidParameter` for a relation or a group for which nothing is proven.
+        Raises :class:`InvalidParameter` for a relation or a group without a proven bound.
         """
         from accounting.mechanism import sampling_schemes as the
         from accounting.mechanism.description import Description
@@ -146,7 +146,7 @@ class TrainingRun:
     def bounded(self, found: Bound) -> Bound:
         r"""The bound of the composition, for a run with these settings.
 
-        A secret shuffle may give more privacy than the composition, so there is no lower end.
+        A secret shuffle may give more privacy than the composition, so there is no lower bound.
         """
         return replace(found, lower=None) if self.sampling is Sampling.SHUFFLED else found
 
@@ -176,9 +176,9 @@ def dpsgd(  # noqa: PLR0913  # the numbers of a training script
     delta : rational in (0, 1)
         The delta of the guarantee.
     relative : rational > 0
-        The asked width of the answer, relative to epsilon.
+        The requested width of the result, relative to epsilon.
     noise_multiplier, batch_size, examples, epochs, rounds, sampling, relation, group
-        As in :class:`TrainingRun`; give ``epochs`` or ``rounds``.
+        As in :class:`TrainingRun`; use ``epochs`` or ``rounds``.
 
     Returns
     -------
@@ -189,9 +189,9 @@ def dpsgd(  # noqa: PLR0913  # the numbers of a training script
     Raises
     ------
     InvalidParameter
-        For a number outside of its range.
+        For a number outside its range.
     NotDerived
-        Where no theorem gives a finite answer.
+        If no theorem gives a finite bound.
 
     Examples
     --------

@@ -1,3 +1,1 @@
-r"""Certificates: what was run and what it guarantees, in a file that an independent checker
-verifies.
-"""
+r"""Certificates: mechanisms and their guarantee, in a file that an independent checker verifies."""

@@ -1,6 +1,6 @@
 r"""The form of a certificate: canonical text, digest, implied assumptions, and descriptions.
 
-Both sides of a certificate read this file, for it is the format and computes no number.
+Writers and checkers of certificates share this file; it defines the format and computes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ THEOREMS: Final = {
     "zcdp": "rhos of independent rounds add (Bun and Steinke 2016, Lemma 1.7)",
     "pure": "largest losses of rounds add (Dwork and Roth 2014, Theorem 3.16)",
 }
-"""What each quantity rests on, beyond the law of one round."""
+"""The composition theorem of each quantity."""
 
 _ALWAYS: Final = (
     "noise: every draw is fresh, independent and exactly of the law stated",

@@ -1,8 +1,8 @@
 r"""Certificates: the mechanisms and their guarantees, as text that can be verified independently.
 
 :func:`certify` derives the claims with the certified engines, writes each as two decimals one unit
-apart with the truth well inside, and lets ``verify`` agree before the certificate leaves. The
-format is docs/certificates.md.
+apart with the true value well inside, and checks the certificate with ``verify`` before returning
+it. The format is docs/certificates.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Disagreement(DpcoreError):
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
-"""What may be certified."""
+"""The objects that can be certified."""
 
 _Kinds: TypeAlias = Counter[tuple[Any, Fraction]]
 # The parts of a total with their rounds, each with the honest fraction that it is the rest of.
@@ -152,15 +152,16 @@ def certify(
     r"""Certify a composition, a mechanism, a stream, a curve, or a list of releases.
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
-    each of ``orders``, and the exact pure and zCDP parameters where every part has one. Each claim
-    has ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide more. At
-    delta = 0 epsilon is the largest loss, which must be finite.
+    each of ``orders``, and the exact pure and zCDP parameters if every part has one. Each claim has
+    ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide more. At delta
+    = 0 epsilon is the largest loss, which must be finite.
 
     With ``evidence`` the claims are the bounds that the integer kernel proves, and the certificate
-    contains its precision; their ends may differ by more than one unit of the last digit.
+    contains its precision; their bounds may differ by more than one unit of the last digit.
 
     For a list of releases, the certificate is for one participant: if all releases are equal and
-    name their participants, for the most frequent one; otherwise for a participant of all.
+    list their participants, for the most frequent participant; otherwise for a participant of all
+    releases.
 
     Raises :class:`NotDerived` if only an upper bound is known, a value is infinite, or the
     certificate cannot be verified within the enclosing :func:`deadline` (60 seconds by default);
@@ -419,18 +420,18 @@ class _ClaimRequest:
         raise NotDerived(self._wanted, reason)
 
     def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
-        r"""The claim with these ends, rounded outwards to ``digits`` significant digits."""
+        r"""The claim with these bounds, rounded outwards to ``digits`` significant digits."""
         decimals = _decimals(upper, digits)
         ends = math.floor(lower * 10**decimals), math.ceil(upper * 10**decimals)
         return self._written(*ends, decimals)
 
     def ends(self, relative: Fraction) -> tuple[Fraction, Fraction]:
-        r"""The engine's bounds. Raises :class:`NotDerived` unless both are finite numbers."""
+        r"""The bounds of the engine. Raises :class:`NotDerived` unless both are finite."""
         found = self.bound(self.at, relative)
         if found.lower is None:
             raise NotDerived(self._wanted, f"only an upper bound is known: {found.theorem}")
         if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
-            why = "it is infinite, or not known to be finite; state it at a delta > 0"
+            why = "it is infinite, or not known to be finite; use a delta > 0"
             raise NotDerived(self._wanted, why)
         return found.lower, found.upper
 

@@ -1,7 +1,7 @@
 r"""A time limit for checks: every verification ends in bounded time.
 
-Every loop of this path that a text can make long calls :func:`tick`, so the bound holds inside of
-one computation too.
+Every loop whose length depends on the text calls :func:`tick`, so the limit also applies within a
+single computation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SECONDS: Final = 60.0
-"""The time for a whole certificate, where nobody sets another."""
+"""The default time for a whole certificate."""
 
 
 class OutOfTime(Exception):

@@ -1,8 +1,8 @@
-r"""Floating-point estimates of claims that the kernel cannot prove; never "proven".
+r"""Floating-point estimates of claims that the kernel cannot prove; they are not proofs.
 
-The kernel's integer grid spreads the losses of many rounds by about 1e-4, and it bounds no Renyi
-divergence. Here the same rounds are computed without a grid: delta by the contour integral of the
-moments M(z) = E[e^(zL)] of the total loss L, numerically in NumPy,
+The kernel rounds losses to a grid, which widens the result for many rounds by about 1e-4, and it
+does not bound Renyi divergences. Here the same rounds are computed without a grid: delta by the
+contour integral of the moments M(z) = E[e^(zL)] of the total loss L, numerically in NumPy,
 
     delta(epsilon) = (1/2 pi i) integral over Re z = c > 0 of M(z) e^(-z epsilon)/(z (z + 1)) dz,
 
@@ -177,8 +177,8 @@ def _largest_loss(each: Round) -> _Value:
 class _Atoms:
     r"""P-masses and losses of one round, repeated ``count`` times; ``infinite`` is P(L = infinity).
 
-    ``gap`` is the usual distance of losses, infinite for a density; of the nodes of a density the
-    moments are right up to the frequency ``most``.
+    ``gap`` is the usual distance of losses, infinite for a density; for the nodes of a density the
+    moments are accurate up to the frequency ``most``.
     """
 
     masses: _Floats

@@ -1,8 +1,8 @@
 r"""The kernel's proofs of the claims of a certificate, and the resolution they need.
 
-A plan, the evidence of a certificate, is chosen here in floats: only the width of the bounds and
-the time depend on it. A claim holds if both ends are proven, fails if the contrary of one is, and
-is not decided in between. Proofs: docs/proofs/kernel.md.
+A plan, the evidence of a certificate, is chosen here in floats: it affects only the width of the
+bounds and the time. A claim holds if both bounds are proven, fails if one is refuted, and is
+undecided otherwise. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
 def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
     r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
 
-    Those out of reach share one that is coarse: it refutes what is far from the truth.
+    Claims out of reach share a coarse plan, which refutes claims far from the true value.
     """
     reached = _reaches(parts, claim)
     alike = [each for each in claims if _reaches(parts, each) == reached]
@@ -70,7 +70,7 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     r"""A plan whose rounding errors are small relative to the claims, on a grid for a width of
     2e-4.
 
-    Fewer ``slots`` are faster, and spread the losses more.
+    Fewer ``slots`` are faster and give wider bounds.
     """
     rows = scenarios(parts, above=True)
     Curve(rows, rows, _COARSE)
@@ -108,7 +108,7 @@ def _room(claim: Claim, least: Fraction) -> Fraction:
 
 def _decimals(small: Fraction) -> int:
     if small < _LEAST**5:
-        raise Refused("a delta so small needs more digits than are allowed")
+        raise Refused("such a small delta needs more digits than are allowed")
     return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
 
 
@@ -138,7 +138,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The proven ends of the quantity of ``claim``, independent of the claimed value."""
+    r"""The proven bounds of the quantity of ``claim``, independent of the claimed value."""
     value = _known(parts, claim)
     if value is not None:
         return value, value

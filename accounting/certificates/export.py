@@ -1,7 +1,7 @@
 r"""Export a certificate to NIST SP 800-226 and OpenDP formats.
 
-Both are for reading: the certificate stays what ``dpcore verify`` checks. What a certificate does
-not know, such as who publishes, is marked :data:`OPEN`.
+Both are for human readers; ``dpcore verify`` checks the certificate itself. Fields that are not in
+a certificate, such as the publisher, are marked :data:`OPEN`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accounting.certificates.verdict import KERNEL, Verdict
 from dpcore.numbers.rounding import up
 
 OPEN: Final = "to be completed"
-r"""What stands where a certificate knows nothing."""
+r"""The value of fields that a certificate does not contain."""
 
 _DIGITS: Final = 9
 _UNITS: Final = {
@@ -68,7 +68,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""The parts of a guarantee that NIST SP 800-226 lists, from top to bottom."""
+    r"""The components of a guarantee in NIST SP 800-226, from top to bottom."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())

@@ -1,7 +1,7 @@
 r"""Parse an untrusted certificate: every field is checked.
 
-Each value has one spelling. Duplicate keys, unknown or missing fields, floats, and sizes beyond the
-limits are refused by name; nothing here raises but :class:`Malformed`.
+Each value has exactly one encoding. Duplicate keys, unknown or missing fields, floats, and sizes
+beyond the limits are refused by name; the only exception raised is :class:`Malformed`.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Malformed(Exception):
 class Claim:
     r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one unit in the last digit.
 
-    With evidence the ends may be any number of units apart, without it one. For an exact quantity
-    all three are equal, and ``unit`` is 0.
+    With evidence the bounds may be several units apart, otherwise one. For an exact quantity the
+    bounds are equal, and ``unit`` is 0.
     """
 
     quantity: str
@@ -79,9 +79,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A well-formed certificate; ``complaints`` are errors detectable from the form alone.
+    r"""A well-formed certificate; ``complaints`` are errors found without recomputation.
 
-    ``plan`` is its evidence for the kernel, None where it carries none.
+    ``plan`` is its evidence for the kernel, or None.
     """
 
     parts: tuple[Part, ...]
@@ -207,7 +207,7 @@ def read(document: object) -> Read:
     for i, part in enumerate(parts):
         needed = _SAMPLINGS.get(part.sampling or "")
         if needed is not None and top["scope"]["relation"] != needed:
-            raise Malformed(f"parts[{i}].sampling", f"must have a scope of the relation {needed}")
+            raise Malformed(f"parts[{i}].sampling", f"must have a scope with the relation {needed}")
     if len({part.members for part in parts if part.sampling}) > 1:
         raise Malformed("parts", "must have the same group size in all sampled parts")
     claims = [
@@ -253,7 +253,7 @@ def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     required = required_assumptions(top)
     found = [("assumptions", f"missing: {each}") for each in required if each not in stated]
     if text_of("digest", top["digest"]) != digest_of(top):
-        found.append(("digest", "is not that of the text: something was changed"))
+        found.append(("digest", "does not match the text: the certificate was changed"))
     return tuple(found)
 
 
@@ -367,7 +367,7 @@ def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     if wide and upper < lower:
         raise Malformed(where, "upper must be at least lower")
     if not wide and upper - lower not in (0, unit):
-        raise Malformed(where, "upper must be lower, or lower and one unit of the last digit")
+        raise Malformed(where, "upper must be lower, or lower plus one unit of the last digit")
     return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)
 
 

@@ -1,8 +1,8 @@
 r"""The kernel as a single file, for an auditor without dpcore: ``make kernel`` writes kernel.py.
 
-``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` without estimates: what
-the kernel does not prove is not accepted. The file holds the sources as they are, and needs the
-standard library only.
+``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` without estimates:
+claims that the kernel does not prove are not accepted. The file contains the unchanged sources and
+needs only the standard library.
 """
 
 from __future__ import annotations

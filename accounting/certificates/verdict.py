@@ -1,7 +1,7 @@
 r"""Decide every claim of a certificate with the kernel, and list the findings.
 
-Where the kernel proves neither a claim nor its contrary, and the certificate has no evidence of its
-own, the claim is compared with an estimate, which is no proof.
+If the kernel proves neither a claim nor its negation, and the certificate has no evidence, the
+claim is compared with an estimate, which is not a proof.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from accounting.kernel.laws import Refused
 
 KERNEL: Final = "kernel"
 ESTIMATE: Final = "estimate"
-"""What decided: the integer kernel alone, or also an estimate."""
+"""The basis of the decision: the integer kernel only, or also an estimate."""
 
 
 class Status(Enum):
-    r"""The outcome for one claim or for the text; assumptions are stated and not derived."""
+    r"""The outcome for one claim or for the text; assumptions are stated, not derived."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -91,7 +91,7 @@ class Verdict:
 
 
 class _Exceeded(Refused):
-    r"""The work limit was exceeded: no further claim may be tried."""
+    r"""The work limit was exceeded; no further claim is tried."""
 
 
 class Allowance:

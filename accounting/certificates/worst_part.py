@@ -31,9 +31,9 @@ class WorstPart:
     r"""One part: its description, its epsilon by delta, and its certificate or the reason for none.
 
     ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
-    is why a claim that is stated, and not derived, is believed, empty where it is derived;
-    ``assumption`` is the sentence by which its certificate must say so. Of a ``shuffle`` with
-    ``honest`` users the certificate states an epsilon, which the engine of protocols derives again.
+    is the reason for a claim that is stated rather than derived, otherwise empty; ``assumption`` is
+    the sentence that its certificate must contain in this case. For a ``shuffle`` with ``honest``
+    users the certificate states an epsilon, which the protocol engine recomputes.
     """
 
     scope: Mapping[str, str]
@@ -104,7 +104,7 @@ def _wrong(
 ) -> Iterator[Finding]:
     # What does not hold of a part that has a certificate of its own.
     if own["scope"] != part.scope or own["parts"] != [*part.inner]:
-        yield _fails(where, "is not what its own certificate is of")
+        yield _fails(where, "differs from the content of its own certificate")
     if part.assumption and part.assumption not in own["assumptions"]:
         yield _fails(where, f"its own certificate does not assume: {part.assumption}")
     proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}

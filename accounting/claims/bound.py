@@ -1,7 +1,7 @@
 r"""A numerical bound together with the theorem that proves it.
 
-A bound has two ends if the true value is enclosed. If a theorem bounds it only from above, the
-lower end is None, not 0.
+A bound has a lower and an upper value if the true value is enclosed. If a theorem bounds it only
+from above, ``lower`` is None, not 0.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Bound(Ordered):
 
     ``method`` is how it was computed, for example "exact", "direct", "contour" (a contour integral)
     or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the unproven assumptions.
-    ``safe`` is the end to report: the upper end of an epsilon or a delta, the lower end of a type
-    II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that end, rounded to the safe side. A
-    comparison holds for the whole interval or raises :class:`dpcore.Undecided`.
+    ``safe`` is the value to report: the upper bound of an epsilon or a delta, the lower bound of a
+    type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value, rounded to the safe
+    side. A comparison holds for the whole interval or raises :class:`dpcore.Undecided`.
 
     >>> from fractions import Fraction
     >>> basic = Bound(upper=Fraction(5, 2), method="basic", theorem="epsilons add")
@@ -40,9 +40,9 @@ class Bound(Ordered):
     >>> basic >= 2
     Traceback (most recent call last):
     ...
-    dpcore.errors.Undecided: Bound(at most 2.5, 'basic') >= 2 is open: ask for narrower ends ...
+    dpcore.errors.Undecided: Bound(at most 2.5, 'basic') >= 2 is undecided: ...
 
-    Raises :class:`InvalidParameter` when the ends are out of order, or the safe one is missing.
+    Raises :class:`InvalidParameter` if the bounds are out of order, or the safe one is missing.
     """
 
     upper: End
@@ -61,7 +61,7 @@ class Bound(Ordered):
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
-        r"""The bound with both ends of an enclosure."""
+        r"""The bound with both values of an enclosure."""
         return cls(upper=found.upper, lower=found.lower, method=method, theorem=theorem)
 
     @property

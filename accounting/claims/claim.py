@@ -1,8 +1,8 @@
 r"""Stated guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed ones.
 
-A claim does not prove itself: :func:`accounting.release.guarantee.guarantee` derives one from a
-mechanism, theorems turn one into another, and what comes from neither enters only inside
-:class:`Assumed`, with a reason, for ever.
+:func:`accounting.release.guarantee.guarantee` derives a claim from a mechanism, and theorems
+convert one claim into another. Any other claim is entered as :class:`Assumed`, with a reason that
+is never dropped.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class _Stated(Guarantee):
 
     def _upper(self, found: End, wanted: str) -> Bound:
         if not isinstance(found, Fraction):
-            raise NotDerived(wanted, f"no theorem gives a finite number; raise delta, or {_DERIVE}")
+            raise NotDerived(
+                wanted, f"no theorem gives a finite number; use a larger delta, or {_DERIVE}"
+            )
         return Bound(upper=found, method=self.word, theorem=self.theorem)
 
 
@@ -251,13 +253,13 @@ class Rdp(_Stated):
     r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
     ``points`` maps an order to its epsilon: an exact number, or an :class:`Enclosure`, whose upper
-    end is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
+    bound is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
 
     >>> Rdp({2: "1/400", "3/2": "3/1600"})
     Rdp({'3/2': '3/1600', 2: '1/400'})
 
     Raises :class:`InvalidParameter` for no points, an order that is not a rational > 1 or is
-    given twice, and an epsilon that is not a rational >= 0.
+    repeated, and an epsilon that is not a rational >= 0.
     """
 
     word: ClassVar[str] = "rdp"
@@ -285,7 +287,7 @@ class Rdp(_Stated):
         return rounded_up(min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self)))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""Up to the largest order stated; in between (alpha - 1) D_alpha is below its chord."""
+        r"""Up to the largest order; between orders (alpha - 1) D_alpha is below its chord."""
         del relative
         found = _between(points_of(self), order_above_one(order))
         return Bound(upper=found, method=self.word, theorem="as stated, by convexity in between")
@@ -306,7 +308,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
     above = [(a, epsilon) for a, epsilon in points if a >= order]
     if not above:
         wanted = f"a Renyi bound of order {order} from orders up to {points[-1][0]}"
-        raise NotDerived(wanted, "use an order within those of the claim")
+        raise NotDerived(wanted, "use an order up to the largest of the claim")
     high, at_high = above[0]
     least = min(epsilon for _, epsilon in above)
     low, at_low = max(((a, e) for a, e in points if a < order), default=(Fraction(1), least))
@@ -320,7 +322,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
 class Assumed(Guarantee):
     r"""A guarantee that is assumed, not derived, with the stated reason.
 
-    It stays visible: no composition or conversion drops the reason.
+    The reason is kept by every composition and conversion.
 
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
@@ -377,7 +379,7 @@ Word: TypeAlias = Pure | ZCdp | Rdp | Approx
 """A claim that is not assumed."""
 
 StatedGuarantee: TypeAlias = Word | Assumed
-"""A statement in one of the five words."""
+"""A claim of one of the five kinds."""
 
 
 def said(claim: Word) -> str:

@@ -1,7 +1,7 @@
 r"""The common interface of all guarantees: a single release or many, derived or claimed.
 
-Each number is a :class:`Bound`. What a guarantee cannot bound raises :class:`NotDerived`, which
-names a route that can. Proofs: docs/proofs/composition.md.
+Each number is a :class:`Bound`. A number that a guarantee cannot bound raises :class:`NotDerived`,
+which suggests an alternative. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Guarantee(ABC):
     r"""A privacy guarantee between neighbouring datasets, with epsilon, delta, rho and more.
 
     ``relative`` is the requested relative width of the bound; by default a width that is cheap to
-    compute. An infinite upper end means that the quantity is infinite, or that this method gives no
-    bound.
+    compute. An infinite upper bound means that the quantity is infinite, or that this method gives
+    no bound.
 
     >>> from accounting.claims.claim import Pure, ZCdp
     >>> [f"{promise.epsilon('1e-6'):.3f}" for promise in (Pure(1), ZCdp("1/800"))]
@@ -97,24 +97,22 @@ class Guarantee(ABC):
     def plot(
         self, ax: Axes | None = None, *, least_delta: RationalLike = "1e-12", points: int = 24
     ) -> Axes:
-        r"""Draw epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both proven
-        bounds.
+        r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        ``ax`` are the axes of matplotlib to draw on, by default those of a new figure; they are
-        returned.
+        ``ax`` are the matplotlib axes, by default those of a new figure; they are returned.
 
-        Raises :class:`InvalidParameter` where matplotlib is missing, or no epsilon is finite.
+        Raises :class:`InvalidParameter` if matplotlib is missing, or no epsilon is finite.
         """
         from accounting.claims.plot import plot
 
         return plot(self.epsilon, ax, rational("least_delta", least_delta), points)
 
 
-_NONE: Final = "no theorem gives one; ask for epsilon(delta) or delta(epsilon)"
+_NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
 
 
 def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
-    r"""The type II error that (epsilon, delta) forces on a test of type I error ``alpha``.
+    r"""A lower bound of the type II error of a test of type I error ``alpha``.
 
     max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
     """
@@ -176,12 +174,12 @@ def golden(value: Callable[[float], End], low: float, high: float, steps: int) -
 
 
 def probability(argument: str, value: RationalLike) -> Fraction:
-    r"""A number in [0, 1], exactly; :class:`InvalidParameter` otherwise."""
+    r"""Parse an exact number in [0, 1]."""
     return rational_in(argument, value, "[0, 1]", "it is a probability")
 
 
 def at_least_zero(argument: str, value: RationalLike) -> Fraction:
-    r"""A number >= 0, exactly; :class:`InvalidParameter` otherwise."""
+    r"""Parse an exact number >= 0."""
     exact = rational(argument, value)
     if exact < 0:
         raise InvalidParameter(argument, value, "must be >= 0")
@@ -189,7 +187,7 @@ def at_least_zero(argument: str, value: RationalLike) -> Fraction:
 
 
 def order_above_one(order: RationalLike) -> Fraction:
-    r"""The order of a Renyi divergence, exactly; :class:`InvalidParameter` unless it is > 1."""
+    r"""Parse the exact order of a Renyi divergence, a number > 1."""
     exact = rational("order", order)
     if exact <= 1:
         raise InvalidParameter("order", order, "must be > 1")
@@ -197,10 +195,12 @@ def order_above_one(order: RationalLike) -> Fraction:
 
 
 def width(relative: RationalLike | None, default: Fraction) -> Fraction:
-    r"""A relative width in (0, 1), or ``default`` for None; :class:`InvalidParameter` otherwise."""
+    r"""Parse a relative width in (0, 1); ``default`` for None."""
     if relative is None:
         return default
-    exact = positive_rational("relative", relative, "no enclosure has width 0 unless it is exact")
+    exact = positive_rational(
+        "relative", relative, "must be > 0: an enclosure has width 0 only if it is exact"
+    )
     if exact >= 1:
         raise InvalidParameter("relative", relative, "must be below 1")
     return exact

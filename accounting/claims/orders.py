@@ -5,8 +5,8 @@ For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
     epsilon(delta) <= D_alpha + log(1/(alpha delta))/(alpha - 1) + log(1 - 1/alpha)
     delta(epsilon) <= e^((alpha - 1)(D_alpha - epsilon)) (1 - 1/alpha)^(alpha - 1)/alpha
 
-Each order gives a true bound, so which orders are tried decides tightness and nothing else: a
-search in floats proposes them, balls evaluate.
+Each order gives a valid bound, so the choice of orders affects only the tightness: a search in
+floats proposes them, and balls evaluate the bound.
 
 Also the loss of randomised response, the worst pair of any (epsilon, delta) claim: with probability
 ``hidden`` the outcome reveals the dataset, otherwise randomised response at epsilon answers
@@ -29,7 +29,7 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, rational_in
 
 Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | Bound | arb]
-"""A bound from above on D_alpha at any real order alpha > 1, infinite where there is none."""
+"""An upper bound of D_alpha at any real order alpha > 1, possibly infinite."""
 
 _BITS: Final = 192
 _KEPT: Final = 66
@@ -44,7 +44,7 @@ _THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Propos
 def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
     r"""An upper bound of epsilon at ``delta``, minimised over real orders.
 
-    Infinite at delta = 0, where the orders bound nothing.
+    Infinite at delta = 0, where Renyi divergences give no bound.
     """
     target = probability("delta", delta)
     if target == 0:
@@ -62,7 +62,7 @@ def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
 
 
 def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
-    r"""The epsilon that D_alpha <= ``divergence`` gives at ``delta``; rounded up, never below 0."""
+    r"""The epsilon at ``delta`` implied by D_alpha <= ``divergence``, rounded up, at least 0."""
     if divergence == 0 or delta == 1:
         return Fraction(0)
     if delta == 0 or not isinstance(divergence, Fraction):
@@ -73,14 +73,14 @@ def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
 
 
 def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fraction:
-    r"""The delta that D_alpha <= ``divergence`` gives at ``epsilon``; rounded up, at most 1."""
+    r"""The delta at ``epsilon`` implied by D_alpha <= ``divergence``, rounded up, at most 1."""
     return _exponential(_log_delta(divergence, order, epsilon))
 
 
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The largest over the orders tried; the inverse of the bound that ``as_approx`` takes.
+    The largest over the orders tried; the inverse of the bound of ``as_approx``.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 

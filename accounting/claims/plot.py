@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SEEN: Final = 1 / 1000
-"""Two lines that are closer than this part of the picture's width are one line to the eye."""
+"""Lines closer than this fraction of the plot's width are indistinguishable."""
 
 
 def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:

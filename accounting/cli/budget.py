@@ -43,12 +43,10 @@ if TYPE_CHECKING:
     from accounting.claims.bound import Bound
 
 
-_NO_DELTA: Final = (
-    "rare outputs tell the two datasets apart as surely as one likes: name a delta above 0"
-)
+_NO_DELTA: Final = "the privacy loss is unbounded: use a delta above 0"
 _TOO_SMALL: Final = (
-    "outputs that only one of the two datasets can give are likelier than delta: name a larger "
-    "delta, or take noise without an end, e.g. discrete-gaussian"
+    "outputs that only one of the two datasets can produce have a probability above delta: use "
+    "a larger delta, or noise with unbounded support, e.g. discrete-gaussian"
 )
 _SHOWN: Final = 6
 _DRAWN: Final = Fraction(1, 10**300)
@@ -57,7 +55,7 @@ budget = command_group(
     "budget",
     help=(
         "Compute the privacy cost of releases: proven epsilon and delta for any list of noises.\n\n"
-        "The true value lies between two proven bounds: rely on the upper one. For different "
+        "The true value lies between two proven bounds: report the upper one. For different "
         "noises, repeat --noise, each with its own --rounds and --sensitivity, in the same "
         "order.\n\n"
         "Exit code: 0 done; 2 an invalid option, or no theorem applies."
@@ -127,12 +125,12 @@ def curve(
     least: str = option(
         "DELTA", "The smallest delta of the curve.", "--least-delta", default="1e-12"
     ),
-    points: str = option("N", "How many points of the curve to compute.", default="61"),
+    points: str = option("N", "The number of points of the curve.", default="61"),
     relative: Relative = "1e-6",
     plot: Path | None = option("FILE", "Draw the curve to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute the privacy curve: epsilon for deltas from 1/2 down, as a table, JSON or picture.
+    r"""Compute the privacy curve: epsilon for deltas from 1/2 down, as a table, JSON or plot.
 
     Example: dpcore budget curve --noise discrete-gaussian:sigma_squared=400 --rounds 100
     """
@@ -143,7 +141,7 @@ def curve(
     if plot is not None:
         check_picture("--plot", plot)
         if lowest < _DRAWN:
-            raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a picture")
+            raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a plot")
     total = releases.composed()
     with named(least_delta="--least-delta"):
         deltas = deltas_down_to(lowest, whole("--points", points, 2))
@@ -173,14 +171,14 @@ def returning(
     releases: Releases,
     *,
     visits: str = option(
-        "LIST", "How many visits a user makes: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
+        "LIST", "Numbers of visits of a user: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
     ),
     delta: Delta = "1e-6",
     as_json: AsJson = False,
 ) -> None:
     r"""Compare composition theorems for returning users: each theorem's epsilon per user.
 
-    Each visit is one release; --visits takes the place of --rounds.
+    Each visit is one release; --visits replaces --rounds.
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """

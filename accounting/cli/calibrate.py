@@ -51,34 +51,36 @@ class CalibrationOptions:
         "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
         default=...,
     )
-    epsilon: str = option("EPSILON", "The epsilon that must hold, e.g. 2.", default=...)
+    epsilon: str = option("EPSILON", "The target epsilon, e.g. 2.", default=...)
     delta: Delta = "0"
     sensitivity: str = option(
-        "D", "How much one person can change the query (1 for a count).", default="1"
+        "D", "The largest change of the query by one person (1 for a count).", default="1"
     )
     rounds: str = option(
         "K",
-        "How many times the query is released; the word most finds the largest number.",
+        "The number of releases of the query; most finds the largest number.",
         default="1",
     )
     poisson: str = option(
         "RATE",
-        "The chance that a person is sampled in a round, e.g. 256/60000; the word most finds "
-        "the largest.",
+        "The probability that a person is sampled in a round, e.g. 256/60000; most finds the "
+        "largest.",
         default="100%",
     )
     honest: str = option(
         "SHARE",
-        "The share of users who add their noise, e.g. 90%; each share of noise is larger then.",
+        "The fraction of users who add their noise, e.g. 90%; each share of noise is then larger.",
         default="100%",
     )
     relation: Neighbours = None
     group: Group = "1"
     batch_size: str | None = option(
-        "B", "The expected size of a Poisson batch, with --examples: in place of --poisson."
+        "B", "The expected size of a Poisson batch; with --examples it replaces --poisson."
     )
     examples: str | None = option("N", "The size of the training data, with --batch-size.")
-    epochs: str | None = option("E", "How many epochs, with --batch-size: in place of --rounds.")
+    epochs: str | None = option(
+        "E", "The number of epochs; with --batch-size it replaces --rounds."
+    )
 
 
 def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
@@ -88,7 +90,7 @@ def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
         return wanted
     for name, value in given.items():
         if value is None:
-            raise InvalidParameter(name, ABSENT, "give --batch-size and --examples together")
+            raise InvalidParameter(name, ABSENT, "use --batch-size and --examples together")
     for name, value, default in (
         ("--poisson", wanted.poisson, "100%"),
         ("--rounds", wanted.rounds, "1" if wanted.epochs else wanted.rounds),

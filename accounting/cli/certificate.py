@@ -63,7 +63,7 @@ def certify_command(
         "ORDER", "State the Renyi divergence of this order; repeatable."
     ),
     visits: str | None = option(
-        "K", "Certify users who return: each takes part in at most K rounds."
+        "K", "Certify returning users: each takes part in at most K rounds."
     ),
     digits: str = option("N", "Significant digits of each bound.", default="8"),
     evidence: bool = option(
@@ -115,7 +115,7 @@ def verify_command(
     deadline: Deadline = "60",
     form: Form = option(
         "FORMAT",
-        "Print text, json, nist (the parts of a guarantee that NIST SP 800-226 asks about) or "
+        "Print text, json, nist (the components of a guarantee in NIST SP 800-226) or "
         "registry (a draft entry for the deployments registry of OpenDP, as YAML).",
         "--format",
         default=Form.TEXT,
@@ -127,8 +127,8 @@ def verify_command(
     The integer kernel decides. If it proves neither a claim nor its negation, and the certificate
     has no evidence, the claim is compared with an estimate. Certificates of bandit runs are
     checked, too. Exit code: 0 all claims hold; 1 a claim fails, the file was changed, or a claim
-    could not be checked (too large, or not within --deadline); 2 there is no such file, it is not a
-    certificate, or no installed package knows its format.
+    could not be checked (too large, or not within --deadline); 2 the file does not exist, is not a
+    certificate, or has an unknown format.
 
     Example: dpcore verify c.json
     """
@@ -187,9 +187,9 @@ def _word(verdict: Verdict) -> str:
     if Status.FAILS in found:
         return "DOES NOT HOLD"
     if Status.UNDECIDED in found:
-        return "NOT DECIDED IN TIME: nothing fails, and not everything was computed again"
+        return "NOT DECIDED IN TIME: no claim fails, but not all were checked"
     if Status.UNCHECKED in found:
-        return "NOT CHECKED IN FULL: nothing fails, and not everything was computed again"
+        return "NOT CHECKED IN FULL: no claim fails, but not all were checked"
     if Status.ASSUMED in found:
         return "every claim holds, given what is assumed"
     return "every claim holds"

@@ -56,8 +56,10 @@ _SAID: Final = {
 @with_time_limit
 def continual(
     *,
-    horizon: str = option("T", "The most items in the stream, up to 16384.", default=...),
-    epsilon: str = option("EPSILON", "The epsilon of all released sums together.", default=...),
+    horizon: str = option(
+        "T", "The largest number of items in the stream, up to 16384.", default=...
+    ),
+    epsilon: str = option("EPSILON", "The epsilon for all released sums together.", default=...),
     delta: str = option("DELTA", "The delta of the guarantee; 0 for pure DP.", default="0"),
     low: str = option("X", "The smallest item.", default="0"),
     high: str = option("X", "The largest item.", default="1"),
@@ -104,8 +106,8 @@ def continual(
         [
             *table,
             "",
-            "error: root mean squared error of the sums after each item; largest: of the worst",
-            "items behind: the most items that have come and are not in the sum, nor in its error",
+            "error: root mean squared error of all sums; largest: that of the worst sum",
+            "items behind: the largest number of items not yet in a sum (not in its error)",
         ]
     )
 
@@ -135,24 +137,24 @@ def matrix(
         "banded:bands=32, toeplitz:c=1 1/2 1/4, or file:PATH with rows of numbers as JSON.",
         default=...,
     ),
-    rounds: str = option("T", "How many rounds.", default=...),
+    rounds: str = option("T", "The number of rounds.", default=...),
     noise: str | None = option(
         "NOISE",
-        "gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... under a strategy "
-        "of integers, e.g. square-root:grid=64; or give --epsilon.",
+        "gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... with an integer "
+        "strategy, e.g. square-root:grid=64; or use --epsilon.",
     ),
     epsilon: str | None = option(
         "EPSILON", "Find the least sigma of Gaussian noise that keeps this epsilon."
     ),
     delta: str = option("DELTA", "The delta, e.g. 1e-6.", default=...),
     participations: str = option(
-        "K", "The most rounds that one person or example takes part in.", default="1"
+        "K", "The largest number of rounds in which one person or example takes part.", default="1"
     ),
     apart: str = option(
         "B", "The least number of rounds between two participations (separation).", default="1"
     ),
     sensitivity: str = option(
-        "D", "How much one participation can change a round: 1 or l2-squared=2.", default="1"
+        "D", "The sensitivity of a round to one participation: 1 or l2-squared=2.", default="1"
     ),
     relation: Relation = option(
         "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
@@ -165,7 +167,7 @@ def matrix(
     Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 \
     --participations 6 --apart 342 --noise gaussian:sigma=4 --delta 1e-6
 
-    With --epsilon 3 in place of --noise it finds the least noise that keeps epsilon = 3.
+    With --epsilon 3 instead of --noise it finds the least noise for epsilon = 3.
     """
     from accounting.budget.calibrate import least_sigma
     from accounting.composition.compose import compose
@@ -182,7 +184,7 @@ def matrix(
     )
     at = rational("--delta", delta)
     if (noise is None) == (epsilon is None):
-        raise InvalidParameter("--noise", noise or ABSENT, "give either --noise or --epsilon")
+        raise InvalidParameter("--noise", noise or ABSENT, "use either --noise or --epsilon")
     names = ("noise", "strategy", "sensitivity", "epsilon", "delta")
     options = {name: f"--{name}" for name in names}
     with named(**options):
@@ -253,7 +255,7 @@ def _strategy(text: str, rounds: int) -> Strategy:
     try:
         rows = json.loads(written, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
-        raise InvalidParameter("--strategy", text, "must be rows of numbers in JSON") from None
+        raise InvalidParameter("--strategy", text, "must contain rows of numbers as JSON") from None
     try:
         return Dense(rounds=rounds, rows=rows)
     except InvalidParameter as error:

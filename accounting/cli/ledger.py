@@ -37,13 +37,14 @@ ledger = command_group(
         "Keep a privacy budget for each user, charged before each release.\n\n"
         "Open a ledger with the budget of every user. Charge each batch before its noise is "
         "drawn, and release only after exit code 0. A second charge of the same batch costs "
-        "nothing and exits with 4: publish the old result again, and draw no new noise. "
-        "A charge is never taken back. show checks the whole history; charge checks the first and "
-        "the last charge, and its users. Do not move the file: backup copies it, and adopt takes a "
-        "copy into use.\n\n"
-        "Exit code: 0 done; 1 a user cannot pay, and nobody was charged; 2 a wrong option or "
-        "database; 3 the ledger is damaged or was edited by hand; 4 the batch was charged before, "
-        "and nothing was paid."
+        "nothing and exits with 4: publish the old result again, and do not draw new noise. A "
+        "charge is never undone. show checks the whole history; charge checks the first and "
+        "the last charge, and its users. Do not move the file: backup copies it, and adopt "
+        "activates a copy.\n\n"
+        "Exit code: 0 done; 1 a user has too little budget, and nobody was charged; 2 a wrong "
+        "option or "
+        "database; 3 the ledger is damaged or was edited by hand; 4 the batch was already "
+        "charged; nothing was charged again."
     ),
     no_args_is_help=True,
 )
@@ -107,16 +108,16 @@ def charge(
     rounds: Rounds = None,
     rows_per_user: str = option(
         "K",
-        "The most rows that one user has in the batch: --sensitivity and --claim are of one row, "
-        "and K rows cost K epsilon, or K^2 rho.",
+        "The largest number of rows of one user in the batch: --sensitivity and --claim are "
+        "for one row, and K rows cost K epsilon, or K^2 rho.",
         default="1",
     ),
     claim: str | None = option(
         "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
     ),
-    reason: str | None = option("TEXT", "Why the claim is believed; stored with the charge."),
+    reason: str | None = option("TEXT", "The reason for the claim; stored with the charge."),
     skip_exhausted: bool = option(
-        "", "Leave out users who cannot pay, and print them.", "--skip-exhausted", default=False
+        "", "Omit users with too little budget, and print them.", "--skip-exhausted", default=False
     ),
     repeat_ok: bool = option(
         "",
@@ -172,7 +173,7 @@ def show_command(
     user: str | None = option("NAME", "Show one user: spent, left, and the charges."),
     as_json: AsJson = False,
 ) -> None:
-    r"""Show the budget, the numbers of users and charges, and whether the history was edited.
+    r"""Show the budget, the numbers of users and charges, and whether the history is intact.
 
     Example: dpcore ledger show --db ledger.db --user ada
     """
@@ -229,9 +230,9 @@ def backup(
 
 @ledger.command()
 def adopt(*, db: Database) -> None:
-    r"""Take a moved, copied or restored ledger into use.
+    r"""Activate a moved, copied or restored ledger.
 
-    Do so only if no other copy will be charged again: two copies would each spend the whole
+    Use it only if no other copy will be charged again: two copies would each spend the whole
     budget. The whole history is checked first.
 
     Example: dpcore ledger adopt --db ledger.db
@@ -329,7 +330,7 @@ def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) ->
 
 def _names(users: str | None, users_file: str | None) -> list[str]:
     if (users is None) == (users_file is None):
-        raise InvalidParameter("--users", users or ABSENT, "give either --users or --users-file")
+        raise InvalidParameter("--users", users or ABSENT, "use either --users or --users-file")
     if users is not None:
         return [name.strip() for name in users.split(",")]
     return read_names("--users-file", str(users_file), "user")
@@ -347,7 +348,7 @@ def _cost(
     from accounting.release.curve import PrivacyCurve
 
     if (not noise) == (claim is None):
-        must = "give either --noise, or --claim with --reason"
+        must = "use either --noise, or --claim with --reason"
         raise InvalidParameter("--noise", " ".join(noise or ()) or ABSENT, must)
     if noise:
         if reason is not None:
@@ -361,7 +362,7 @@ def _cost(
         if given:
             raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
     if reason is None:
-        must = "must be given with --claim: why the claim is believed"
+        must = "must be given with --claim: the reason for the claim"
         raise InvalidParameter("--reason", ABSENT, must)
     with named(reason="--reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)

@@ -1,6 +1,6 @@
 r"""Plots of privacy loss: the curve of a composition, and epsilon against epochs.
 
-What is proven is drawn from above and from below, beside it what other tools print.
+Proven upper and lower bounds are drawn together with the values of other tools.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 """
@@ -46,7 +46,7 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
 class Training:
     r"""One line of a plot: epsilon by number of epochs, and the values of other tools.
 
-    ``points``: (epochs, bound of epsilon). ``others``: for each tool (epochs, its number).
+    ``points``: (epochs, bound of epsilon). ``others``: for each tool (epochs, epsilon).
     """
 
     label: str
@@ -88,7 +88,7 @@ def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
             epochs = [x for x, _ in finite]
             above = [bound.upper_float for _, bound in finite]
             known = [(x, b.lower_float) for x, b in finite if b.lower_float is not None]
-            ends = "both proven ends" if len(known) == len(finite) else "proven upper end"
+            ends = "both proven bounds" if len(known) == len(finite) else "proven upper bound"
             marks: dict[str, Any] = {"color": colour, "linewidth": 1.0}
             axes.plot(
                 epochs, above, marker="o", markersize=2.5, label=f"{line.label}: {ends}", **marks

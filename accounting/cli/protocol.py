@@ -33,7 +33,7 @@ protocol = command_group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    r"""Planning options of a protocol, as written."""
+    r"""The planning options of a protocol, as text."""
 
     instance: str = option(
         "NAME",
@@ -42,30 +42,30 @@ class PlanOptions:
         "pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
         default=...,
     )
-    users: str = option("N", "How many users there are; each holds a value in [0, 1].", default=...)
-    epsilon: str = option(
-        "EPSILON", "The epsilon each user is promised, e.g. 1 or 1/2.", default=...
-    )
+    users: str = option("N", "The number of users; each has a value in [0, 1].", default=...)
+    epsilon: str = option("EPSILON", "The epsilon of each user, e.g. 1 or 1/2.", default=...)
     delta: str | None = option(
         "DELTA",
-        "The delta each user is promised. (default: 0 where the protocol gives pure DP, else 1e-6)",
+        "The delta of each user. (default: 0 if the protocol gives pure DP, else 1e-6)",
     )
     honest: str = option(
-        "SHARE", "The share of users who follow the protocol and stay, e.g. 90%.", default="100%"
+        "SHARE", "The fraction of users who follow the protocol and stay, e.g. 90%.", default="100%"
     )
     parameters: str = option(
         "WORD",
-        "exact: the least noise that keeps the promise; paper: the paper's formula.",
+        "exact: the least noise for the guarantee; paper: the paper's formula.",
         default="exact",
     )
     precision: str | None = option(
         "N", "Values are rounded to steps of 1/N. (default: the paper's)"
     )
     scaling: str = option(
-        "S", "For renyi and concentrated: larger is less error, more bits.", default="1"
+        "S", "For renyi and concentrated: larger values give less error and more bits.", default="1"
     )
-    coordinates: str = option("N", "Entries in each user's vector (vector-shuffle).", default="1")
-    failure: str = option("P", "The chance that a sum overflows its modulus.", default="1e-6")
+    coordinates: str = option(
+        "N", "The number of entries in each user's vector (vector-shuffle).", default="1"
+    )
+    failure: str = option("P", "The probability that a sum overflows its modulus.", default="1e-6")
 
     def plan(self) -> Plan:
         r"""Build the plan from the options; errors name the option."""
@@ -113,14 +113,14 @@ def simulate(
     options: PlanOptions,
     *,
     dropouts: str = option(
-        "N", "How many users drop out of each run: 10% or a number.", default="0"
+        "N", "The number of dropouts in each run: 10% or a number.", default="0"
     ),
-    runs: str = option("N", "How many runs.", "-n", "--runs", default="100"),
+    runs: str = option("N", "The number of runs.", "-n", "--runs", default="100"),
     aggregation: str = option(
         "WORD",
         "ideal: the sum's noise is one draw; ideal-per-user: each user draws; masked: real "
-        "secure aggregation with keys; masked-neighbours: the same, each user with a few "
-        "others only.",
+        "secure aggregation with keys; masked-neighbours: the same, with a few neighbours per "
+        "user.",
         default="ideal",
     ),
     seed: str | None = option("N", "Repeat a simulation exactly; its noise is then NOT PRIVATE."),

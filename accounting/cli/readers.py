@@ -1,9 +1,9 @@
 r"""Find the verifier of a certificate by its schema, including those of sibling packages.
 
-A sibling names its reader in the group ``dpcore.certificates``, ``schema = "module:function"``: a
-function of the text that answers with a ``Verdict`` and raises for nothing the text may hold. So
-``dpcore verify`` reaches a sibling's certificates, and accounting imports none. No package reads
-the schema of this one, and two that read the same schema are refused.
+A sibling package registers its reader in the group ``dpcore.certificates``,
+``schema = "module:function"``: a function of the text that returns a ``Verdict`` and never raises.
+So ``dpcore verify`` checks their certificates without importing these packages. The schema of
+accounting cannot be replaced, and two readers of one schema are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUP: Final = "dpcore.certificates"
 r"""The group of entry points."""
 
 MOST_TEXT: Final = 1 << 22
-r"""The bytes of the longest certificate of any schema."""
+r"""The largest size of a certificate of any schema, in bytes."""
 
 _OURS: Final = "dpcore-"
 
@@ -52,7 +52,7 @@ def verdict_of(text: bytes) -> Verdict:
 def why_not_a_certificate(text: bytes) -> str | None:
     r"""The reason why no installed package can verify the text; None if one can.
 
-    A text beyond :data:`MOST_TEXT` is not looked into: :func:`verdict_of` says that it is too long.
+    A text beyond :data:`MOST_TEXT` is not parsed: :func:`verdict_of` refuses it.
     """
     if len(text) > MOST_TEXT:
         return None
@@ -61,17 +61,17 @@ def why_not_a_certificate(text: bytes) -> str | None:
     except (ValueError, RecursionError):
         return "is not a certificate: it is not JSON"
     if schema is None:
-        return 'is not a certificate: it names no "schema"'
+        return 'is not a certificate: it has no "schema"'
     if schema == SCHEMA or entry_points(group=GROUP, name=schema):
         return None
     if schema.startswith(_OURS) and "certificate" in schema:
         return (
-            f"is a certificate of the form {schema[:80]!a}: this version of dpcore reads {SCHEMA}"
+            f"is a certificate with schema {schema[:80]!a}: this version of dpcore reads {SCHEMA}"
         )
     if schema.startswith(_OURS):
         return (
-            f"is a result ({schema[:80]!a}), not a certificate: give the certificate that was "
-            "written with it; of a bandit run, certificate-*.json in the folder of --output"
+            f"is a result ({schema[:80]!a}), not a certificate: use the certificate that was "
+            "written with it; for a bandit run, certificate-*.json in the folder of --output"
         )
     return f"no installed package reads certificates of the schema {schema[:80]!a}"
 
@@ -93,7 +93,7 @@ def _entry_of(text: bytes) -> EntryPoint | None:
     found = tuple(entry_points(group=GROUP, name=schema))
     if len(found) > 1:
         both = ", ".join(sorted(f"{each.value} of {_package(each)}" for each in found))
-        reason = f"has {len(found)} readers ({both}): leave one installed"
+        reason = f"has {len(found)} readers ({both}): uninstall all but one"
         raise InvalidParameter("schema", schema, reason)
     return found[0] if found else None
 

@@ -57,20 +57,22 @@ _NEAR: Final = "1e-6"
 
 
 _REPLACED: Final = (
-    "each example is in a batch with the same chance, drawn anew and independently for each batch; "
-    "neighbours differ by one example replaced, which may then move the sum the opposite way"
+    "each example is in each batch with the same probability, independently; neighbours differ "
+    "by one example replaced, which may then move the sum the opposite way"
 )
 _SAID: Final = {
-    Sampling.POISSON: "each example is in a batch with the same chance, drawn anew and "
-    "independently for each batch; neighbours differ by one example added or removed",
+    Sampling.POISSON: (
+        "each example is in each batch with the same probability, independently; neighbours "
+        "differ by one example added or removed"
+    ),
     Sampling.FIXED: "each batch is a uniformly random subset of this size, drawn anew; neighbours "
     "differ by one example replaced, which moves the sum by up to twice the clipping norm",
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
-    "so this is an upper bound whatever the order; neighbours differ by one example replaced, "
+    "so this is an upper bound for every order; neighbours differ by one example replaced, "
     "which moves the sum by up to twice the clipping norm",
     Sampling.ALLOCATED: "each example is in one batch of each epoch, uniformly random and chosen "
-    "independently of all other examples, so that batches differ in size: an order that is "
-    "shuffled as a whole is no such choice; neighbours differ by one example added or removed",
+    "independently of all other examples, so that batches differ in size (a shuffled order is "
+    "not such a choice); neighbours differ by one example added or removed",
 }
 _CHANCE: Final = {
     Sampling.POISSON: "each example in a batch with probability {rate}",
@@ -82,22 +84,22 @@ _CHANCE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    r"""The parameters of a training script, as written."""
+    r"""The parameters of a training script, as text."""
 
     noise_multiplier: str | None = option(
-        "Z", "The standard deviation of the noise, divided by the clipping norm; or give --epsilon."
+        "Z", "The standard deviation of the noise, divided by the clipping norm; or use --epsilon."
     )
     epsilon: str | None = option(
         "EPSILON", "Find the least noise multiplier that keeps this epsilon."
     )
     batch_size: str = option("B", "The (expected) size of a batch.", default=...)
     examples: str = option("N", "The size of the training data.", default=...)
-    epochs: str | None = option("E", "How many epochs; or give --rounds.")
-    rounds: str | None = option("K", "How many batches, in place of --epochs.")
+    epochs: str | None = option("E", "The number of epochs; or use --rounds.")
+    rounds: str | None = option("K", "The number of batches, instead of --epochs.")
     sampling: Sampling = option(
         "WORD",
-        "How batches are drawn: poisson (a coin for each example), fixed (a random subset of "
-        "size B), shuffled (each example once an epoch) or allocated (each example in one "
+        "How batches are drawn: poisson (each example independently), fixed (a random subset "
+        "of size B), shuffled (each example once per epoch) or allocated (each example in one "
         "random batch of an epoch).",
         default=Sampling.POISSON,
         case_sensitive=False,
@@ -112,10 +114,10 @@ class RunOptions:
     def run(self) -> TrainingRun:
         r"""The run; its noise multiplier is 1 while it is solved for."""
         if (self.noise_multiplier is None) == (self.epsilon is None):
-            reason = "give either --noise-multiplier or --epsilon"
+            reason = "use either --noise-multiplier or --epsilon"
             raise InvalidParameter("--noise-multiplier", self.noise_multiplier or ABSENT, reason)
         if (self.epochs is None) == (self.rounds is None):
-            reason = "give either --epochs or --rounds"
+            reason = "use either --epochs or --rounds"
             raise InvalidParameter("--epochs", self.epochs or ABSENT, reason)
         with named(**_OPTIONS):
             return TrainingRun(
@@ -140,7 +142,7 @@ def dpsgd(
     *,
     delta: str = option("DELTA", "The delta, e.g. 1e-5.", default=...),
     truncate: str | None = option(
-        "MOST", "With poisson: larger batches are cut to this size, at random."
+        "MOST", "With poisson: larger batches are truncated to this size, at random."
     ),
     relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
@@ -152,7 +154,7 @@ def dpsgd(
     ),
     plot: Path | None = option(
         "FILE",
-        "Draw epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also RDP "
+        "Plot epsilon over epochs to a file: .svg, .png or .pdf; for poisson batches also RDP "
         "and PLD, if dp-accounting is installed.",
     ),
     as_json: AsJson = False,
@@ -162,7 +164,7 @@ def dpsgd(
     Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 \
     --examples 60000 --epochs 60 --delta 1e-5
 
-    With --epsilon 3 in place of --noise-multiplier it finds the least noise that keeps epsilon = 3.
+    With --epsilon 3 instead of --noise-multiplier it finds the least noise for epsilon = 3.
     """
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
@@ -214,7 +216,9 @@ def dpsgd(
     if cut is not None:
         derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
         eta = up(cut.cut_at_all.upper, _DIGITS)
-        facts.append(("truncated", f"to {cut.most}: the chance that a batch is cut is {eta}"))
+        facts.append(
+            ("truncated", f"to {cut.most}, with probability {eta} that any batch is truncated")
+        )
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
         show({**document(answer, total, found), "command": command})
@@ -244,18 +248,18 @@ def _check(
     truncate: str | None, script: RunOptions, files: dict[str, Path | None], *, evidence: bool
 ) -> None:
     if evidence and files["--certificate"] is None:
-        raise InvalidParameter("--evidence", "true", "requires a file: give --certificate FILE too")
+        raise InvalidParameter("--evidence", "true", "requires --certificate FILE")
     if truncate is None:
         return
     if script.sampling is not Sampling.POISSON:
-        reason = f"is for --sampling poisson: {script.sampling.value} batches are drawn otherwise"
+        reason = f"requires --sampling poisson, not {script.sampling.value}"
         raise InvalidParameter("--truncate", truncate, reason)
     if script.epsilon is not None:
-        reason = "is for a given --noise-multiplier: cutting batches increases epsilon"
+        reason = "requires a given --noise-multiplier: truncation increases epsilon"
         raise InvalidParameter("--truncate", truncate, reason)
     for name, file in files.items():
         if file is not None:
-            reason = "is not written with --truncate: it could not contain the cost of cutting"
+            reason = "cannot be combined with --truncate: it lacks the cost of truncation"
             raise InvalidParameter(name, str(file), reason)
 
 
@@ -279,7 +283,7 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.composition.truncated import Truncated
 
     if run.rate == 1:
-        reason = "is for sampled batches: full batches include every example"
+        reason = "requires sampled batches: full batches include every example"
         raise InvalidParameter("--truncate", most, reason)
     return Truncated(total=total, examples=run.examples, most=whole("--truncate", most, 1))
 
@@ -304,7 +308,7 @@ def check(
     event: Path = option(
         "FILE",
         'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
-        '"GaussianDpEvent", "noise_multiplier": 1.1}; or what --json of another command printed.',
+        '"GaussianDpEvent", "noise_multiplier": 1.1}; or the output of --json of another command.',
         default=...,
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),

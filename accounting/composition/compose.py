@@ -1,10 +1,10 @@
 r"""Compose guarantees: the total privacy loss of many releases.
 
 Lists of exact curves and of claims (epsilon, delta) compose through their privacy losses, enclosed
-from both sides; a claim in Renyi terms composes order by order and gives an upper bound. What holds
-under adaptive choice: a fixed dominating pair for each round, at times that depend on released
-outputs. Guarantees chosen from earlier outputs need a filter (``filter``, ``ledger``).
-Proofs: docs/proofs/composition.md.
+from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
+with fixed dominating pairs may be run at times that depend on released outputs. Guarantees that are
+chosen depending on earlier outputs need a filter (``filter``, ``ledger``). Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, integer
 
 RELATIVE: Final = Fraction(1, 10**6)
-"""The relative width that totals are computed to unless asked otherwise."""
+"""The default relative width of totals."""
 
 Source: TypeAlias = Guarantee | Mechanism | Description
-"""A guarantee, or what one is derived from."""
+"""A guarantee, or an object from which one is derived."""
 
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
 _EACH: Final = Fraction(4, 5)
-"""Of the width that is asked for: each of two listings is so wide by itself, and delta twice."""
+"""The fraction of the requested width for each of two listings, and half of it for delta."""
 
 _ALLOCATED: Final = Fraction(1, 10**4)
 """Listings of epochs leave about 1e-3."""
 
-_SIZE: Final = "the sums of losses are in floats, which hold no noise of this size"
+_SIZE: Final = "the losses of such noise are outside the range of floats"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class Composition(Guarantee):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi_upper(self, order: Fraction) -> End:
-        r"""The upper end of D_alpha, infinite if no theorem applies."""
+        r"""The upper bound of D_alpha, infinite if no theorem applies."""
         try:
             return self.renyi(order).upper
         except NotDerived:
@@ -230,7 +230,7 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
     >>> found.above == found.attained == (((LaplacePair(scale=Fraction(10), shift=1), 1),),)
     True
 
-    Raises :class:`NotDerived` for a claim in Renyi terms, which no one pair stands for.
+    Raises :class:`NotDerived` for a claim in Renyi terms, which has no single dominating pair.
     """
     match source:
         case OneRelease():
@@ -241,7 +241,7 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
             laws = (_response(Fraction(epsilon)),)
             return DominatingPairs(above=laws, attained=laws, lost=Fraction(delta))
     raise NotDerived(
-        f"one pair of laws that {source!r} stands for",
+        f"a single dominating pair for {source!r}",
         "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",
     )
 
@@ -254,7 +254,7 @@ def _response(epsilon: Fraction) -> Laws:
 def compose(*parts: Source | tuple[Source, int]) -> Composition:
     r"""Compose guarantees: each of ``parts`` is a guarantee, or a pair (guarantee, rounds).
 
-    A mechanism or a description stands for the guarantee that is derived from it.
+    For a mechanism or a description its derived guarantee is used.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
     Bound([2.5, 2.5], 'contour')
@@ -263,7 +263,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     Bound([0.5, 0.5], 'contour')
 
     Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is not a guarantee,
-    and parts of different scopes, which never compose; :class:`NotDerived` for a guarantee that
+    and parts of different scopes, which do not compose; :class:`NotDerived` for a guarantee that
     cannot be composed.
     """
     listed: list[tuple[Guarantee, int]] = []
@@ -279,7 +279,9 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     for scope in scopes:
         if scope != scopes[0]:
             raise InvalidParameter(
-                "scope", scope, f"must be {scopes[0]!r}, as before: scopes never compose"
+                "scope",
+                scope,
+                f"must be {scopes[0]!r}, as for the other parts: different scopes do not compose",
             )
     counts: dict[Guarantee, int] = {}
     for source, rounds in listed:
@@ -320,7 +322,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, part.scope, (f"{said(part)}: taken as it is stated",))]
+            return [(part, rounds, part.scope, (f"{said(part)}: taken as stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
         case Mechanism() | Description():

@@ -1,9 +1,9 @@
 r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
 
-A user has m keys of their own with counts c_1, ..., c_m, whose sum is at most R. One of them is
-released with probability 1 - prod_i P(c_i + X < threshold); the most over all such counts is the
-delta, and otherwise the release says no more than noisy counts of the keys that others have too.
-Proof: docs/proofs/selection.md.
+A user has m keys that no other user has, with counts c_1, ..., c_m and sum at most R. One of them
+is released with probability 1 - prod_i P(c_i + X < threshold); delta is the maximum over all such
+counts, and otherwise the release reveals no more than noisy counts of shared keys. Proof:
+docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BITS: Final = 192
 
 
 def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
-    r"""The delta of keys that only one user has: their largest release probability, rounded up.
+    r"""The delta of keys of a single user: their largest release probability, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))

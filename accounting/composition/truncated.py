@@ -1,10 +1,10 @@
 r"""Poisson batches truncated to a largest size: the increase of delta due to truncation.
 
-A trainer with batches of one shape draws each example with the same chance, and drops some at
-random where more than B were drawn. No round cuts with probability 1 - eta; then it is the run
-without a largest size. So delta is off by at most eta (1 + e^epsilon): Chua, Ghazi, Kamath, Kumar,
-Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs. Poisson Subsampling". Proofs:
-docs/proofs/sampling.md.
+A trainer with a fixed batch shape samples each example with the same probability, and drops
+examples at random if more than B were sampled. With probability 1 - eta no round is truncated, and
+the run is the one without a largest size. So delta increases by at most eta (1 + e^epsilon): Chua,
+Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs. Poisson
+Subsampling". Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _THEOREM: Final = "at most eta (1 + e^epsilon) of delta, eta the chance that a b
 class Truncated(Guarantee):
     r"""Account for Poisson batches truncated to at most ``most`` of ``examples`` examples.
 
-    ``total`` is the composition without a largest size; every part of it is a Poisson sample.
-    Which of the drawn are dropped may depend on anything but the released values. ``examples`` is
-    the size of the larger dataset.
+    ``total`` is the composition without a largest size; every part of it is a Poisson sample. The
+    choice of dropped examples may depend on anything but the released values. ``examples`` is the
+    size of the larger dataset.
 
     >>> from accounting.mechanism.real_noise import Gaussian
     >>> from accounting import PoissonSampled
@@ -71,7 +71,9 @@ class Truncated(Guarantee):
         for source, _ in self.total.parts:
             if _rate(source) is None:
                 raise InvalidParameter(
-                    "total", source, "must be of Poisson samples: only those are truncated"
+                    "total",
+                    source,
+                    "must contain Poisson samples only: other samples are not truncated",
                 )
         make_integers(self, "examples", "most")
 

@@ -1,8 +1,8 @@
 r"""The total loss of any list of releases: two-sided bounds of delta and epsilon.
 
 A total is a sum of independent losses, k_i copies of each law of a list. Its curve is an integral
-over a line in the complex plane of the product of the laws' moments; one more small Gaussian
-release bounds it from above, a bump taken off bounds it from below, and both are finite sums
+over a line in the complex plane of the product of the laws' moments; one additional small Gaussian
+release gives an upper bound, and subtracting a small bump gives a lower bound; both are finite sums
 (:mod:`accounting.fourier.finite_sum`). Proofs: docs/proofs/line.md.
 """
 
@@ -69,12 +69,12 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 class ContourIntegral:
     r"""L = sum of k independent copies of each law of ``parts``: ((law, k), ...).
 
-    delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the width asked
-    for, relative to the result, 1e-12 at the finest; an epsilon below 1e-9 counts as 1e-9 there, a
-    delta below 1e-300 as 1e-300. The enclosure holds whatever is asked. It is wider than asked
-    where that width would take more than some seconds: where epsilon is the total of losses of
-    large probability, where delta is close to 1, and where it is so small that epsilon touches the
-    largest loss, whose sum is then the upper end.
+    delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
+    width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, a delta
+    below 1e-300 as 1e-300. The enclosure is always valid. It is wider than requested if that width
+    would take more than some seconds: if epsilon is a total of losses of large probability, if
+    delta is close to 1, or so small that epsilon is close to the largest loss, whose sum is then
+    the upper bound.
 
     >>> from accounting.fourier.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)

@@ -40,11 +40,11 @@ from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product
 
 _GAP: Final = 1024
-"""Frequencies that are computed and not needed are fewer in a row than this."""
+"""The largest number of consecutive frequencies that are computed although unneeded."""
 
 _LONGEST: Final = 1 << 18
 _FEW: Final = 48
-"""So many atoms are summed one by one."""
+"""Up to this many atoms are summed one by one."""
 
 _DIRECT: Final = (product_error(_FEW) + 2 * CIRCLE + 2 * PRODUCT) * SLACK
 _PIECES: Final = 3

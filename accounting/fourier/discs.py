@@ -1,8 +1,8 @@
 r"""Complex interval arithmetic: arrays of centres and radii in floats.
 
 Floats carry multiplications, additions, divisions and square roots only, all correctly rounded
-(IEEE 754 double, to nearest), each under an a-priori bound in u = 2^-53. What has no such bound
-(sines, exponentials) comes from balls: :func:`circle` multiplies entries of a table made of balls
+(IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without such a
+bound (sines, exponentials) use balls: :func:`circle` multiplies table entries computed from balls
 by short Taylor polynomials. Proofs: docs/proofs/line.md.
 """
 
@@ -26,19 +26,19 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Turns: TypeAlias = npt.NDArray[np.uint64]
 
 UNIT: Final = 2.0**-53
-"""u: one correctly rounded operation is exact to a factor 1 + t, |t| <= u."""
+"""u: a correctly rounded operation is exact up to a factor 1 + t, |t| <= u."""
 
 SLACK: Final = 1 + 2.0**-44
 """Covers the rounding of a bound that takes fewer than 250 operations on numbers >= 0."""
 
 TINY: Final = 2.0**-400
-"""Added to every size: above all that underflow can lose."""
+"""Added to every modulus: an upper bound of all underflow."""
 
 PRODUCT: Final = 2.2361 * UNIT
 """sqrt(5) u, rounded up: a product of complex floats (Brent, Percival and Zimmermann 2007)."""
 
 CIRCLE: Final = 5 * UNIT
-"""What :func:`circle` is off by at most."""
+"""The largest error of :func:`circle`."""
 
 TURN_BITS: Final = 128
 """A full turn is 2^128 in fixed point."""
@@ -48,7 +48,7 @@ _REST: Final = np.uint64(64 - _TABLE_BITS)
 
 
 def gamma(operations: int) -> float:
-    r"""n u/(1 - n u), rounded up: the error of n roundings in a row (Higham 2002, Lemma 3.1).
+    r"""n u/(1 - n u), rounded up: the error of n successive roundings (Higham 2002, Lemma 3.1).
 
     >>> gamma(1) > UNIT
     True
@@ -59,7 +59,7 @@ def gamma(operations: int) -> float:
 def product_error(terms: int) -> float:
     r"""Relative error of sums of n = ``terms`` complex products in any order of summation.
 
-    A product of matrices may use four real ones, or three (Higham 2002, Section 23.2.4).
+    A complex matrix product may use four or three real ones (Higham 2002, Section 23.2.4).
 
     >>> product_error(1) > 4 * UNIT
     True
@@ -142,7 +142,7 @@ def circle(turns: Turns) -> Complexes:
 
 
 def fixed_point(turns: list[arb]) -> tuple[Turns, Turns]:
-    r"""The middles of the balls, rounded down, modulo 2^128: high and low 64 bits.
+    r"""The midpoints of the balls, rounded down, modulo 2^128: high and low 64 bits.
 
     >>> high, low = fixed_point([arb(-1), arb(2) ** 64 + 4096])
     >>> [hex(x) for x in high.tolist()], [hex(x) for x in low.tolist()]

@@ -1,8 +1,8 @@
 r"""Compositions with few outcomes: the discrete law of the total loss, by enumeration.
 
-The outcomes of short listings are few enough to be formed one by one, and losses of large
-probability, on which a smoothed integral is wide, cost nothing. Every rounding keeps the side of
-the listings. Proofs: docs/proofs/composition.md.
+The outcomes of short listings are few enough to be enumerated, and losses of large probability, for
+which a smoothed integral is wide, are exact. Every rounding keeps the direction of the listings.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14
-"""The most pairs of outcomes that are formed before an integral is tried: milliseconds."""
+"""The largest number of outcome pairs to enumerate before an integral is tried: milliseconds."""
 
 MANY_OUTCOMES: Final = 1 << 22
-"""The most that are formed where the integral stays wide: about a second."""
+"""The largest number to enumerate if the integral stays wide: about a second."""
 
 _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
-"""Outcomes of less mass are counted as infinite losses from above, and not at all from below."""
+"""Outcomes of smaller mass count as infinite losses in upper bounds, and are omitted in lower
+ones."""
 
 _SAME: Final = 2.0**-48
 _UNIT: Final = 2.0**-53
@@ -38,7 +39,7 @@ _UNIT: Final = 2.0**-53
 class Enumeration:
     r"""The total loss of ``parts``, losses with their counts, if it has few outcomes.
 
-    ``coarse``: of losses from above, more outcomes than that are put on fewer, above them.
+    ``coarse``: for upper bounds, more outcomes than this are merged upwards.
 
     >>> from accounting.laws.laplace import LaplacePair
     >>> from accounting.loss.integer_pair import IntegerPair

@@ -22,8 +22,8 @@ from dpcore.numbers.enclosure import Enclosure
 class LossPart(Protocol):
     r"""The loss of one round before its tilt is chosen. Balls are at the ambient precision.
 
-    ``above``: whether finite listings bound it from above (True) or below (False); None where it
-    is exact.
+    ``above``: whether finite listings bound it from above (True) or below (False); None if it is
+    exact.
     """
 
     @property
@@ -64,9 +64,7 @@ class Factor(Protocol):
 
     @property
     def deviation(self) -> float:
-        r"""Approximate deviation of L under the tilt; it sets block lengths, no bound depends on
-        it.
-        """
+        r"""Approximate deviation of L under the tilt; it affects block lengths only."""
         ...
 
     @property
@@ -84,14 +82,14 @@ class Factor(Protocol):
 
 
 class Sampled(Protocol):
-    r"""A factor on a grid, with the values that both methods share."""
+    r"""A factor on a grid, with values shared by both methods."""
 
     def cover(self, blocks: Integers) -> Floats:
         r"""Upper bounds of |phi(y)| over each whole block, one per entry of ``blocks``."""
         ...
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at ``grid.frequencies(blocks)``, in discs: 2^depth in a row for each block."""
+        r"""phi at ``grid.frequencies(blocks)``, in discs: 2^depth values per block."""
         ...
 
 
@@ -116,7 +114,7 @@ class Grid:
     def __post_init__(self) -> None:
         if self.depth < 1:
             raise InvalidParameter(
-                "depth", self.depth, "must be >= 1: the centre of a block must be a frequency"
+                "depth", self.depth, "must be >= 1, so that the centre of a block is a frequency"
             )
 
     @property

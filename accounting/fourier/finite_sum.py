@@ -48,10 +48,10 @@ _MOST_FREQUENCIES: Final = 1 << 19
 class Window:
     r"""Parameters of the sum: tilt c, smoothing tau, grid, and the tolerated omitted mass.
 
-    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at
-    (1 + ``lift``) c bounds the aliases, 0 < lift <= 1. ``budget`` is
-    what the frequencies that are skipped may add up to; it decides cost, and the error is counted
-    anyway. ``epsilon`` is about where the sum will be asked.
+    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at (1
+    + ``lift``) c bounds the aliases, 0 < lift <= 1. ``budget`` is the tolerated sum over skipped
+    frequencies; it affects the cost, and the error is always included. ``epsilon`` is the
+    approximate point of evaluation.
     """
 
     epsilon: float
@@ -67,8 +67,8 @@ class ContourSum:
     r"""The sum over the kept frequencies, evaluated at any epsilon.
 
     ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), twice that
-    for y > 0; ``lost`` bounds both kernels' sums over every other frequency. ``noise`` is about
-    the error of a sum, for those who propose.
+    for y > 0; ``lost`` bounds both kernels' sums over every other frequency. ``noise`` is the
+    approximate error of a sum, for the search only.
     """
 
     window: Window
@@ -143,7 +143,7 @@ class ContourSum:
 
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
-    r"""The sum over the relevant frequencies, or None if they are too many."""
+    r"""The sum over the relevant frequencies, or None if there are too many."""
     sampled = [(factor, factor.on(window.grid), count) for factor, count in factors]
     blocks, lost = _covered(sampled, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:

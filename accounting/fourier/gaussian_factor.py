@@ -40,7 +40,7 @@ from dpcore.analysis import theta
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
 
 LEAST_VARIANCE: Final = Fraction(1, 2)
-"""Of noise narrower than this the lobes overlap."""
+"""For smaller variances the lobes overlap."""
 
 _NATS: Final = 90
 _FOLDS: Final = 8
@@ -92,7 +92,7 @@ class GaussianPart:
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""ac(c+1), a(2c+1) and 2a: those of a real Gaussian, near enough for v >= 1/2."""
+        r"""ac(c+1), a(2c+1) and 2a: those of a real Gaussian, accurate enough for v >= 1/2."""
         rate = float(self.rate)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 

@@ -27,8 +27,8 @@ _BLURRED: Final = 2.0**-10
 def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
     r"""An enclosure of the epsilon >= 0 where E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0.
 
-    0 where the curve at 0 is below. ``largest`` >= 0 is an upper end known beforehand; 0 is the
-    lower end where nothing better is certified.
+    0 if the curve at 0 is below ``goal``. ``largest`` >= 0 is a known upper bound; the lower bound
+    is 0 if nothing better is certified.
     """
     most = round_down(largest)
     start = min(max(total.window.epsilon, 0.0), most)

@@ -1,7 +1,7 @@
 r"""The privacy loss of a round with real noise, discretised from above or from below.
 
-The cells of the round (:mod:`accounting.loss.discretisation`) are placed for the tilt that is asked
-for, as many as the width needs. Proofs: docs/proofs/cells.md.
+The cells of the round (:mod:`accounting.loss.discretisation`) are placed for the requested tilt, as
+many as the width needs. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ class ListedLoss(ABC):
     ) -> DiscreteFactor:
         r"""The factor at c = ``tilt``; discretisation adds at most about ``variance``.
 
-        ``focus`` says which losses count; all at the tilt without one.
+        ``focus`` selects the relevant losses; by default all at the tilt.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(ListedLoss):
-    r"""The loss of a round that is of one of ``kinds`` (probability, pair), visible in the output.
+    r"""The loss of a round of a random kind, (probability, pair), which the output reveals.
 
-    Its total is an upper bound of theirs if ``above``, and a lower one otherwise.
+    Its total is an upper bound if ``above``, and a lower bound otherwise.
 
     >>> from accounting.loss.density import NormalDensity
     >>> from accounting.loss.real_pair import RealPair
@@ -94,7 +94,7 @@ class TabledLoss(ListedLoss):
     above: bool
 
     def cut(self, spare: float) -> TabledLoss:
-        r"""The same loss with every table cut."""
+        r"""The same loss with every table truncated."""
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property

@@ -1,7 +1,7 @@
 r"""Choice of the contour and grid: the tilt near the saddle point, the step and the length.
 
-Everything here is floats, and nothing rests on it but speed and width: the sum is a bound at any
-tilt c > 0, any smoothing tau and on any grid.
+All values are floats and affect only speed and width: the sum is a valid bound at any tilt c > 0,
+with any smoothing tau and on any grid.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ MOST_TILT: Final = 2.0**27
 
 _HALVINGS: Final = 32
 _CLOSE: Final = 1.00001
-"""How closely a tilt is found: where a rare large loss takes over, epsilon rises steeply in it."""
+"""The precision of a tilt: where a rare large loss dominates, epsilon depends steeply on it."""
 
 _CALMINGS: Final = 60
 _CALM: Final = 1.25
 """The number of frequencies grows with the period, which is at least need/c."""
 
 _LONG: Final = 16384.0
-"""The most that c times the period may be, whatever cancels."""
+"""The largest value of c times the period."""
 
 _USUAL: Final = 12.0
-"""Nats below delta at which aliases are small enough for a usual width."""
+"""Nats below delta at which aliases are small enough for the usual widths."""
 
 _CANCELLED: Final = 15.0
 """Nats by which the terms of a sum may exceed it: each round adds about 1e-13 to their error."""
@@ -64,7 +64,7 @@ class Saddle:
 
     @property
     def focus(self) -> Focus:
-        r"""The losses that matter: below epsilon, at a tilt that grows as the curve falls."""
+        r"""The relevant losses: below epsilon, at a tilt that grows as the curve decreases."""
         if not self.epsilon > 0:
             return Focus(self.tilt)
         mantissa, exponent = math.frexp(self.epsilon)
@@ -104,9 +104,9 @@ def saddle_at_delta(
 def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     r"""A tilt no larger than that of the saddle, for which the period is short.
 
-    The saddle weighs one rare large loss and the sum of all small ones. A lower tilt leaves out the
-    large losses, whose aliases make the period long, until the terms of the sum cancel: they grow
-    beyond the sum, and so do their errors.
+    The saddle weighs one rare large loss and the sum of all small ones. A lower tilt excludes the
+    large losses, whose aliases make the period long, until the terms of the sum cancel: they then
+    exceed the sum, and so do their errors.
     """
     start, lowest, calmed = saddle.tilt, math.inf, saddle
     cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
@@ -143,8 +143,8 @@ def window(
 ) -> Window | None:
     r"""A window at the saddle for a relative error ``wanted`` in delta; None if it is too long.
 
-    The period T makes the aliases small, the end Y what lies beyond it, and blocks are so short
-    that |phi| moves little within one.
+    The period T makes the aliases small, the cutoff Y the remaining frequencies, and blocks are so
+    short that |phi| varies little within one.
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)

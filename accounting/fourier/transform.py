@@ -35,7 +35,7 @@ _VARIANCE: Final = 2.5
 """Of K(u) = e^(-u^2/2s^2), in squares of a grid step."""
 
 _SIDE: Final = 14
-"""K is cut at this distance, where it is e^(-39.2)."""
+"""K is truncated at this distance, where it is e^(-39.2)."""
 
 _RADIX_BITS: Final = 5
 _DENSE_BITS: Final = 5
@@ -59,7 +59,7 @@ _DENSE: Final = product_error(1 << _DENSE_BITS) * SLACK + CIRCLE
 TRANSFORM_ERROR: Final = (
     _GROWN * (_KERNEL + _SUMS + _MOST_STAGES * _STAGE + _DENSE) + EXP_NEG_ERROR + 2.0**-51
 ) * SLACK
-"""Relative to the sum of |q_x|: aliases and the cut of K, below 2^-52, and all roundings."""
+"""Relative to the sum of |q_x|: aliases and truncation of K, below 2^-52, and all roundings."""
 
 
 def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:

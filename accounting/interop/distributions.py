@@ -1,6 +1,6 @@
 r"""Convert guarantees to privacy loss distributions of dp-accounting that dominate them.
 
-Also the library itself, imported when it is needed, and what its own accountants print.
+Also the library itself, imported at first use, and the results of its own accountants.
 
 Proofs: docs/proofs/composition.md.
 """
@@ -64,18 +64,18 @@ def at_least(value: Fraction) -> float:
 
 
 def assumes(composition: Composition) -> bool:
-    r"""Whether the guarantee rests on an assumption beyond the claims that are its parts."""
+    r"""Whether the guarantee has assumptions beyond the claims among its parts."""
     return composition.assumptions != compose(*composition.parts).assumptions
 
 
 def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     r"""A ``PrivacyLossDistribution`` of dp-accounting that dominates ``source``.
 
-    Its losses are multiples of ``interval``, as its composition needs. Each of our losses is split
-    between the two nodes around it so that both worlds keep their masses (merging them again is
+    Its losses are multiples of ``interval``, as its composition needs. Each loss is split between
+    the two nodes around it so that both laws keep their masses (merging them again is
     post-processing), and every mass is rounded up. So delta of one round is above the exact one at
-    every epsilon, also after the rounding of its sums; where a source is many rounds, they are
-    composed by dp-accounting, whose transform errs by about 1e-16 either way.
+    every epsilon, even after the rounding of its sums; several rounds are composed by
+    dp-accounting, whose transform has an error of about 1e-16 in either direction.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
@@ -132,8 +132,8 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
-    float that dp-accounting will make of it. A loss within 2^-64 of a node is put there, and what
-    that may take away is counted as infinite, as is what is hidden.
+    float that dp-accounting computes for it. A loss within 2^-64 of a node is moved there; the mass
+    that this may lose counts as infinite, like hidden mass.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
@@ -176,7 +176,7 @@ def accountants_of_dp_accounting(
 ) -> dict[str, tuple[float, ...]]:
     r"""Epsilon of sampled Gaussian noise after each number of ``rounds``, add-remove, by tool.
 
-    Those of its RDP accountant and of its PLD accountant at the default grid, as they come.
+    The results of its RDP accountant and of its PLD accountant at the default grid.
     """
     dp = library("dp_accounting")
     event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))

@@ -1,11 +1,10 @@
 r"""Convert to and from dp-accounting: events and privacy loss distributions.
 
-dp-accounting is an extra, ``pip install dpcore[interop]``; nothing here imports it before it is
-needed. It computes in floats: what leaves for it is rounded so that it promises no more than we do,
-and what its own arithmetic then adds is not ours to bound. What comes from it is read as a
-statement of its caller: the law of a noise gives an exact curve; that code draws noise on the
-reals, which none does exactly, is an assumption, and so are claims, with the event as the reason.
-Proofs: docs/proofs/composition.md.
+dp-accounting is an extra, ``pip install dpcore[interop]``, imported at first use. It computes in
+floats: exported values are rounded to the safe side, and errors of its own arithmetic are not
+bounded. Imported events are read as statements of the caller: a noise law gives an exact curve;
+exact sampling of noise on the reals is an assumption, and so are claims, with the event as the
+reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ def to_dp_event(source: Guarantee) -> Any:
     r"""An event of dp-accounting whose guarantee is implied by that of ``source``.
 
     Discrete Laplace noise in one number or in l1 is a ``DiscreteLaplaceDpEvent``, to be read under
-    ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e that is moved by 1. Any other noise is
+    ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e moved by 1. Any other noise becomes
     its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian, Skellam or
-    Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise, cut
-    batches whose rate is a float, and lists, keep their shape. A randomised response event is never
-    made: the PLD accountant of 0.6 charges many rounds of one as a single round.
+    Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise,
+    truncated batches whose rate is a float, and lists keep their structure. A randomised response
+    event is never created: the PLD accountant of 0.6 charges many rounds of it as a single round.
     """
     dp = library("dp_accounting.dp_event")
     if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
-        raise _no_event(repr(source), "an event carries no assumption")
+        raise _no_event(repr(source), "an event cannot record assumptions")
     if not isinstance(source, Composition):
         return _event(dp, source)
     listed = [(_event(dp, part), rounds) for part, rounds in source.parts]
@@ -161,8 +160,8 @@ def _no_event(what: str, why: str) -> NotDerived:
 def accountant(neighboring_relation: Any = None) -> Any:
     r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
 
-    It has the methods of theirs: supports, compose, get_epsilon, get_delta, ledger; events mean
-    what :func:`from_dp_event` says. ``assumptions`` names what it had to believe. The relation is
+    It has their methods: supports, compose, get_epsilon, get_delta, ledger; events are interpreted
+    as by :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation is
     ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
     """
     relations = library().NeighboringRelation

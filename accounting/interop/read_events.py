@@ -47,13 +47,13 @@ _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     r"""Convert an event of dp-accounting to a composition under ``scope``.
 
-    ``event`` is one of the library, or of :func:`event_from_json`, which needs no library.
-    An event has no scope: ``scope`` names the relation under which it is read. Bounds in events are
-    of one record, so replacing a record moves a sum by twice as much. Discrete Laplace events are
-    exact curves, sampled ones amplified curves, randomised response is pure. Gaussian and Laplace
-    events are the curves of noise on the reals, which code in floats is assumed to draw; the
-    dataset of a truncated sample is the larger one, or both; a ``ZCDpEvent`` is assumed as it
-    stands. The reasons are the assumptions of the composition.
+    ``event`` is one of the library, or of :func:`event_from_json`, which needs no library. An event
+    has no scope: ``scope`` names the relation under which it is read. Bounds in events are for one
+    record, so replacing a record moves a sum by twice as much. Discrete Laplace events are exact
+    curves, sampled events amplified curves, and randomised response is pure. Gaussian and Laplace
+    events are curves of ideal noise on the reals, which is an assumption; the size of a truncated
+    sample's dataset is that of the larger dataset, or of both; a ``ZCDpEvent`` is assumed as
+    stated. The assumptions of the composition list the reasons.
     """
     if not isinstance(scope, Scope):
         raise InvalidParameter("scope", scope, A_SCOPE)

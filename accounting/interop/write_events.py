@@ -1,7 +1,7 @@
 r"""Events of dp-accounting as plain data and JSON; parsing JSON does not need the library.
 
 ``{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}``, as in the library's named tuples.
-The name may also stand under ``event`` where no inner event does, and lack its end ``DpEvent``.
+The name may also be under ``event`` if there is no inner event, and omit the suffix ``DpEvent``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _event(document: Any, depth: int) -> Event:
     given = {key: value for key, value in document.items() if key != "module_name"}
     said = next((key for key in _NAMES if isinstance(given.get(key), str)), None)
     if said is None:
-        raise InvalidParameter(_ARGUMENT, document, 'must name an event: "class_name": "..."')
+        raise InvalidParameter(_ARGUMENT, document, 'must have a key "class_name"')
     name = given.pop(said)
     full = name if name.endswith(_SUFFIX) else name + _SUFFIX
     if full not in _EVENTS:

@@ -1,7 +1,7 @@
 r"""A round as a table of cells: lower bounds of P and Q, and an enclosure of the loss log P/Q.
 
-Masses are only ever bounded from below: they add up to 1, so what is missing in all bounds each of
-them from above. From a table :func:`listing` makes a law of the loss on a grid, at least as large
+Masses are only bounded from below: they sum to 1, so the total missing mass bounds each of them
+from above. From a table :func:`listing` computes a law of the loss on a grid, at least as large
 (above) or at most as large (below) as the loss of the round. Proofs: docs/proofs/kernel.md.
 """
 
@@ -18,7 +18,7 @@ from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Listing
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
-r"""P-mass and Q-mass from below, and the ends of the loss; None where it may be infinite."""
+r"""P-mass and Q-mass from below, and bounds of the loss; None if it may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Pair:
 def of_masses(fixed: Fixed, masses: Iterable[tuple[int, int, bool]], least: int) -> Pair:
     r"""The pair of individual outcomes: lower bounds of P and Q, and whether Q is exactly 0.
 
-    Outcomes of a P-mass below ``least`` are left out.
+    Outcomes of a P-mass below ``least`` are omitted.
     """
     listed = list(masses)
     p_missing = fixed.one - sum(p for p, _, _ in listed)

@@ -1,6 +1,6 @@
 r"""Claims whose value is rational, computed and compared exactly.
 
-Only these may be stated with two equal ends. Proofs: docs/proofs/kernel.md.
+Only these may be stated with two equal bounds. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MOST_BITS: Final = 1 << 16
 def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fraction:
     r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
 
-    The largest loss ("pure", or "epsilon" at delta 0) is Delta/s for discrete Laplace noise and
-    for Polya differences of shape >= 1. Delta beyond the largest loss is what is stated to fail,
-    1 - prod (1 - delta)^rounds; of one round of a binomial it is rational at epsilon = 0, and 1
-    where the two data sets share no output. Rho is Delta_2^2/2v of Gaussians, epsilon^2/2 of pure
-    claims. D_alpha of a discrete Gaussian is alpha d^2/2v where (alpha - 1) d is whole; of a sum
-    of n of them, that of variance nv, where n divides d and (alpha - 1) d.
+    The largest loss ("pure", or "epsilon" at delta 0) is Delta/s for discrete Laplace noise and for
+    Polya differences of shape >= 1. Delta beyond the largest loss is the stated failure
+    probability, 1 - prod (1 - delta)^rounds; for one round of a binomial it is rational at epsilon
+    = 0, and 1 if the two datasets share no output. Rho is Delta_2^2/2v for Gaussians, epsilon^2/2
+    for pure claims. D_alpha of a discrete Gaussian is alpha d^2/2v if (alpha - 1) d is an integer;
+    for a sum of n of them, that of variance nv if n divides d and (alpha - 1) d.
 
-    Raises :class:`Refused` where the value is not known to be a rational.
+    Raises :class:`Refused` if the value is not known to be rational.
     """
     match quantity:
         case "zcdp":

@@ -1,8 +1,8 @@
 r"""The cell tables of every law and sampling scheme: lower bounds of masses, in integers.
 
 For noise on the integers a cell is an outcome. For noise on the reals cells lie between edges that
-floats place where the loss passes a grid; the loss at each edge is then enclosed in integers, so a
-bad edge makes a wide cell and no wrong one. Proofs: docs/proofs/kernel.md.
+floats place where the loss crosses a grid; the loss at each edge is then enclosed in integers, so a
+bad edge makes a cell wide but never wrong. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Refused(Exception):
 class Round:
     r"""A law under a shift: P and Q are mixtures of the law moved by multiples of the shift.
 
-    ``shift`` is an integer for noise on the integers; for noise on the reals it is in units of
-    the scale. P moves by j shifts with chance ``here[j]``, Q by -j shifts with chance ``there[j]``.
+    ``shift`` is an integer for noise on the integers; for noise on the reals it is in units of the
+    scale. P moves by j shifts with probability ``here[j]``, Q by -j shifts with probability
+    ``there[j]``.
     """
 
     law: str
@@ -54,7 +55,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Table:
-    r"""Lower bounds of masses from place ``first`` on; ``ends``: whether the support ends there."""
+    r"""Lower bounds of masses from index ``first`` on; ``ends``: whether the support ends there."""
 
     first: int
     masses: list[int]
@@ -85,7 +86,7 @@ def size(each: Round, digits: int) -> int:
 
 
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
-    r"""The table of a round; ``grid`` gives the losses for which cells of real noise are cut."""
+    r"""The table of a round; ``grid`` gives the losses at which cells of real noise are divided."""
     if each.law == "stated":
         return _stated(each, fixed)
     if each.law in REAL:

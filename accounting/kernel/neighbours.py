@@ -1,9 +1,9 @@
 r"""The rounds of the worst-case neighbours of each part of a certificate.
 
-In each coordinate and direction the largest shift is the worst at every epsilon. What remains is a
-maximum: over the directions in every coordinate for a law that is not symmetric, and over the
-shapes of a norm. A neighbour may choose anew in every round, also after what was released before,
-so with several rounds only one choice is allowed. Proofs: docs/proofs/kernel.md.
+In each coordinate and direction the largest shift is the worst at every epsilon. It remains to
+maximise over the directions in every coordinate for an asymmetric law, and over the shapes of a
+norm. The choice may differ in every round and depend on earlier releases, so several rounds are
+supported only if there is a single choice. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAWS: Final = {
 
 NORMS: Final = ("absolute", "l1", "l2-squared", "box")
 STRATEGIES: Final = {"tree": (), "banded": ("bands",), "toeplitz": ("coefficients",)}
-"""The strategies of correlated noise that a certificate may name, with their fields."""
+"""The strategies of correlated noise in certificates, with their fields."""
 
 _ONE: Final = Fraction(1)
 _BITS: Final = 256
@@ -81,9 +81,9 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 class Part:
     r"""One kind of round: a law under a sensitivity, or a stated claim.
 
-    A stated claim has its kind, "pure", "approx" or "zcdp", in place of a law. ``sampling`` is None
-    where everybody takes part: then ``rate`` is 1. ``members`` units are all added or all removed.
-    A run of ``correlated`` noise counts as one round.
+    A stated claim has its kind, "pure", "approx" or "zcdp", instead of a law. ``sampling`` is None
+    and ``rate`` 1 without sampling. ``members`` units are all added or all removed. A run of
+    ``correlated`` noise counts as one round.
     """
 
     law: str
@@ -106,10 +106,10 @@ class Part:
 def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
     r"""The lists of rounds whose worst case is claimed.
 
-    A shift that is no rational is rounded to more loss (``above``), or to less.
+    An irrational shift is rounded towards a larger loss (``above``), or a smaller one.
 
-    Raises :class:`Refused` where rounds may differ in shift or direction and there is more than
-    one: then more lists are possible than these.
+    Raises :class:`Refused` if several rounds may differ in shift or direction: then further lists
+    are possible.
     """
     # Who was added is in one of the two data sets: one direction in all rounds of all parts.
     ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
@@ -250,7 +250,7 @@ class Correlated:
     def squared(self) -> tuple[Fraction, Fraction]:
         r"""The squared l2 sensitivity, max ||C u||^2 over the participations u of a unit, enclosed.
 
-        Raises :class:`Refused` where there are too many patterns of rounds.
+        Raises :class:`Refused` if there are too many patterns of rounds.
         """
         rises = any(a < b for a, b in pairwise(self.coefficients))
         if self.strategy == "tree" or rises:

@@ -1,7 +1,7 @@
 r"""Enclosures of exp, log and the normal distribution function in integer fixed-point arithmetic.
 
-A real x stands as an integer near x * 2^bits. Every function returns two integers (below, above)
-between which the exact value lies. Proofs: docs/proofs/kernel.md.
+A real x is represented by an integer near x * 2^bits. Every function returns two integers (below,
+above) between which the exact value lies. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""Compositions: discretised losses on a grid, convolved by one decimal product each.
 
-A listing says of a loss L (under P) that P(L = start + j step) is ``weights[j - first]`` units of
+A listing of a loss L (under P) states that P(L = start + j step) is ``weights[j - first]`` units of
 10^-digits. *Above*, the missing mass is at infinity and L is at most that large in distribution;
-*below*, the missing mass is at minus infinity and L is at least that large. Whatever is rounded is
-rounded towards its side, so every operation here keeps the order. Proofs: docs/proofs/kernel.md.
+*below*, the missing mass is at minus infinity and L is at least that large. All rounding is in the
+direction of the listing, so every operation keeps the order. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Plan:
     r"""The resolution of a computation; it affects the width and the work, never soundness.
 
     Losses are put on a grid of ``step``; masses are counted in units of 10^-``digits``; a listing
-    with more than ``slots`` weights goes to a grid twice as wide; each product may push ``cut``
+    with more than ``slots`` weights goes to a grid twice as wide; each product may move ``cut``
     units per round out of its window.
     """
 
@@ -46,7 +46,7 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""With at most ``cut`` units a round moved at either end, on a grid that fits."""
+        r"""With at most ``cut`` units per round moved at either end, on a grid that fits."""
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:
             found = found.doubled()
@@ -70,7 +70,7 @@ class Listing:
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
-        r"""On a grid of twice the step, P-mass and Q-mass preserved up to one unit per place."""
+        r"""On a grid of twice the step, with P- and Q-mass preserved up to one unit per place."""
         odd = self.first % 2
         weights = [0] * odd + self.weights
         weights += [0] * (1 - len(weights) % 2)  # from an even place to an even place
@@ -157,7 +157,7 @@ def power(
 def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
     r"""The convolution of two lists >= 0, each below 10^slot, without the last digits.
 
-    One product of two long integers, in decimal: its digits are those of all sums in a row.
+    A single product of two long decimal integers: its digits contain all sums.
     """
     a = decimal.Decimal("".join(f"{each:0{slot}d}" for each in reversed(one)))
     b = (

@@ -1,7 +1,7 @@
 r"""Proven upper and lower bounds of delta(epsilon) for compositions.
 
-A *scenario* is a list of rounds with their counts. Of several scenarios the worst one decides,
-whatever the certificate names. Proofs: docs/proofs/kernel.md.
+A *scenario* is a list of rounds with their counts. The worst of several scenarios decides. Proofs:
+docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _grids(rounds: Sequence[Round], plan: Plan) -> list[tuple[Fraction, Fraction
 
 
 def lattice(each: Round) -> tuple[Fraction, Fraction] | None:
-    r"""The step and start of a grid that contains all losses of the round, if there is one."""
+    r"""The step and start of a grid that contains all losses of the round, if one exists."""
     if len(each.here) > 2 or each.here[1] != 1:
         return None
     match each.law:

@@ -1,1 +1,1 @@
-"""Privacy losses as tables: cells of a round, and the two finite laws that enclose its loss."""
+"""Privacy losses as tables: the cells of a round, and two finite laws that bound its loss."""

@@ -1,9 +1,9 @@
 r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
 
-Under Q (the example is in none) the ratio of an epoch is R = (R_1 + ... + R_t)/t, a mean of
-independent ratios of one round. A mean-preserving spread of each R_s does the same to R, and so
-does a conditional mean: sums are put back on few atoms in either way, and both bounds of every
-divergence follow. Proofs: docs/proofs/cells.md.
+Under Q (the example is in no round) the ratio of an epoch is R = (R_1 + ... + R_t)/t, a mean of
+independent ratios of one round. A mean-preserving spread, or a conditional mean, of each R_s has
+the same effect on R: sums are reduced to few atoms in either way, which gives both bounds of every
+divergence. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accounting.loss.table import Focus
 
 _UNIT: Final = 2.0**-53
 _ATOMS: Final = 1000
-"""Of a sum: the two ends of epsilon then lie about 1e-3 apart."""
+"""The number of atoms of a sum; the bounds of epsilon then differ by about 1e-3."""
 
 _EVEN: Final = 0.5
 _REACH: Final = 9.3
@@ -33,10 +33,10 @@ _TILT: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    r"""The bound: from ``above`` or below, of the pair (P, Q), or of (Q, P) if not ``present``.
+    r"""The direction of a bound: from ``above`` or below, for (P, Q), or (Q, P) if not ``present``.
 
-    (R - x)+ rises in R, (1 - xR)+ falls: ratios are rounded up for an upper bound of the first,
-    and down for one of the second. Masses are rounded up for an upper bound of either.
+    (R - x)+ increases in R, (1 - xR)+ decreases: ratios are rounded up for an upper bound of the
+    first, and down for the second. Masses are rounded up for an upper bound of either.
     """
 
     above: bool
@@ -44,7 +44,7 @@ class Side:
 
     @property
     def ratio(self) -> float:
-        r"""1 where ratios are rounded up, -1 where they are rounded down."""
+        r"""1 if ratios are rounded up, -1 if they are rounded down."""
         return 1.0 if self.above == self.present else -1.0
 
     @property

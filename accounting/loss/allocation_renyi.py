@@ -1,13 +1,14 @@
 r"""Renyi bounds of random allocation: moments of the mean of t lognormal variables.
 
-A unit is in one uniformly random of t rounds of Gaussian noise, v = sigma^2/D^2. Its density over
-that of nobody is W = (Y_1 + ... + Y_t)/t, Y_i = e^u_i independent, u_i ~ Normal(-1/2v, 1/v):
+A unit is in one uniformly random of t rounds of Gaussian noise, v = sigma^2/D^2. Its density
+relative to that without the unit is W = (Y_1 + ... + Y_t)/t, Y_i = e^u_i independent, u_i ~
+Normal(-1/2v, 1/v):
 
-    e^((a-1) D_a) = E[W^a] with the unit against nobody, E[W^(1-a)] the other way.
+    e^((a-1) D_a) = E[W^a] with the unit against without it, E[W^(1-a)] in reverse.
 
-Whole powers above 1 are a coefficient of a power series. Powers -s come from E[e^(-mu W)]:
-E[W^-s] = (1/Gamma(s)) int mu^(s-1) E[e^(-mu W)] dmu, bounded cell by cell, as the logarithm of the
-Laplace transform is convex. Proofs: docs/proofs/sampling.md.
+Integer powers above 1 are coefficients of a power series. Powers -s come from E[e^(-mu W)]: E[W^-s]
+= (1/Gamma(s)) int mu^(s-1) E[e^(-mu W)] dmu, bounded cell by cell, as the logarithm of the Laplace
+transform is convex. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations

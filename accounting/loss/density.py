@@ -1,6 +1,6 @@
 r"""Densities of noise: masses of cells, shifts, tails.
 
-A law is added by a class here: its exponent, its masses between edges, and how it grows under a
+To add a law, add a class here: its exponent, its masses between edges, and its growth under a
 shift. Proofs: docs/proofs/cells.md.
 """
 
@@ -26,7 +26,7 @@ from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 MOST_EXPONENT: Final = 699.0
 FLOOR: Final = 2.0**-1008
-"""At least e^-699: a component with a smaller density is known to within it."""
+"""At least e^-699: smaller densities of a component are known to within this value."""
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
@@ -40,13 +40,13 @@ _GRID_BITS: Final = 35
 _FARTHEST: Final = 2.0**40
 _BITS: Final = 96
 _SUMMED: Final = 512.0
-"""Noise of a larger deviation is summed by the Euler-Maclaurin formula."""
+"""Noise with a larger standard deviation is summed by the Euler-Maclaurin formula."""
 
 _SIXTH: Final = 6.6e-5
 """(|B_6(1/2)| + |B_6|)/6!, rounded up."""
 
 _PEAK: Final = 50.0
-"""The most that e^(-x^2/2 sigma^2) varies on a cell that `Density.longest` allows."""
+"""The largest variation of e^(-x^2/2 sigma^2) on a cell that `Density.longest` allows."""
 
 
 class Density(ABC):

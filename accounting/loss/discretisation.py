@@ -1,10 +1,10 @@
 r"""A round as a table of cells, and the two finite laws that bound its loss.
 
-A round is a dominating pair (P, Q). Cut its outcomes into cells on which dP/dQ rises. Of a cell,
-keep P- and Q-mass and the ratio at its two ends. Then
+A round is a dominating pair (P, Q). Its outcomes are divided into cells on which dP/dQ increases;
+each cell keeps its P- and Q-mass and the ratio at its two ends. Then
 
-    below: one atom a cell, at log(p/q), mass p: merging outcomes is post-processing;
-    above: the two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
+    below: one atom per cell, at log(p/q), mass p: merging outcomes is post-processing; above: the
+    two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
            [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
 
 Domination composes, so a sum of losses is enclosed by the sums of both.
@@ -37,7 +37,7 @@ _SLACK: Final = 1 + 2.0**-20
 
 _LEAST_RATE: Final = 2.0**-900
 _FAR: Final = -0.5
-"""Below it 1 + w is computed from the ratio, which cannot cancel."""
+"""For smaller w, 1 + w is computed from the ratio, without cancellation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class Ratios:
             mine.value[place], mine.error[place] = theirs.value[0], theirs.error[0]
 
     def where(self, kept: npt.NDArray[np.bool_], other: Ratios) -> Ratios:
-        r"""These values where ``kept``, and the others elsewhere."""
+        r"""These values if ``kept``, otherwise those of ``others``."""
         return Ratios(
             *(
                 Approximate(
@@ -159,7 +159,7 @@ class Cells:
     r"""Cells in increasing order of dP/dQ, which lies between ``low`` and ``high`` on each cell.
 
     ``p`` and ``q`` are the masses of the cells, ``moved`` is P - Q of each of them, which may be
-    known more precisely than their difference.
+    known more precisely than the difference of ``p`` and ``q``.
     """
 
     p: Approximate
@@ -223,7 +223,7 @@ class Cells:
         r"""Lower bounds of losses, upper bounds of masses, and a lower bound of the mass at
         infinity.
 
-        The outputs that Q never shows have no finite loss.
+        Outputs of Q-mass 0 have no finite loss.
         """
         p, q, moved = self.p, self.q, self.moved
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -264,9 +264,7 @@ class Cells:
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The listing whose total loss is an upper bound: of a round that is, and shows to be, of one
-    of these kinds, (chance rounded up, cells) each.
-    """
+    r"""The upper listing of a round of random revealed kind, (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),

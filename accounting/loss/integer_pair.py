@@ -1,8 +1,8 @@
-r"""Noise on the integers and its shifted copy, cut into cells.
+r"""Noise on the integers and its shifted copy, divided into cells.
 
-While there are few outputs, a cell is a single integer and nothing is lost but roundings. Wider
-noise is cut into ranges of integers, whose masses are differences of tails in ball arithmetic.
-Proofs: docs/proofs/cells.md.
+With few outputs, each cell is a single integer and only rounding is lost. Wider noise is divided
+into ranges of integers, whose masses are differences of tails in ball arithmetic. Proofs:
+docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _LISTED_BITS: Final = 96
 _TAIL_BITS: Final = 64
 _SURE: Final = 48
 _MOST_SINGLE: Final = 1 << 14
-"""More integers are taken together in ranges."""
+"""More integers than this are grouped in ranges."""
 
 _MOST_LISTED: Final = 1 << 18
-"""Of more integers single masses are not computed: those of ranges are differences of tails."""
+"""For more integers than this, only masses of ranges are computed, as differences of tails."""
 
 _POINTS: Final = 257
 _DEVIATIONS: Final = 8
 _FARTHEST: Final = 256.0
 _LEAST_POWER: Final = 0.25
 _OUTSIDE: Final = 650
-"""How far the masses fall within the window, in nats; less within a table that is cut."""
+"""The decrease of the masses within the window, in nats; less in a truncated table."""
 
 _BEYOND_SPARE: Final = 24
 _OUTSIDE_STEP: Final = 32
@@ -61,7 +61,7 @@ _MOST_LOSS: Final = 680
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerPair(LossTable):
-    r"""The outputs of ``pair`` as cells: single integers until masses fell by ``outside`` nats.
+    r"""The outputs of ``pair`` as cells: single integers until masses decrease by ``outside`` nats.
 
     >>> from accounting.laws.skellam import SkellamPair
     >>> from dpcore.laws.skellam import Skellam
@@ -114,7 +114,7 @@ class IntegerPair(LossTable):
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""Integers, and both sides of each bend; single ones are all there is, if few."""
+        r"""Integers, and both sides of each turning point; all integers if there are few."""
         window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}
@@ -123,7 +123,7 @@ class IntegerPair(LossTable):
         return np.array(kept, dtype=np.float64)
 
     def cells(self, edges: Floats) -> Cells:
-        r"""Cell i holds the integers m with edges[i] <= m < edges[i+1]; both tails are cells."""
+        r"""Cell i contains the integers m with edges[i] <= m < edges[i+1]; both tails are cells."""
         if self.fixed:
             return _single(self._window)
         if self._window.listed:

@@ -1,4 +1,4 @@
-r"""The loss of unsampled Gaussian noise, Normal(m/2, m); sums of such losses are of the same kind.
+r"""The loss of unsampled Gaussian noise, Normal(m/2, m); sums of such losses are again normal.
 
 m = D^2/sigma^2 for a shift of l2 length D, in any number of coordinates; over many releases the m
 add. delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), mu = sqrt(m)

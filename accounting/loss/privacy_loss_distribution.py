@@ -23,8 +23,8 @@ _UP: Final = 1 + 2.0**-50
 class Listing:
     r"""The distribution with mass ``masses[i]`` at ``losses[i]``, and ``hidden`` at infinity.
 
-    The floats are the law: they have no error. ``losses`` rise. The masses and ``hidden`` add to 1,
-    from above within 2^-50 for a law that bounds others from above, and to at most 1 otherwise.
+    The floats are exact. ``losses`` are increasing. The masses and ``hidden`` sum to between 1 and
+    1 + 2^-50 for an upper bound, and to at most 1 otherwise.
     """
 
     losses: Floats
@@ -92,8 +92,8 @@ class Listing:
     def coarser(self, most: int) -> Listing:
         r"""A dominating distribution with about ``most`` of the losses.
 
-        Each atom is split between the two losses that are kept beside it, with the same P- and
-        Q-mass: a mean-preserving spread. Roundings move mass up.
+        Each atom is split between the two kept losses next to it, with the same P- and Q-mass: a
+        mean-preserving spread. Rounding moves mass up.
         """
         if len(self.losses) <= most:
             return self
@@ -113,8 +113,8 @@ class Listing:
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
         r"""The least distribution stochastically above upper bounds of the masses at each loss.
 
-        The excess of the sum over 1 is taken from the smallest losses; what is missing to 1 is
-        added to the smallest one. ``losses`` are upper bounds, in any order.
+        An excess of the sum over 1 is removed from the smallest losses; missing mass is added to
+        the smallest loss. ``losses`` are upper bounds, in any order.
         """
         distinct, place = np.unique(losses, return_inverse=True)
         times = int(np.bincount(place).max()) if len(place) else 1
@@ -140,8 +140,8 @@ class Listing:
         ``most``.
 
         ``losses`` are lower bounds, and ``hidden`` one of the mass at infinity. An outcome whose
-        lower bound is 0 is dropped: it may have any loss. Everything else that is missing to 1 is
-        added to the smallest listed loss.
+        lower bound is 0 is dropped: it may have any loss. All other missing mass is added to the
+        smallest listed loss.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]
@@ -157,10 +157,11 @@ class Listing:
 
 
 def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
-    r"""About ``most`` indices into increasing losses: both ends, and dense where the masses are.
+    r"""About ``most`` indices into increasing losses: both ends, and denser where the mass is
+    large.
 
-    A density of (mass per loss)^(1/3) adds the least variance; a quarter of the places is spread
-    evenly over the losses, and one over the atoms.
+    A density of (mass per loss)^(1/3) adds the least variance; a quarter of the indices is spread
+    evenly over the losses, and a quarter over the atoms.
     """
     if len(losses) <= most:
         return np.arange(len(losses))

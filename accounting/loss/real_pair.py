@@ -1,7 +1,7 @@
-r"""A round as mixtures of shifts of one density, cut into cells.
+r"""A round as mixtures of shifts of one density, divided into cells.
 
 P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
-scheme of one unit is of this form: everybody, Poisson samples with a unit added, removed or
+scheme of one unit has this form: full batches, Poisson samples with a unit added, removed or
 replaced, and groups. Proofs: docs/proofs/cells.md.
 """
 
@@ -41,7 +41,7 @@ _NARROW: Final = 2.0**-20
 class RealPair(LossTable):
     r"""P and Q as (weight, shift) pairs of shifts of a ``density``, dP/dQ monotone.
 
-    Where the loss is unbounded, a tail of the P-mass ``spare``, or about 0, is one cell.
+    If the loss is unbounded, a tail of P-mass ``spare``, or about 0, is one cell.
 
     >>> from accounting.loss.density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
@@ -112,7 +112,7 @@ class RealPair(LossTable):
     def infinite(self, *, above: bool) -> float:
         r"""A lower bound of the P-mass beyond the last edge where the loss is infinite, or 0.
 
-        About ``spare`` at most, but for the mass of losses beyond floats.
+        At most about ``spare``, except for the mass of losses beyond floats.
         """
         if not above:
             return 0.0
@@ -156,8 +156,8 @@ class RealPair(LossTable):
     def curve(self, epsilon: arb) -> arb:
         r"""delta of one round at ``epsilon``: P - e^epsilon Q on outputs of a larger loss.
 
-        At the output whose loss is epsilon the difference has its maximum: an interval around it
-        that is certified to hold it moves the result by its square only.
+        The difference has its maximum at the output with loss epsilon, so a certified interval of
+        length h around that output changes the result only by order h^2.
         """
         growth, largest = epsilon.exp(), self._largest_ball()
         if not epsilon < largest:
@@ -246,11 +246,11 @@ class RealPair(LossTable):
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> Sketch:
-        r"""Points, losses at them, and logarithms of their P-masses; tails belong to the ends."""
+        r"""Points, their losses, and logarithms of their P-masses, including the tails."""
         return _sketch(self)
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""On a grid on which middles and halves are exact, with kinks, and no cell too long."""
+        r"""Edges on a grid with exact midpoints, including kinks, and with no cell too long."""
         shifts = np.array(self.shifts, dtype=np.float64)
         if self.density.kinks:
             edges = np.concatenate((edges, shifts))
@@ -338,7 +338,7 @@ class RealPair(LossTable):
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(chance, pair) of what a round may be, as :data:`accounting.loss.table.Tables`."""
+r"""(probability, pair) of each possible round, as :data:`accounting.loss.table.Tables`."""
 
 
 def _falling(tail: Callable[[arb], arb], x: arb) -> arb:

@@ -1,8 +1,8 @@
 r"""Two-sided bounds of Renyi divergences of one round, at every real order > 1.
 
 (alpha - 1) D_alpha = log(1 + E_Q[g(R)]), R = dP/dQ, g(r) = r^alpha - 1 - alpha (r - 1) >= 0 convex:
-no terms cancel. On a cell E_Q[g] lies between g at the mean and the two-point law at the ends.
-Proofs: docs/proofs/cells.md.
+there is no cancellation. On a cell E_Q[g] lies between g at the mean and its value for the
+two-point law at the ends. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WIDTH: Final = 1e-6
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
     r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to about ``relative``.
 
-    Wider where 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as cells do.
+    Wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as the cells do.
 
     >>> from accounting.loss.density import NormalDensity
     >>> from accounting.loss.real_pair import RealPair

@@ -1,4 +1,4 @@
-r"""The interface of a round that is cut into cells, and Poisson sampling of a round.
+r"""The interface of a round that is divided into cells, and Poisson sampling of a round.
 
 Proofs: docs/proofs/cells.md.
 """
@@ -34,7 +34,7 @@ Sketch: TypeAlias = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    r"""Where cells are dense: P-masses times e^(``tilt`` l), for losses l up to ``until``."""
+    r"""The density of cells: P-masses times e^(``tilt`` l), for losses l up to ``until``."""
 
     tilt: float
     until: float = math.inf
@@ -46,7 +46,7 @@ class Focus:
 
 
 class LossTable(ABC):
-    r"""A dominating pair (P, Q) of one round whose outputs are cut into cells."""
+    r"""A dominating pair (P, Q) of one round whose outputs are divided into cells."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class LossTable(ABC):
         r"""The largest loss, as an enclosure."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""This round, where an unbounded tail of P-mass ``spare`` may be one cell."""
+        r"""This round, in which an unbounded tail of P-mass ``spare`` may be one cell."""
         del spare
         return self
 
@@ -100,7 +100,7 @@ class LossTable(ABC):
         return False
 
     def edges(self, focus: Focus, count: int) -> Floats:
-        r"""About ``count`` edges, dense where the tilted loss has its mass.
+        r"""About ``count`` edges, denser where the tilted loss has its mass.
 
         A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
         listings add; a tenth of the edges is spread evenly over the loss.
@@ -121,7 +121,7 @@ class LossTable(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled(LossTable):
-    r"""A round whose secret sample holds one unit with probability ``rate``.
+    r"""A round whose secret sample contains one unit with probability ``rate``.
 
     ``base`` is the pair (P, Q) of a sample with the unit and one without. If ``present``, the pair
     is (1 - rate) Q + rate P against Q; otherwise P against (1 - rate) P + rate Q.
@@ -142,7 +142,7 @@ class Sampled(LossTable):
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
     def cut(self, spare: float) -> Sampled:
-        r"""The sampled round with the base cut."""
+        r"""The sampled round with a truncated base."""
         return replace(self, base=self.base.cut(spare))
 
     def _loss(self, end: End) -> Enclosure:
@@ -181,11 +181,11 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""Those of the base where the mixture is the first of the pair."""
+        r"""The tails of the base if the mixture is the first law of the pair."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""A share of that of the base: ((1 - r) + r R)^order <= (1 - r) + r R^order."""
+        r"""A fraction of the bound of the base: ((1 - r) + r R)^order <= (1 - r) + r R^order."""
         if not self.present:
             return arb(0)
         # R >= 1 where the loss is unbounded, so 1 is at most R^order there.
@@ -193,7 +193,7 @@ class Sampled(LossTable):
 
 
 Tables: TypeAlias = tuple[tuple[Fraction, LossTable], ...]
-r"""(chance, table) of what a round may be, chances of the sum 1; its outcome shows which it is."""
+r"""(probability, table) of each kind of round, with sum 1; the outcome reveals the kind."""
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:

@@ -1,15 +1,15 @@
 r"""The squared l2 sensitivity of a strategy over all participations of one unit.
 
 A unit that takes part in the rounds of a pattern p, each time with a vector of l2 norm at most 1,
-moves C x by at most the root of sum_(i,j in p) |G_ij|, G = C^T C, and by just that where no G_ij is
-negative.
+moves C x by at most the square root of sum_(i,j in p) |G_ij|, G = C^T C, and by exactly that if no
+G_ij is negative.
 
 For non-negative G the squared sensitivity of C, G = C^T C, is the largest sum of G_ij over i and j
-in a pattern: a quadratic, which plain dynamic programming finds only where no two rounds of a
-pattern have a product. Here the best pattern is searched by branch and bound, whose bounds are
-dynamic programmes: wherever the search is stopped, both ends are proven. Choquette-Choo, McMahan,
-Rush and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine
-Learning". Proofs: docs/proofs/continual.md.
+in a pattern: a quadratic form, which plain dynamic programming maximises only if all products
+within a pattern are 0. Here the best pattern is found by branch and bound with bounds from dynamic
+programming: if the search is stopped early, both bounds are proven. Choquette-Choo, McMahan, Rush
+and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning".
+Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import make_integers
 
 _WORK: Final = 1 << 26
-"""Array entries that a search may touch: a second or so. More gives narrower ends."""
+"""Array entries that a search may touch: about a second. More gives narrower bounds."""
 
 _SWEEPS: Final = 8
 
@@ -38,8 +38,8 @@ class Participation:
     r"""A unit takes part in at most ``most`` rounds, at least ``apart`` rounds apart from each
     other.
 
-    By default in one round. ``Participation(most=6, apart=342)``: six epochs of 342 rounds each,
-    whose order may change from epoch to epoch as long as a unit waits for 342 rounds.
+    The default is one round. ``Participation(most=6, apart=342)``: six epochs of 342 rounds each,
+    whose order may change between epochs if a unit waits for 342 rounds.
     """
 
     most: int = 1
@@ -58,8 +58,8 @@ def best_pattern(
 ) -> tuple[tuple[int, ...], int]:
     r"""A pattern, and an upper bound of sum_(i,j in pattern) G_ij over all patterns.
 
-    ``products`` is G, symmetric and >= 0, of sums that int64 holds. The pattern attains the bound
-    unless the search was stopped: ``work`` bounds how much of G it reads.
+    ``products`` is G, symmetric and >= 0, with sums that fit int64. The pattern attains the bound
+    unless the search was stopped: ``work`` limits the entries of G that are read.
     """
     return _Search(products, participation, work).run()
 
@@ -184,19 +184,19 @@ _ROOM: Final = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquaredSensitivity:
-    r"""``squared``: both ends of the squared sensitivity; ``how`` names the method."""
+    r"""``squared``: both bounds of the squared sensitivity; ``how`` describes the method."""
 
     squared: Enclosure
     how: str
 
     @property
     def exact(self) -> bool:
-        r"""Whether both ends are equal up to rounding."""
+        r"""Whether both bounds are equal up to rounding."""
         return self.how != _SEARCHED
 
 
 _LONGEST: Final = "one round: the longest column"
-_FALLING: Final = "the earliest rounds are the worst, as the coefficients never rise"
+_FALLING: Final = "the earliest rounds are the worst, as the coefficients are non-increasing"
 _FOUND: Final = "the worst pattern of rounds"
 _SEARCHED: Final = "from below by one pattern of rounds, from above by a bound of all"
 

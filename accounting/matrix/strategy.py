@@ -1,9 +1,9 @@
 r"""Strategy matrices C of the matrix mechanism: noise z is added to C x, and B(C x + z) released.
 
-Row t of x is what round t adds up; the workload is B C, e.g. prefix sums. Every C here is lower
-triangular, so inputs may depend on what was released before. Denisov, McMahan, Rush, Smith and
-Thakurta, "Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive
-Streams" (2022). Proofs: docs/proofs/continual.md.
+Row t of x is the sum of round t; the workload is B C, e.g. prefix sums. Every C is lower
+triangular, so inputs may depend on earlier releases. Denisov, McMahan, Rush, Smith and Thakurta,
+"Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams"
+(2022). Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from dpcore.numbers.parameter import (
 from dpcore.spec import find_name, read_keys, split_name
 
 Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
-"""Integers G, of any size, and u: C^T C = u G."""
+"""Integers G, of any size, and u with C^T C = u G."""
 
 MOST_ROUNDS: Final = 1 << 16
-r"""The most rounds of a strategy."""
+r"""The largest number of rounds of a strategy."""
 
 MOST_DENSE: Final = 1 << 12
-r"""The most rounds of one whose products of columns are all written out."""
+r"""The largest number of rounds if all products of columns are computed."""
 
 _LEAST_GRID: Final = 16
 _MOST_GRID: Final = 1 << 20
@@ -73,7 +73,7 @@ class Strategy(ABC):
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""c_0 >= c_1 >= ... >= 0 where C_ij = c_(i-j), in balls; None for other matrices."""
+        r"""c_0 >= c_1 >= ... >= 0 if C_ij = c_(i-j), in balls; None for other matrices."""
         return None
 
     @abstractmethod
@@ -86,7 +86,10 @@ class Strategy(ABC):
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
-            reason = f"all products of its columns are compared, of at most {MOST_DENSE} rounds"
+            reason = (
+                f"it needs all products of its columns, which is supported up to {MOST_DENSE} "
+                "rounds"
+            )
             raise NotDerived(f"the sensitivity of {self.written} over {self.rounds} rounds", reason)
 
 
@@ -102,7 +105,7 @@ class Tree(Strategy):
         return True
 
     def longest(self) -> arb:
-        r"""The first column, whose round is in a block of each size."""
+        r"""The norm of the first column, whose round is in a block of each size."""
         return arb(self.rounds.bit_length())
 
     def gram(self) -> Products:
@@ -132,7 +135,7 @@ class Toeplitz(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
-            least = f"must be at most as many as there are rounds, {self.rounds}"
+            least = f"must be at most the number of rounds, {self.rounds}"
             raise InvalidParameter("coefficients", len(given), least)
         found = tuple(rational("coefficients", each) for each in given)
         if found[0] <= 0:
@@ -154,7 +157,7 @@ class Toeplitz(Strategy):
         return [Fraction(each) for each in self.coefficients]
 
     def first_column(self) -> list[arb] | None:
-        r"""The first column, if the coefficients are nonnegative and nonincreasing."""
+        r"""The first column, if the coefficients are nonnegative and non-increasing."""
         given = [*self._exact, Fraction(0)]
         if any(a < b for a, b in pairwise(given)):
             return None
@@ -184,10 +187,10 @@ class Banded(Strategy):
     r"""The square root of the prefix sums, c_k = binom(2k, k)/4^k, in ``bands`` diagonals.
 
     With as many bands as rounds (``bands`` 0) it is the square-root factorisation; with one band
-    the noise of each round is its own, as in DP-SGD. Fichtenberger, Henzinger and Upadhyay (2023);
-    Kalinin and Lampert (2024), "Banded Square Root Matrix Factorization for Differentially Private
-    Model Training". With a ``grid`` the entries are integers, floor(grid c_k) and at least 1, as in
-    ``dpcore.continual.SquareRootSum``.
+    the noise of each round is independent, as in DP-SGD. Fichtenberger, Henzinger and Upadhyay
+    (2023); Kalinin and Lampert (2024), "Banded Square Root Matrix Factorization for Differentially
+    Private Model Training". With a ``grid`` the entries are integers, floor(grid c_k) and at least
+    1, as in ``dpcore.continual.SquareRootSum``.
     """
 
     name: ClassVar[str] = "banded"
@@ -213,7 +216,7 @@ class Banded(Strategy):
 
     @property
     def written(self) -> str:
-        r"""``square-root`` if no diagonal is cut off."""
+        r"""``square-root`` if no diagonal is omitted."""
         whole = self.bands == self.rounds
         keys = [] if whole else [f"bands={self.bands}"]
         keys += [f"grid={self.grid}"] if self.grid else []
@@ -221,7 +224,7 @@ class Banded(Strategy):
         return f"{name}:{','.join(keys)}" if keys else name
 
     def first_column(self) -> list[arb]:
-        r"""Falling: (2k + 1)/(2k + 2) < 1, and floors of falling numbers."""
+        r"""The first column is non-increasing: ratios are (2k + 1)/(2k + 2) < 1."""
         if self.grid:
             found = [arb(each) for each in column(self.bands, self.grid)]
         else:
@@ -236,7 +239,7 @@ class Banded(Strategy):
         return sum((each * each for each in self.first_column()), arb(0))
 
     def gram(self) -> Products:
-        r"""Not needed: the first column decreases. Raises :class:`NotDerived`."""
+        r"""Not needed, since the first column is non-increasing. Raises :class:`NotDerived`."""
         raise NotDerived(f"the products of columns of {self.written}", "use first_column()")
 
 
@@ -254,14 +257,14 @@ class Dense(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidParameter("rows", given, "must be a list of rows")
         if len(given) != self.rounds:
-            raise InvalidParameter("rows", len(given), f"must be {self.rounds}: one for each round")
+            raise InvalidParameter("rows", len(given), f"must be {self.rounds}, one for each round")
         found = []
         for i, row in enumerate(given):
             if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != self.rounds:
-                raise InvalidParameter("rows", row, f"must each hold {self.rounds} numbers")
+                raise InvalidParameter("rows", row, f"must each contain {self.rounds} numbers")
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
-                reason = "must be lower triangular; for another C = Q L with Q orthogonal, give L"
+                reason = "must be lower triangular; for another C = Q L with Q orthogonal, use L"
                 raise InvalidParameter("rows", row, reason)
             found.append(exact)
         if not any(any(row) for row in found):
@@ -279,7 +282,7 @@ class Dense(Strategy):
         return {"strategy": self.name, "rounds": self.rounds, "rows": rows}
 
     def longest(self) -> arb:
-        r"""The longest of all columns."""
+        r"""The squared norm of the longest column."""
         products, unit = self.gram()
         return ball(unit * int(products.diagonal().max()))
 

@@ -1,9 +1,9 @@
 r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relation and group.
 
-Nothing here computes: :func:`accounting.release.guarantee.guarantee` derives what a description
-costs. Python, commands, events of dp-accounting, certificates and ledgers all build this one;
-:func:`description_from_json` reads what :meth:`Description.to_json` writes. Sampling schemes are
-data of their own: :mod:`accounting.mechanism.sampling_schemes`.
+This module only holds data: :func:`accounting.release.guarantee.guarantee` derives the guarantee.
+Python, commands, events of dp-accounting, certificates and ledgers all use this class;
+:func:`description_from_json` parses the output of :meth:`Description.to_json`. For sampling schemes
+see :mod:`accounting.mechanism.sampling_schemes`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Description:
     ``scheme``.
 
     Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
-    scheme. Under sampling, the sensitivity is that of adding a unit; under :class:`FixedSize` it is
+    scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
     that of replacing one.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
 
-    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group for
-    which nothing is proven under the scheme.
+    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group
+    without a proven bound for the scheme.
     """
 
     noise: Noise | RealNoise
@@ -86,11 +86,15 @@ class Description:
             yield "relation", relation.value, must
         if scheme.gaussian and not gaussian:
             noise = write_noise(self.noise)
-            yield "noise", noise, f"gaussian under the scheme {scheme.name}: else it is not known"
+            yield (
+                "noise",
+                noise,
+                f"gaussian with the scheme {scheme.name}; no other noise is supported",
+            )
         if self.group > 1 and not isinstance(scheme, Everyone):
             if self.replaced or not isinstance(scheme, Poisson):
                 kind = "replaced units of a sample" if self.replaced else f"{scheme.name} batches"
-                yield "group", self.group, f"1: of {kind} no bound is proven for more"
+                yield "group", self.group, f"1: no bound is proven for larger groups with {kind}"
             elif not scheme.everybody and not gaussian:
                 yield "group", self.group, "1 for samples, unless the noise is gaussian"
 
@@ -177,7 +181,7 @@ def description_from_json(data: object) -> Description:
     >>> description_from_json(asked.to_json()) == asked
     True
 
-    Raises :class:`InvalidParameter` for an unknown word, fields missing or left over, and values
+    Raises :class:`InvalidParameter` for unknown names, missing or superfluous fields, and values
     out of range.
     """
     if not isinstance(data, Mapping):
@@ -213,6 +217,6 @@ def description_from_json(data: object) -> Description:
         group=group,
     )
     if found.added is not scope.relation:
-        must = f"must have the relation {found.added.value!r}: the sensitivity is one of it"
+        must = f"must have relation {found.added.value!r}, the relation of the stated sensitivity"
         raise InvalidParameter("scope", inner["scope"], must)
     return found

@@ -1,8 +1,8 @@
 r"""Gaussian and Laplace noise on the reals, added by other code, for accounting only.
 
-They are no :class:`dpcore.noise.Noise`: nothing here draws from them or releases with them, for no
-float is drawn from such a law. What is computed of them is true of the law, and says that it was
-assumed; ``released_by`` names the integer law that can be drawn exactly.
+They are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows such a
+law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names the
+integer law that can be drawn exactly.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Gaussian(RealNoise):
     >>> Gaussian(sigma="1.1")
     Gaussian(sigma=Fraction(11, 10))
 
-    Raises :class:`InvalidParameter` for a sigma that is not > 0.
+    Raises :class:`InvalidParameter` unless sigma > 0.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -79,7 +79,7 @@ class Laplace(RealNoise):
     >>> Laplace(scale=2).variance
     Fraction(8, 1)
 
-    Raises :class:`InvalidParameter` for a scale that is not > 0.
+    Raises :class:`InvalidParameter` unless scale > 0.
     """
 
     name: ClassVar[str] = "laplace"

@@ -1,8 +1,7 @@
-r"""Who takes part in a round: sampling schemes as data, and how they are written.
+r"""Participation in a round: sampling schemes as data, with their text form.
 
-Nothing here computes. A new scheme is a class here and a case in
-:func:`accounting.release.guarantee.guarantee`. :func:`read_scheme` reads what :attr:`Scheme.text`
-writes.
+A new scheme needs a class here and a case in :func:`accounting.release.guarantee.guarantee`.
+:func:`read_scheme` parses the output of :attr:`Scheme.text`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _MOST_WEIGHTS: Final = 65
 class Scheme:
     r"""Participation in a round. ``name`` is used in text, ``words`` in JSON, by relation.
 
-    The relations are those that a bound is proven for, the first one by default; ``why`` explains
-    the missing one. ``gaussian``: only for Gaussian noise on the reals.
+    The relations are those with a proven bound, the first by default; ``why`` explains the missing
+    one. ``gaussian``: only for Gaussian noise on the reals.
     """
 
     name: ClassVar[str]
@@ -45,7 +44,7 @@ class Scheme:
 
     @property
     def most_moves(self) -> int:
-        r"""How many sensitivities one unit moves the query at most."""
+        r"""The largest move of the query by one unit, in sensitivities."""
         return 1
 
     @property
@@ -101,7 +100,7 @@ class FixedSize(Scheme):
 
     name: ClassVar[str] = "fixed-size"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
-    why: ClassVar[str] = "such samples keep their size"
+    why: ClassVar[str] = "such samples have a fixed size"
 
     sample: int
     population: int
@@ -124,7 +123,7 @@ class Allocation(Scheme):
 
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
-    why: ClassVar[str] = "an example in place of another one chooses its own batch"
+    why: ClassVar[str] = "a replacement example chooses another batch"
     gaussian: ClassVar[bool] = True
 
     rounds: int
@@ -156,7 +155,7 @@ class TruncatedPoisson(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""2: a unit may take the place of another one."""
+        r"""2: a unit may replace another one."""
         return 2
 
 
@@ -169,7 +168,7 @@ class Shifts(Scheme):
 
     name: ClassVar[str] = "shifts"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
-    why: ClassVar[str] = "one dataset has the noise alone"
+    why: ClassVar[str] = "one dataset gives the noise without a shift"
     gaussian: ClassVar[bool] = True
 
     weights: Sequence[RationalLike]

@@ -13,21 +13,21 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 
 BEYOND_FLOATS: Final = (
-    "a parameter or a privacy loss is beyond what floats hold (1e-308 to 1e308): take less extreme "
-    "numbers"
+    "a parameter or a privacy loss is outside the range of floats (1e-308 to 1e308): use less "
+    "extreme numbers"
 )
-r"""Why there is no answer."""
+r"""The error message for numbers outside the range of floats."""
 
 _MOST_EXPONENT: Final = 1 << 24  # a fraction of so many bits is slow already
 
 
 def as_ball(value: Fraction | arb) -> arb:
-    r"""The ball of an exact or enclosed number."""
+    r"""A ball around an exact or enclosed number."""
     return ball(value) if isinstance(value, Fraction) else value
 
 
 def hull(values: Iterable[arb]) -> arb:
-    r"""One ball that holds every number in ``values``.
+    r"""A ball that contains every number in ``values``.
 
     >>> 1 in hull([arb(0), arb(2)]), arb(3) in hull([arb(0), arb(2)])
     (True, False)
@@ -38,8 +38,8 @@ def hull(values: Iterable[arb]) -> arb:
 def middle(value: arb) -> Fraction:
     r"""The midpoint of a finite ball; for searches only, never for reported values.
 
-    It is exact, but 0 where it is too small to be written out.
-    Raises :class:`PrecisionExhausted` for one that is too large for that.
+    It is exact, except that very small values become 0. Raises :class:`PrecisionExhausted` for very
+    large values.
 
     >>> middle(arb("0.5"))
     Fraction(1, 2)

@@ -16,7 +16,7 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
 MOST_BITS: Final = 1 << 15
-"""The most bits of relative width that a curve is asked for."""
+"""The largest number of bits of relative width for a curve."""
 
 _BITS: Final = 64
 _TRIES: Final = 4
@@ -31,8 +31,8 @@ def enclose_delta(pair: ClosedPair, epsilon: Fraction, bits: int) -> Enclosure:
 def enclose_epsilon(pair: ClosedPair, delta: Fraction, bits: int) -> Enclosure:
     r"""The inverse at ``delta`` in (0, 1), to a relative width of 2^-bits.
 
-    Where epsilon is positive and below 2^-bits of the smallest positive loss, the width is
-    relative to that instead.
+    If epsilon is positive and below 2^-bits times the smallest positive loss, the width is relative
+    to that loss instead.
     """
     for working in (_BITS, 2 * _BITS, 8 * _BITS):
         with precision(working):
@@ -50,8 +50,8 @@ def narrowed(
 ) -> Enclosure:
     r"""As ``dpcore.numbers.enclosure.narrow``, with two differences.
 
-    Precision rises by what is missing, and a value known to lie below ``negligible`` is narrow
-    enough. Raises :class:`PrecisionExhausted` when no precision suffices.
+    The precision increases by the missing bits, and a value below ``negligible`` is narrow enough.
+    Raises :class:`PrecisionExhausted` if no precision suffices.
     """
     working = bits + 32
     while working <= MOST_BITS + 64 * bits:
@@ -66,15 +66,15 @@ def narrowed(
 
 
 def within(found: Enclosure, least: End, most: End) -> Enclosure:
-    r"""The part of ``found`` in a range that is known to contain the true value."""
+    r"""The intersection of ``found`` with a range that is known to contain the true value."""
     return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
     r"""epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
 
-    By halving: only certain comparisons move an end. Wider where the curve is flat at ``delta``.
-    Raises :class:`PrecisionExhausted` where no comparison is certain.
+    By bisection: only certain comparisons move a bound. Wider where the curve is flat at ``delta``.
+    Raises :class:`PrecisionExhausted` if no comparison is certain.
     """
     for attempt in range(_TRIES):
         with precision(2 * bits + 64 << attempt):

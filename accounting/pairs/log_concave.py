@@ -1,7 +1,7 @@
 r"""The pair of any symmetric log-concave law, from its mass function alone; general but slow.
 
 P = law of X and Q = law of X - d at the same integer m: L(m) = log p(m)/p(m+d) rises because p is
-log-concave. A law with closed forms has a file of its own; see ``laws``.
+log-concave. Laws with closed forms have separate files; see ``laws``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ShiftedPair(RayPair):
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""Where to start the search for the first loss above epsilon: any value is sound."""
+        r"""Where to start the search for the first loss above epsilon: any value is valid."""
         del epsilon
         return self.lowest()
 
@@ -65,7 +65,7 @@ class ShiftedPair(RayPair):
         except PrecisionExhausted:
             raise NotDerived(
                 f"whether a loss of {self.noise!r} exceeds {epsilon}",
-                "its largest loss is unknown: add the law's own pair to accounting",
+                "its largest loss is unknown: add a pair for this law to accounting",
             ) from None
         first = last
         while first > start and not self.loss(first - 1) <= level and last - first < _WIDEST:

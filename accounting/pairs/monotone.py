@@ -6,7 +6,7 @@ With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
     epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
     tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
 
-This file turns them into balls for any law that states its loss and its tails. Proofs:
+This file evaluates them in balls for any law that provides its loss and its tails. Proofs:
 docs/proofs/curve.md.
 """
 
@@ -53,7 +53,7 @@ class RayPair(ClosedPair):
         r"""P((-oo, m)) = 1 - A(m), tight relative to its own size."""
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""Where to start the search for epsilon(delta): any value is sound, a near one is fast."""
+        r"""Where to start the search for epsilon(delta): any value is valid, a near one is fast."""
         del delta
         return Fraction(0)
 
@@ -79,8 +79,7 @@ class RayPair(ClosedPair):
     def guess(self, delta: Fraction) -> int | None:
         r"""A ray near the optimum for epsilon(delta), or None if the precision is too low.
 
-        Newton's method on log delta(epsilon), with the bracket it has found; nothing rests on the
-        result but speed.
+        Newton's method on log delta(epsilon) within a bracket; the result affects only the speed.
         """
         goal = ball(delta).log()
         low, high = Fraction(-1), self._largest_or_infinite()
@@ -122,9 +121,9 @@ class RayPair(ClosedPair):
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
         r"""The inverse of delta at delta > 0; wide or infinite if the precision is too low.
 
-        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is
-        the m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons
-        are certified; where a ball touches L(m), both neighbours are kept.
+        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is the
+        m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons are
+        certified; if a ball touches L(m), both neighbours are kept.
         """
         bottom = self.bottom()
         first = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)

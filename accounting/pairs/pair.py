@@ -1,11 +1,10 @@
 r"""A noise law and its shifted copy: the output laws of a release on neighbouring datasets.
 
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
-the loss L(m) = log P(m)/Q(m). This file says what a curve asks of such a pair; ``monotone`` answers
-for the laws whose loss rises, the listings of :mod:`accounting.loss` for all others, and ``laws``
-says which law has which. Where P and Q swap under a reflection (the noise is symmetric) one
-direction stands for both; elsewhere ``mirror`` is the other one.
-Proofs: docs/proofs/curve.md.
+the loss L(m) = log P(m)/Q(m). This file defines the interface of such a pair; ``monotone``
+implements it for laws with increasing loss, the listings of :mod:`accounting.loss` for all others,
+and ``laws`` registers the pair of each law. If P and Q swap under a reflection (symmetric noise)
+one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(ABC):
-    r"""(P, Q) of one noise under one shift. Balls are at the ambient precision."""
+    r"""(P, Q) of one noise and one shift. Balls are at the ambient precision."""
 
     @abstractmethod
     def loss(self, m: int) -> Loss:
@@ -51,7 +50,7 @@ class Pair(ABC):
         r"""sup_m L(m) = epsilon(0), possibly infinite; raises :class:`NotDerived` if unknown."""
 
     def mirror(self) -> Pair:
-        r"""The pair (Q, P), or this one itself where a reflection swaps P and Q."""
+        r"""The pair (Q, P), or this pair if a reflection swaps P and Q."""
         return self
 
     def hidden(self) -> Loss:
@@ -59,18 +58,18 @@ class Pair(ABC):
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def coordinates(self) -> Coordinates:
-        r"""The noise whose masses P and Q are; raises :class:`NotDerived` if there is none."""
+        r"""The noise that defines P and Q; raises :class:`NotDerived` if there is none."""
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""Masses of the noise from ``first`` to ``last``, if its float masses are slow."""
+        r"""The masses of the noise from ``first`` to ``last``, if its float masses are slow."""
         del first, last
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
         r"""Bounds of L at ``m`` and everywhere to its right, or to its left.
 
-        Here L rises, which is what most laws have.
+        By default L is increasing, as for most laws.
         """
         here = as_ball(self.loss(m))
         try:

@@ -3,8 +3,8 @@ r"""The supremum of D_alpha/alpha over all real orders, by branch and bound.
 K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0. So on an interval of orders [a, b] K lies
 below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha - |l(1)|/(alpha-1) has one maximum,
 (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r = sqrt(l(0)/l(1)). Below the least order tried
-D_b bounds everything, beyond the largest D_oo/b does, or a bound that the law states.
-Proofs: docs/proofs/curve.md.
+D_b is an upper bound, beyond the largest D_oo/b, or a bound provided by the law. Proofs:
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def supremum_over_orders(
 ) -> Enclosure:
     r"""sup over alpha > 1 of D_alpha/alpha, to a relative width of ``tolerance`` if possible.
 
-    ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all
-    alpha >= a; where D_oo is finite, ``largest_loss`` = D_oo stands for D_oo/a. ``known`` is a
-    lower bound of the supremum. The enclosure is rigorous whenever the search stops; for it to
-    stop, ``beyond`` must fall to the supremum or below.
+    ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all alpha >=
+    a; if D_oo is finite, ``largest_loss`` = D_oo gives the bound D_oo/a. ``known`` is a lower bound
+    of the supremum. The enclosure is rigorous whenever the search stops; it stops only if
+    ``beyond`` decreases to the supremum or below.
 
     >>> found = supremum_over_orders(lambda order: order / 8, Fraction(4), tolerance=Fraction(1, 9))
     >>> Fraction(1, 8) in found

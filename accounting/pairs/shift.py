@@ -1,9 +1,8 @@
 r"""Shifts of a query between neighbouring datasets: integer vectors, up to order and sign.
 
-A shift is written as its steps with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1): the noise
-of every coordinate is the same symmetric law, so nothing else matters. The number of coordinates
-is not part of a norm sensitivity; a shift may move as many of them as its norm allows.
-Proofs: docs/proofs/curve.md.
+A shift is given by its steps with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1), since the
+noise of every coordinate has the same symmetric law. A norm sensitivity has no number of
+coordinates; a shift may move as many of them as its norm allows. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from accounting.errors import NotDerived
 from dpcore.mechanism import Norm, Sensitivity
 
 Shift: TypeAlias = tuple[tuple[int, int], ...]
-"""(step, count) with steps falling; the all-zero shift is not among them."""
+"""(step, count) with decreasing steps; the zero shift is excluded."""
 
 _MOST_SHIFTS: Final = 256
 
@@ -32,7 +31,7 @@ def shift_of(steps: Iterable[int]) -> Shift:
 
 
 def heaviest(sensitivity: Sensitivity) -> Shift:
-    r"""The single shift that is worst for the largest loss and for zCDP, for every law.
+    r"""The worst shift for the largest loss and for zCDP, for every law.
 
     l1: all in one coordinate. l2: a step of 1 in each of Delta_2^2 coordinates. A box: its corner.
 
@@ -48,13 +47,13 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
     r"""The maximal shifts, which no coordinate can enlarge; one of them is worst at every epsilon.
 
-    A coordinate that moves further costs more, and one that did not move can move by 1: so the
-    partitions of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+    A larger move costs more, and an unmoved coordinate can move by 1: so these are the partitions
+    of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
 
     >>> maximal(Sensitivity.l2_squared(4))
     (((2, 1),), ((1, 4),))
 
-    Raises :class:`NotDerived` when there are more than 256 of them.
+    Raises :class:`NotDerived` if there are more than 256 of them.
     """
     amount = sensitivity.amount
     if isinstance(amount, tuple) or sensitivity.norm is Norm.ABSOLUTE:

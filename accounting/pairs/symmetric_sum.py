@@ -1,8 +1,8 @@
 r"""Renyi divergences of a symmetric law as sums over the integers, with proven remainder bounds.
 
-With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses come as
-a table of logarithms log p(0), ..., log p(R); what lies outside of it is enclosed by the law.
-Proofs: docs/proofs/curve.md.
+With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses are a
+table of logarithms log p(0), ..., log p(R); the law encloses the rest. Proofs:
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Summed(Protocol):
 def renyi_by_sum(pair: Summed, order: Fraction) -> arb:
     r"""D_alpha = log(sum_m t(m))/(alpha - 1).
 
-    Raises :class:`NotDerived` where the sum would take more than 2^20 masses.
+    Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
     """
     reach, shift = max(pair.reach(order, ctx.prec), 1), pair.shift
     while reach + shift < MOST_MASSES:
@@ -83,19 +83,16 @@ def zcdp_by_search(
 ) -> Enclosure:
     r"""sup D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
 
-    Raises :class:`NotDerived` where each of its hundreds of sums is long.
+    Raises :class:`NotDerived` if its hundreds of sums are too long.
     """
     if pair.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
         raise NotDerived(
             f"the zCDP parameter of {pair.noise!r}",
-            f"no theorem gives it, and a search over sums of more than {_MOST_SEARCHED} masses "
+            f"no theorem applies, and a search over sums of more than {_MOST_SEARCHED} masses "
             "takes too long; use renyi(order)",
         )
     return supremum_over_orders(
-        lambda order: renyi_by_sum(pair, order),
-        largest_loss,
-        beyond=beyond,
-        tolerance=_TOLERANCE,
+        lambda order: renyi_by_sum(pair, order), largest_loss, beyond=beyond, tolerance=_TOLERANCE
     )
 
 
@@ -109,7 +106,9 @@ def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb
 
 
 def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -> int:
-    r"""The reach at which a Gaussian of this variance, tilted by the order, lost ``bits``."""
+    r"""The reach at which a Gaussian of this variance, tilted by the order, decreases by
+    2^-``bits``.
+    """
     center = shift * math.ceil(order)
     return center + math.isqrt(math.ceil(2 * variance * bits)) + 8
 

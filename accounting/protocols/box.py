@@ -1,10 +1,10 @@
 r"""The privacy of shuffled bits: binomial noise on coordinates that may all change together.
 
-X is a binomial noise, the same for every coordinate and independent; neighbouring data move
-coordinate i by at most d_i, either way. As p(x)/p(x-d) falls in x, every test is a ray, and its
-payoff rises with d, so the full shift dominates every smaller one of the same sign. What is left is
-the sign of each coordinate: a maximum over the signs, of which p = 1/2 needs one. The losses of
-the coordinates add, as those of rounds do. Proofs: docs/proofs/shuffle.md.
+The coordinates of X are independent binomial variables; neighbouring data move coordinate i by at
+most d_i in either direction. As p(x)/p(x-d) decreases in x, every optimal test is a ray, and its
+payoff increases with d, so the full shift dominates every smaller one of the same sign. It remains
+to maximise over the signs of the coordinates; for p = 1/2 one choice suffices. The losses of the
+coordinates add, like those of rounds. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 _FINER: Final = (1, 16, 256)
 _MOST_SIGNS: Final = 64
 _WIDTH: Final = Fraction(1, 1000)
-_APART: Final = "each world shows values that the other never does"
+_APART: Final = "each dataset has outputs that are impossible under the other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class BinomialBox(Guarantee):
     True
 
     Raises :class:`InvalidParameter` for trials < 1, a probability outside (0, 1), no bounds or a
-    bound < 1; :class:`NotDerived` when the signs of the coordinates are too many to try.
+    bound < 1; :class:`NotDerived` if there are too many sign choices.
     """
 
     trials: int
@@ -67,14 +67,14 @@ class BinomialBox(Guarantee):
         object.__setattr__(self, "trials", noise.trials)
         object.__setattr__(self, "probability", noise.probability)
         if not isinstance(self.bounds, tuple) or not self.bounds:
-            raise InvalidParameter("bounds", self.bounds, "must be a tuple of one bound or more")
+            raise InvalidParameter("bounds", self.bounds, "must be a tuple of at least one bound")
         for bound in self.bounds:
             integer("bounds", bound, at_least=1)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least delta at ``epsilon`` >= 0, to that relative width (1e-3) or tighter.
+        r"""The least delta at ``epsilon`` >= 0, to this relative width (1e-3) or tighter.
 
-        Raises :class:`PrecisionExhausted` when the enclosure stays wider.
+        Raises :class:`PrecisionExhausted` if the enclosure stays wider.
         """
         at, goal = at_least_zero("epsilon", epsilon), _width(relative)
         for finer in _FINER:
@@ -84,7 +84,7 @@ class BinomialBox(Guarantee):
         raise PrecisionExhausted(f"no enclosure of delta({at}) of relative width {goal}")
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least epsilon at ``delta`` in [0, 1], to about that relative width (1e-3).
+        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width (1e-3).
 
         Infinite at delta = 0: each dataset has outcomes that are impossible under the other.
         """
@@ -184,7 +184,7 @@ def box_of(mechanism: Mechanism) -> BinomialBox:
     if not isinstance(noise, Binomial):
         raise InvalidParameter("mechanism", mechanism, "must have binomial noise")
     if moves.norm not in (Norm.ABSOLUTE, Norm.BOX):
-        wanted = f"the worst move of {noise!r} under {moves!r}"
+        wanted = f"the worst shift of {noise!r} with {moves!r}"
         raise NotDerived(wanted, "use a bound per coordinate: Sensitivity.box")
     amount = moves.amount
     return BinomialBox(
@@ -215,4 +215,4 @@ def _ends(found: Bound) -> Enclosure:
 def _width(relative: RationalLike | None) -> Fraction:
     if relative is None:
         return _WIDTH
-    return positive_rational("relative", relative, "no enclosure has width 0")
+    return positive_rational("relative", relative, "must be > 0: an enclosure cannot have width 0")

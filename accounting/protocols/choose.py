@@ -1,11 +1,11 @@
 r"""Distributed protocols: guarantees by number of honest users, and parameters for a target.
 
-A protocol is planned for n users, of whom at least h are honest and stay. Their noise alone hides
-each of them, so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` enlarges every
-user's noise until that meets the target. Where more noise is smaller noise plus independent noise
-(Polya differences, Skellam, fair bits) the result is the least on its grid. For sums of discrete
-Gaussians, and for the probability of biased bits, only the two grid points are certified: delta
-need not fall in that probability. Proofs: docs/proofs/shuffle.md.
+A protocol is planned for n users, of whom at least h are honest and stay. Only their noise counts,
+so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every user's noise
+until this meets the target. If more noise is smaller noise plus independent noise (Polya
+differences, Skellam, fair bits) the result is the least on its grid. For sums of discrete
+Gaussians, and for the probability of biased bits, only two grid points are certified: delta need
+not be monotone in that probability. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Protocol: TypeAlias = (
 )
 
 GRID: Final = 1024
-"""Real parameters are multiples of 1/1024 of where their search starts."""
+"""Real parameters are multiples of 1/1024 of the start of their search."""
 
 _PROBABILITY_GRID: Final = 1 << 16
 _MOST_EPSILON: Final = 1000
@@ -81,7 +81,7 @@ class Plan:
     ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
     reach the target. ``size`` is None for bits, which never wrap around. ``assumes`` is the
     assumption of a protocol beyond its noise ("" for none); ``guarantee`` is then for the sum only,
-    the other messages to the server cost ``assumed_epsilon`` more, and ``meets`` includes both.
+    other messages to the server cost ``assumed_epsilon`` in addition, and ``meets`` includes both.
     """
 
     instance: Instance
@@ -158,12 +158,12 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     """
     target = _target(instance, users, epsilon, delta, honest_fraction, parameters)
     if parameters == "paper" and precision is not None:
-        raise InvalidParameter("precision", precision, "the paper has its own; leave it out")
+        raise InvalidParameter("precision", precision, "must be omitted: the paper has its own")
     steps = None if precision is None else integer("precision", precision, at_least=1)
     rational_in("failure", failure, "(0, 1)")  # refused before anything is searched
     scale = positive_rational("scaling", scaling, "it multiplies the precision")
     if scale != 1 and instance not in ("renyi", "concentrated"):
-        reason = "only the instances renyi and concentrated take it"
+        reason = "only renyi and concentrated noise have a scaling"
         raise InvalidParameter("scaling", scaling, reason)
     if instance in ("binary-shuffle", "vector-shuffle"):
         return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
@@ -215,9 +215,11 @@ def _target(
     if parameters not in get_args(Parameters):
         raise InvalidParameter("parameters", parameters, "must be 'exact' or 'paper'")
     n = integer("users", users, at_least=1)
-    e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     if e > _MOST_EPSILON:
-        raise InvalidParameter("epsilon", epsilon, f"must be <= {_MOST_EPSILON}: it hides nothing")
+        raise InvalidParameter(
+            "epsilon", epsilon, f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
+        )
     d = rational_in("delta", delta, "[0, 1)")
     if d == 0 and instance in ("renyi", "concentrated", "binary-shuffle", "vector-shuffle"):
         raise InvalidParameter("delta", delta, f"must be > 0: the loss of {instance} is unbounded")
@@ -341,7 +343,7 @@ def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
     binary = target.instance == "binary-shuffle"
     for name, given in (("coordinates", coordinates), ("precision", precision)):
         if binary and given not in (None, 1):
-            raise InvalidParameter(name, given, "binary-shuffle sums one bit of a user")
+            raise InvalidParameter(name, given, "binary-shuffle sums one bit per user")
     paper = tkms_bits(n, e, d) if binary else lzj_vector(n, coordinates, e, d)
     g = precision or paper.precision
     if target.parameters == "paper":

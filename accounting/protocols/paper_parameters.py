@@ -1,8 +1,8 @@
 r"""Parameters of protocols as published in three papers, for ``parameters="paper"``.
 
 CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021, Algorithm 3) and LZJ
-(Li, Zhou and Ji 2022, Algorithm 2). Nothing here promises anything: guarantees are derived from the
-exact laws. Integers are exact: no float decides a ceiling. Reals are enclosures.
+(Li, Zhou and Ji 2022, Algorithm 2). Guarantees do not use these formulas; they are derived from the
+exact laws. Integers are exact, without floating-point rounding. Reals are enclosures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 
 WIDTH_BITS: Final = 64
-"""Enclosures of irrational parameters have this relative width."""
+"""The relative width of enclosures of irrational parameters."""
 
 _ROUNDED: Final = 1 << 64
 
@@ -37,7 +37,7 @@ Form: TypeAlias = Literal["printed", "corrected"]
 class SumParameters:
     r"""Parameters of CZ's theorems for n users: g, tau, and the law of the total noise, in steps.
 
-    ``share`` is the law of one user's part, for local noise the whole noise of one message.
+    ``share`` is the law of one user's share, or the whole noise of one message for local noise.
     """
 
     users: int
@@ -113,8 +113,8 @@ def paper_sum(
 def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> SumParameters:
     r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
 
-    The noise is discrete Laplace of scale g/epsilon, a difference of two Polya(1/n) of each user.
-    Theorem 5 is the same, the analyzer adding the noise.
+    The noise is discrete Laplace of scale g/epsilon; each user adds a difference of two Polya(1/n).
+    Theorem 5 is the same with noise added by the analyzer.
     """
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     g, log = ceil_sqrt(e * e * n), log_of(2 / _failure(failure))
@@ -237,7 +237,7 @@ def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
 
 def epsilon_of(value: object) -> Fraction:
     r"""epsilon > 0."""
-    return positive_rational("epsilon", value, "no noise gives epsilon 0")
+    return positive_rational("epsilon", value, "epsilon 0 needs infinite noise")
 
 
 def log_of(value: Fraction) -> Callable[[], arb]:

@@ -1,13 +1,13 @@
 r"""Certify pure DP by shuffling: a loss bound of :class:`PureShuffle` at every output.
 
 A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V the noise within
-the reach, tau the chance of a cover, U its uniform law. The server sees the sum of n of them. For
-any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is at
-most eps if f times the product of the others' laws has no negative coefficient. Expand the product
-by who sends covers. Whatever the others hold is then a shift, so no composition is worse than
-another: it suffices that U^t f >= 0, for t covers and more, and V^(h-t) f >= 0, for fewer. With G
-the part of V off 0 and G^b f >= 0 the latter need only be looked at near its centre. Each of the
-three gives the least e^eps that it allows, the largest ratio (A + tau K)/(a + tau K) over all
+the reach, tau the probability of a cover, U its uniform law. The server sees the sum of n of them.
+For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is
+at most eps if f times the product of the others' laws has no negative coefficient. Expand the
+product by the set of users who send covers. The values of the others are then only a shift, so all
+are equivalent: it suffices that U^t f >= 0 for t covers and more, and V^(h-t) f >= 0 for fewer.
+With G the part of V off 0 and G^b f >= 0, the latter only needs to be checked near its centre. Each
+of the three conditions gives a least e^eps, the largest ratio (A + tau K)/(a + tau K) over all
 outputs, in balls. Proofs: docs/proofs/shuffle.md.
 """
 
@@ -48,9 +48,9 @@ _LEAST_REACH: Final = 8
 class Purity:
     r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, and its proof.
 
-    ``covers`` is t, ``counted`` the users whose noise is counted, h - t + 1, ``jumps`` is b. The
-    three losses are upper bounds of log e^eps from U^t f, G^b f and V^(h-t) f; ``guarantee`` is
-    their maximum, or the epsilon g/scale of the shares where that is not less.
+    ``covers`` is t, ``counted`` the number of users whose noise counts, h - t + 1, ``jumps`` is b.
+    The three losses are upper bounds of epsilon from U^t f, G^b f and V^(h-t) f; ``guarantee`` is
+    their maximum, or the epsilon g/scale of the shares if that is not smaller.
     """
 
     honest: int
@@ -122,13 +122,13 @@ def plan_pure_shuffle(
 ) -> PureShuffle:
     r"""Parameters for epsilon-DP with ``honest`` users (all of them by default).
 
-    The chance that any message is a cover is about ``failure``; the reach is about
-    2 (g/epsilon) ln(1/cover). Not yet certified: :func:`purity` does that.
+    The probability that any message is a cover is about ``failure``; the reach is about 2
+    (g/epsilon) ln(1/cover). The result is not certified; use :func:`purity`.
     """
     n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)
     h = n if honest is None else integer("honest", honest, at_least=1)
-    e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
-    q = positive_rational("failure", failure, "bounded messages need covers")
+    e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
+    q = positive_rational("failure", failure, "must be > 0: bounded messages need covers")
     if h > n or q >= 1:
         raise InvalidParameter("honest" if h > n else "failure", h if h > n else q, "is too large")
     # The largest power of two that is at most failure/n.
@@ -276,7 +276,7 @@ def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | in
             worst = worst.max((high + lost + known) / (low + known))
     found = Enclosure.of(worst.log()).upper if worst.is_finite() else math.inf
     if found == math.inf:
-        raise NotDerived("pure DP of shuffled bits", "some output has no bound of its loss")
+        raise NotDerived("pure DP of shuffled bits", "the loss at some output is unbounded")
     return Fraction(found)
 
 

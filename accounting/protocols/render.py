@@ -1,4 +1,4 @@
-r"""Format plans and simulations as text and as JSON; each bound names its direction."""
+r"""Format plans and simulations as text and as JSON; each bound states its direction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MEASURED: Final = (
 def plan_lines(plan: Plan) -> list[str]:
     r"""The plan as text, one fact per line, the guarantee first."""
     target = f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
-    kept = "kept" if plan.meets else "NOT certified to keep the promise"
+    kept = "kept" if plan.meets else "NOT certified to meet the target"
     facts = [
         ("promise", f"{target} with {plan.honest} honest users"),
         ("guarantee", f"{_whole(plan, plan.guarantee, plan.honest)}: {kept}"),
@@ -50,7 +50,7 @@ def simulation_lines(result: Simulation) -> list[str]:
     planned = _whole(plan, result.planned, plan.honest)
     facts = [
         ("runs", f"{result.runs} runs, {result.aggregation}"),
-        ("dropouts", f"{result.dropouts} of {plan.protocol.users} users vanished in each run"),
+        ("dropouts", f"{result.dropouts} of {plan.protocol.users} users dropped out in each run"),
         ("error", error),
         ("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
         ("bits", f"{plan.protocol.bits_per_user} a user"),
@@ -127,7 +127,7 @@ def _whole(plan: Plan, curve: Guarantee, present: int) -> str:
     if not plan.assumes:
         return _at(plan, curve, present)
     most = up(_epsilon(plan, curve, present).upper + plan.assumed_epsilon, 6)
-    return f"epsilon at most {most}, given what is assumed"
+    return f"epsilon at most {most}, under the assumption"
 
 
 def _assumed(plan: Plan, curve: Guarantee, present: int) -> list[tuple[str, str]]:
@@ -198,5 +198,5 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             if size is not None:
                 rows.append(("wraps", f"with probability at most {up(size.wraparound.upper)}"))
             if isinstance(protocol, LocalSum):
-                rows.append(("trust", "nobody: every message keeps the promise by itself"))
+                rows.append(("trust", "nobody: every message has the guarantee on its own"))
     return data, rows

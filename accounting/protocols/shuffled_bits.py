@@ -1,8 +1,8 @@
-r"""Exact calibration of binomial noise for shuffled bits: the least noise that meets a target.
+r"""Exact calibration of binomial noise for shuffled bits: the least noise for a target.
 
 Fewest bits: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
-are post-processing and delta never rises with b: one bisection finds the least b, and both b and
-b - 1 are certified. Least probability: no such theorem is used; the two grid points are certified.
+are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
+- 1 are certified. Least probability: no such theorem is used; two grid points are certified.
 Sources: TKMS Algorithm 3, LZJ Algorithms 2 and 4 (both named in ``papers``), Cheu, Joseph, Mao and
 Peng, "Shuffle Private Stochastic Convex Optimization" (2021). Proofs: docs/proofs/shuffle.md.
 """
@@ -22,9 +22,9 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Least:
-    r"""``enough`` meets the target; ``short`` does not, or is None where no noise would be left.
+    r"""``enough`` meets the target; ``short`` does not, or is None if no noise would remain.
 
-    ``short`` has a bit less of each of ``users``, or a probability one grid step lower.
+    ``short`` has one bit less per user, or a probability one grid step lower.
     """
 
     users: int
@@ -57,8 +57,8 @@ def fewest_bits(
 ) -> Least:
     r"""The least number of noise bits per honest user that meets the target.
 
-    ``bounds[i]``: by how many steps one user can move the sum of coordinate i; (1,) is the sum of
-    bits of TKMS, (g,) * s a vector of s coordinates in g steps.
+    ``bounds[i]``: the largest move of the sum of coordinate i by one user, in steps; (1,) for the
+    sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
@@ -104,5 +104,5 @@ def least_probability(
 
 
 def _target(epsilon: RationalLike, delta: RationalLike) -> tuple[Fraction, Fraction]:
-    e = positive_rational("epsilon", epsilon, "no noise gives epsilon 0 with delta < 1")
+    e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise with delta < 1")
     return e, rational_in("delta", delta, "(0, 1)", "the loss is unbounded")

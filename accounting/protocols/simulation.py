@@ -1,7 +1,7 @@
 r"""Simulate a planned protocol: the error of its estimates, and the remaining guarantee.
 
-Values and dropouts are a simulated world; the noise is that of the real protocol. Everything said
-about privacy is derived from how many honest users stayed, never from the runs.
+Values and dropouts are simulated; the noise is that of the real protocol. The guarantee is derived
+from the number of remaining honest users, never from the runs.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _MOST_BITS: Final = 1 << 26
 class Simulation:
     r"""Results of ``runs`` runs of a plan, with ``dropouts`` dropped users in each.
 
-    Errors are those of the estimated sum of values in [0, 1], over all coordinates: measured, from
-    these runs. ``kept`` is the exact curve of the noise that was there, ``planned`` of the plan.
-    ``noise_deviation`` is the exact standard deviation of that noise in units of a value, rounded
-    up; beside it an estimate has the rounding of the encoding, at most sqrt(users)/(2 precision).
+    Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
+    these runs. ``kept`` is the exact curve of the actual noise, ``planned`` that of the plan.
+    ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
+    up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
     """
 
     plan: Plan
@@ -76,9 +76,9 @@ def simulate(
     r"""Simulate ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
 
     ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` every
-    user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same over
-    the least neighbourhoods for these dropouts and for all the others that the plan does not count
-    as honest; protocols of bits are shuffled.
+    user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same with
+    the least neighbourhoods for these dropouts and all other users that the plan does not count as
+    honest; protocols of bits are shuffled.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
@@ -117,7 +117,7 @@ def _check_size(protocol: Protocol) -> None:
     else:
         need, most, of = protocol.users, _MOST_VALUES, "values"
     if need > most:
-        reason = f"a run of {need} {of} is beyond the {most} that are simulated at once"
+        reason = f"a run of {need} {of} exceeds the limit of {most} for one simulation"
         raise InvalidParameter("users", protocol.users, reason)
 
 
@@ -129,7 +129,7 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
         raise InvalidParameter("aggregation", aggregation, reason)
     shuffled = isinstance(protocol, (ShuffledPure, PureShuffle, BinaryShuffle, VectorShuffle))
     if shuffled and aggregation != "ideal":
-        reason = "shuffle protocols do not take it: leave it out"
+        reason = "shuffle protocols do not use it: omit it"
         raise InvalidParameter("aggregation", aggregation, reason)
     functionality: Aggregation | RelaxedAggregation | Shuffler
     match protocol:

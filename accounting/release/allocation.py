@@ -1,7 +1,7 @@
 r"""Random allocation: each unit is in uniformly random rounds of an epoch, independently.
 
-Known as balls and bins: one round of t, or k of t. Not a shuffled data set, in which who is moved
-moves others. Proofs: docs/proofs/sampling.md.
+Also known as balls and bins: one round of t, or k of t. A shuffled dataset is different: moving one
+example also moves others. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with Gaussian noise on the reals.
 
     Each unit is in ``picks`` of the ``rounds`` rounds, all such choices equally likely,
-    independently of all other units, drawn anew for each epoch and kept secret. Both ends are known
-    of one pick, an upper end of more. Epochs compose by their orders, and of one pick by their
-    losses.
+    independently of all other units, drawn anew for each epoch and kept secret. One pick has both
+    bounds, several picks only an upper bound. Epochs compose by Renyi orders, and with one pick
+    also by their losses.
 
     >>> from accounting.mechanism.description import Description
     >>> from accounting.mechanism.real_noise import Gaussian
@@ -50,7 +50,7 @@ class AllocatedSample(ByOrder, DescribedSample):
     >>> AllocatedSample(description=asked).epsilon("1e-6")
     Bound([2.0..., 2.0...], 'renyi')
 
-    Raises :class:`InvalidParameter` for noise of a size beyond floats.
+    Raises :class:`InvalidParameter` for noise outside the range of floats.
     """
 
     theorem: ClassVar[str] = (
@@ -67,9 +67,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return cast("Allocation", self.description.scheme)
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound of D_alpha, by chords between whole orders: (alpha - 1) D_alpha is
-        convex.
-        """
+        r"""Bound D_alpha by chords between integer orders: (alpha - 1) D_alpha is convex."""
         variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
         always = picks * order / (2 * variance)
         if order > MOST_ORDER:
@@ -92,7 +90,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return allocated(self.density, self.scheme.rounds, Side(above=above, present=present))
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The discretised pairs of an epoch of one pick; otherwise none."""
+        r"""The discretised pairs of an epoch with one pick; otherwise none."""
         if not self.listed:
             return ByOrder.dominating_pairs(self)
         density, rounds = self.density, self.scheme.rounds

@@ -1,11 +1,11 @@
 r"""The total privacy loss of a fixed list of pairs, by the best applicable method.
 
 L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One Gaussian
-law, discrete or not, moved alike in every round: the sum of the noise is one law. Anything else:
-the outcomes one by one if they are few, or the contour with one small Gaussian added
-(:mod:`accounting.fourier.contour_integral`), of listings on the side that is asked for. A part of
-the mass may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) promises
-nothing.
+law, discrete or not, with the same shift in every round: the sum of the noise is one law.
+Otherwise: enumeration of the outcomes if there are few, or the contour integral with one small
+Gaussian added (:mod:`accounting.fourier.contour_integral`), of listings in the requested direction.
+Some mass may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) gives no
+guarantee.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _UNSEEN: Final = 1e-30  # outcomes of less mass are not named
 _Counted = TypeVar("_Counted")
 
 Law: TypeAlias = Pair | NormalLoss | LossPart
-"""One independent part of a round: a pair of laws, or a loss that bounds one from a side."""
+"""One independent part of a round: a pair of laws, or a loss that bounds one from one side."""
 
 
 def loss_of(law: Law, *, above: bool) -> LossPart:
-    r"""The loss of a law as a part of a contour integral, exact or bounded from one side."""
+    r"""The loss of a law as a factor of a contour integral, exact or bounded from one side."""
     table: LossTable
     match law:
         case GaussianPair(noise=noise) if float(noise.sigma_squared) >= LEAST_VARIANCE:
@@ -75,7 +75,7 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
 class ComposedLoss:
     r"""``parts``: laws with counts >= 1. ``lost``: (delta_i, count) of claims.
 
-    Where pairs are listed, the total bounds theirs from above, or from below if not ``above``.
+    With listings, the total is an upper bound if ``above``, otherwise a lower bound.
 
     >>> from accounting.laws.laplace import LaplacePair
     >>> part = LaplacePair(scale=Fraction(20), shift=1)
@@ -194,7 +194,7 @@ class ComposedLoss:
     def tradeoff(self, alpha: Fraction) -> Enclosure:
         r"""A bound of the least type II error in [0, 1], in the direction of the discretisation.
 
-        Raises :class:`NotDerived` where the outcomes are too many to be named.
+        Raises :class:`NotDerived` if there are too many outcomes to list.
         """
         parts = tuple((listed_loss(law, above=self.above), count) for law, count in self.parts)
         named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)

@@ -1,9 +1,9 @@
 r"""Connect the dots: a discrete pair that dominates one or several curves.
 
-For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is convex, falls from
-h(0) = 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with the larger
-curve dominates, also under adaptive composition. So upper ends of h at chosen points, joined by
-straight lines, give a pair with finitely many losses that may stand for (P, Q); the maximum of
+For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is convex, falls from h(0)
+= 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with the larger
+curve dominates, also under adaptive composition. So upper bounds of h at chosen points, joined by
+straight lines, give a pair with finitely many losses that can replace (P, Q); the maximum of
 several curves is treated the same way. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect
 the dots" (2022). Proofs: docs/proofs/sampling.md.
 """
@@ -38,7 +38,7 @@ CurvePoint: TypeAlias = tuple[Fraction, Fraction]
 """(x, u) with u >= h(x), at x = e^epsilon > 0."""
 
 UNSEEN: Final = Fraction(1, 1 << 160)
-"""The P-mass that may be left beyond the last dot of a curve: it counts as infinitely lossy."""
+"""The P-mass that may remain beyond the last dot of a curve; it counts as infinite loss."""
 
 _START: Final = (Fraction(0), Fraction(1))
 _ROUNDED: Final = 2.0**-52
@@ -56,9 +56,9 @@ _UNIT: Final = 320
 class ConnectTheDotsPair(LossTable):
     r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
 
-    The corners start at (0, 1); x rises, h falls, the slopes rise strictly, from -1 or above to
-    below 0. With q the change of slope at a corner x > 0, the pair has there the masses P = x q and
-    Q = q, so the loss log x; the last h is P(L = oo), and what is left of Q has no P-mass.
+    The corners start at (0, 1); x increases, h decreases, and the slopes increase strictly, from at
+    least -1 to below 0. With q the change of slope at a corner x > 0, the pair has the masses P = x
+    q and Q = q there, so the loss log x; the last h is P(L = oo), and the rest of Q has no P-mass.
 
     >>> half = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
@@ -68,7 +68,7 @@ class ConnectTheDotsPair(LossTable):
     >>> half.cells(half.edges(Focus(1.0), 100)).p.value.tolist()
     [0.0, 0.25, 0.5, 0.25]
 
-    Raises :class:`InvalidParameter` for corners that are no curve of a pair.
+    Raises :class:`InvalidParameter` if the corners are not the curve of a pair.
     """
 
     corners: tuple[CurvePoint, ...]
@@ -77,7 +77,7 @@ class ConnectTheDotsPair(LossTable):
         if self.corners[:1] != (_START,):
             raise InvalidParameter("corners", self.corners, "must start at (0, 1)")
         if any(here[0] >= there[0] for here, there in pairwise(self.corners)):
-            raise InvalidParameter("corners", self.corners, "must have rising places")
+            raise InvalidParameter("corners", self.corners, "must have increasing places")
         slopes = self.slopes()
         if not all(before < after for before, after in pairwise(slopes)):
             raise InvalidParameter("corners", self.corners, "must be convex, and flat beyond")
@@ -92,7 +92,7 @@ class ConnectTheDotsPair(LossTable):
     def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
         r"""The pair of the lower convex hull of the dots, dominating every curve below them.
 
-        Raises :class:`InvalidParameter` where a dot lies below 1 - x or 0: no curve does.
+        Raises :class:`InvalidParameter` if a dot lies below 1 - x or 0, where no curve can be.
         """
         kept, lowest = [_START], Fraction(1)
         for x, u in sorted(dots):
@@ -112,7 +112,7 @@ class ConnectTheDotsPair(LossTable):
         return True
 
     def largest_loss(self) -> Enclosure:
-        r"""At most the last corner; infinite where the curve does not fall to 0."""
+        r"""At most the last corner; infinite if the curve does not decrease to 0."""
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))
@@ -124,7 +124,7 @@ class ConnectTheDotsPair(LossTable):
         return sketch_of(_corner_cells(self))
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""No edges can be chosen."""
+        r"""The edges are fixed."""
         return edges
 
     def cells(self, edges: Floats) -> Cells:
@@ -180,8 +180,9 @@ def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
 def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
     r"""A pair that dominates all ``products`` at every epsilon, for rounds chosen among them.
 
-    The dots of a product are at the losses that it has, where its curve bends: little is lost. They
-    are about ``most`` together, up to where a P-mass of 2^-160 is left, which counts as hidden.
+    The dots of a product are at its losses, where its curve bends, so little is lost. Their number
+    is about ``most``, up to the loss beyond which a P-mass of 2^-160 remains, which counts as
+    hidden.
 
     >>> from accounting.laws.laplace import LaplacePair
     >>> response = dominating((((LaplacePair(scale=Fraction(1), shift=1), 1),),))
@@ -189,7 +190,7 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     (1.0, 0.0)
     """
     if not products:
-        raise InvalidParameter("products", products, "must hold at least one pair")
+        raise InvalidParameter("products", products, "must contain at least one pair")
     share = max(most // len(products), min(most, _FEWEST))
     return highest(_above(product, share) for product in products)
 
@@ -220,8 +221,8 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
 
-    Above, the total variation distance h decides: all is shown with probability h, else nothing.
-    Below, the outputs that Q has are one outcome: post-processing.
+    Above, with the total variation distance h: everything is revealed with probability h, else
+    nothing. Below, all outputs of positive Q-mass are merged: post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

@@ -1,7 +1,7 @@
 r"""The privacy curve of a single release: delta, epsilon, Renyi divergences, and tests.
 
-Both ends of every number are proven, of the exact worst case over all neighbouring data: all shifts
-that the sensitivity allows, both directions. Proofs: docs/proofs/curve.md.
+Both bounds of every number are proven, for the exact worst case over all neighbouring data: all
+shifts that the sensitivity allows, in both directions. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NO_RENYI: Final = (
 _BITS: Final = 64
 _LEAST_BITS: Final = 8
 _FINEST: Final = Fraction(1, 10**11)
-"""Of several coordinates, and of laws whose events are no rays."""
+"""The relative width for several coordinates, and for laws whose events are not rays."""
 
 _WIDTH: Final = Fraction(1, 1 << _BITS)
 
@@ -54,8 +54,8 @@ _WIDTH: Final = Fraction(1, 1 << _BITS)
 class OneRelease(Guarantee):
     r"""The privacy loss of one release, as enclosures computed from the law.
 
-    By default to a relative width of 2^-64. The ``enclose_`` methods give the same numbers as
-    :class:`Enclosure`, to a relative width of 2^-``bits``, for engines that go on from there.
+    By default to a relative width of 2^-64. The ``enclose_`` methods return the same numbers as an
+    :class:`Enclosure`, to a relative width of 2^-``bits``, for further computations.
     """
 
     __slots__ = ()
@@ -94,10 +94,10 @@ class OneRelease(Guarantee):
     def dominating_pairs(self) -> DominatingPairs:
         r"""The pairs of laws of one round, for compositions.
 
-        Raises :class:`NotDerived` where none are known.
+        Raises :class:`NotDerived` if none are known.
         """
         raise NotDerived(
-            f"one pair of laws that {self!r} stands for",
+            f"a single dominating pair for {self!r}",
             "it composes order by order: use renyi(order) or epsilon(delta)",
         )
 
@@ -137,9 +137,10 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
 
-    epsilon and delta follow at the best order: upper ends only. Proofs: docs/proofs/composition.md.
+    epsilon and delta follow at the best order, as upper bounds only.
 
-    Such parts compose by their orders. Raises as :class:`OneRelease` does.
+    Proofs: docs/proofs/composition.md. Such parts compose by their orders. Errors as in
+    :class:`OneRelease`.
     """
 
     __slots__ = ()
@@ -209,7 +210,7 @@ class PrivacyCurve(OneRelease):
     (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
 
     Raises :class:`InvalidParameter` as :class:`Mechanism` does, and for arguments out of range;
-    :class:`NotDerived` where no theorem gives the number.
+    :class:`NotDerived` if no theorem gives the number.
     """
 
     theorem: ClassVar[str] = "the curve of the noise"

@@ -1,11 +1,11 @@
 r"""The dominating pairs of one round of a guarantee.
 
-A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. Where several
-pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity) a round
-may be any of them, chosen after the rounds before it: then one pair above all of them
-(:mod:`accounting.release.connect_the_dots`) bounds the total from above, and the lists that repeat
-one of them bound it from below. Where the direction belongs to the datasets (subsampling: who was
-added) it is the same in every round. Proofs: docs/proofs/composition.md.
+A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. If several
+pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity), each
+round may have any of them, depending on earlier rounds: then one pair above all of them
+(:mod:`accounting.release.connect_the_dots`) bounds the total from above, and lists that repeat one
+of them bound it from below. If the datasets determine the direction (subsampling: which dataset has
+the added unit), it is the same in every round. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ Laws: TypeAlias = tuple[tuple[Law, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DominatingPairs:
-    r"""``above``: lists of pairs of which, per direction, one dominates every possible round.
+    r"""``above``: lists of pairs such that, per direction, one of them dominates every possible
+    round.
 
-    ``attained``: lists that some neighbours have in every round; the same as ``above`` where the
-    bound is exact, empty where none is known. ``lost`` is the delta of a claim. If ``aligned``,
-    both have the same directions.
+    ``attained``: lists that some neighbours have in every round; equal to ``above`` if the bound is
+    exact, empty if none is known. ``lost`` is the delta of a claim. If ``aligned``, both have the
+    same directions.
     """
 
     above: tuple[Laws, ...]
@@ -77,7 +78,7 @@ def of_table(table: LossTable) -> DominatingPairs:
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
     r"""The pairs of one release of integer noise.
 
-    Raises :class:`NotDerived` as :func:`accounting.laws.registry.candidates`.
+    Raises :class:`NotDerived` as :func:`accounting.laws.registry.candidates` does.
     """
     if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
         shifts: tuple[Shift, ...] = (heaviest(sensitivity),)
@@ -136,7 +137,7 @@ def _tabled(table: LossTable) -> LossPart:
 def over_totals(
     found: list[tuple[DominatingPairs, int]], ask: Callable[[ComposedLoss], Enclosure]
 ) -> Bound:
-    r"""Evaluate ``ask`` on the worst composition of so many rounds of these pairs."""
+    r"""Evaluate ``ask`` on the worst composition of ``rounds`` rounds of these pairs."""
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
     upper = [ask(total) for total in above]
     highest = max(e.upper for e in upper)

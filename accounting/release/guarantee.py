@@ -1,7 +1,7 @@
 r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
 
-The one place that chooses an engine by the kind of a release; a law with an engine of its own
-higher up registers it by :func:`serve`. Nothing here takes an epsilon from its caller.
+This module chooses the engine by the kind of a release; a law whose engine is in a later module
+registers it with :func:`serve`. No function takes an epsilon from its caller.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SERVED: Final[dict[type[Noise], Derive]] = {}
 def guarantee(
     mechanism: Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description,
 ) -> Guarantee:
-    r"""The guarantee of one release of ``mechanism``, or of a stream's sums, under its scope.
+    r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
 
     A :class:`Description` also has noise on the reals, a sampling scheme and a group. The guarantee
     of a local report is the log of its largest likelihood ratio, rounded up.
@@ -70,8 +70,8 @@ def guarantee(
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` for a law whose worst shift is not known; state an assumed guarantee
-    as :class:`Assumed`, with a reason.
+    Raises :class:`NotDerived` for a law whose worst shift is unknown; an assumed guarantee can be
+    stated as :class:`Assumed`, with a reason.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -94,7 +94,9 @@ def guarantee(
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):
         raise InvalidParameter(
-            "mechanism", mechanism, "must be a Mechanism; of a protocol, protocol.mechanism(honest)"
+            "mechanism",
+            mechanism,
+            "must be a Mechanism; for a protocol use protocol.mechanism(honest)",
         )
     derive = _SERVED.get(type(mechanism.noise))
     found = None if derive is None else derive(mechanism)
@@ -112,7 +114,7 @@ def sampled(
     r"""The guarantee of the release of ``curve`` from a sample of the units.
 
     ``curve`` is the release of all units. Its relation is add-remove, for samples of a fixed size
-    replace. Neighbours differ in ``group`` units, by ``relation``: None takes the first of the
+    replace. Neighbours differ in ``group`` units, by ``relation``, by default the first of the
     scheme.
 
     >>> from accounting.mechanism.real_noise import Gaussian
@@ -137,7 +139,7 @@ def sampled(
         group=group,
     )
     if curve.scope.relation is not asked.added:
-        must = f"must have the relation {asked.added.value!r}: the sensitivity is one of it"
+        must = f"must have relation {asked.added.value!r}, the relation of the stated sensitivity"
         raise InvalidParameter("scope", curve.scope, must)
     return curve_of(asked.unsampled) if scheme.everybody else _sample_of(asked)
 
@@ -145,8 +147,8 @@ def sampled(
 def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # as the other guarantees
     r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
 
-    Units enter independently of one another. Neighbours differ by a unit added or removed, as those
-    of ``curve`` must.
+    Units enter independently of one another. Neighbours differ by a unit added or removed, as they
+    must in ``curve``.
 
     >>> from dpcore import DiscreteGaussian, Scope
     >>> scope = Scope(relation="add-remove")
@@ -155,8 +157,8 @@ def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: 
     >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
     Bound([0.043467932030483635, 0.043467932030483636], 'exact')
 
-    Raises :class:`InvalidParameter` for anything but a curve, of the scope add-remove, and a rate
-    in (0, 1].
+    Raises :class:`InvalidParameter` unless ``curve`` is a curve with the relation add-remove and
+    the rate is in (0, 1].
     """
     return sampled(curve, Poisson(rate=rate))
 
@@ -166,16 +168,16 @@ def FixedSizeSampled(  # noqa: N802  # as the other guarantees
 ) -> OneRelease:
     r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
 
-    Every subset of that size is equally likely. Neighbours differ by a unit replaced, as those of
-    ``curve`` must.
+    Every subset of this size is equally likely. Neighbours differ by a unit replaced, as they must
+    in ``curve``.
 
     >>> from dpcore import DiscreteGaussian
     >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
     >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
     Bound([0.043467932030483635, 0.043467932030483636], 'exact')
 
-    Raises :class:`InvalidParameter` for anything but a curve, of the scope replace, and
-    1 <= sample <= population.
+    Raises :class:`InvalidParameter` unless ``curve`` is a curve with the relation replace and 1 <=
+    sample <= population.
     """
     return sampled(curve, FixedSize(sample=sample, population=population))
 

@@ -1,9 +1,8 @@
 r"""The matrix mechanism: training or streams with noise correlated between rounds.
 
-B(C x + z) is released, round by round: x_t is what round t adds up, z fresh noise, B C the workload
-(prefix sums, for training with momentum or weight decay those). It costs what one release of
-C x + z costs, and with Gaussian noise that is one Gaussian of the sensitivity of C. Proofs:
-docs/proofs/continual.md.
+B(C x + z) is released, round by round: x_t is the sum of round t, z fresh noise, B C the workload
+(prefix sums, also with momentum or weight decay). It costs as much as one release of C x + z; with
+Gaussian noise this is one Gaussian with the sensitivity of C. Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _THEOREM: Final = (
 class MatrixMechanism:
     r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
-    ``sensitivity`` is how far one participation moves x_t in l2, in any number of coordinates;
-    ``participation`` says in which rounds a unit may be. Under ``replace`` the other unit takes
-    part in the same rounds; under ``add-remove`` the rounds stand, with nothing in a unit's place.
-    Inputs may depend on what was released before, and so may the rounds of a unit.
+    ``sensitivity`` bounds the move of x_t by one participation in l2, in any number of coordinates;
+    ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit takes part in
+    the same rounds; under ``add-remove`` the rounds stay the same without the unit. Inputs may
+    depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.matrix.strategy import Banded
     >>> from accounting.release.guarantee import guarantee
@@ -92,9 +91,7 @@ class MatrixMechanism:
 
     @property
     def variances(self) -> tuple[Fraction, Fraction]:
-        r"""Both ends of D^2/sigma^2, D the sensitivity of C x, which determine the Gaussian's
-        privacy.
-        """
+        r"""Both bounds of D^2/sigma^2, D the sensitivity of C x, which determine the privacy."""
         moves = Sensitivity.of(self.sensitivity)
         amount = moves.amount
         assert isinstance(amount, int)  # noqa: S101  # it is no box
@@ -142,8 +139,8 @@ class _OneMatrix(OneRelease):
 class MatrixCurve(_OneMatrix):
     r"""The curve of a :class:`MatrixMechanism` with noise on the reals: that of one Gaussian.
 
-    Both ends are exact where the sensitivity is; else the lower one is of a participation that was
-    found, and the upper one of a bound of all.
+    Both bounds are exact if the sensitivity is; otherwise the lower one comes from one
+    participation, and the upper one from a bound over all.
     """
 
     theorem: ClassVar[str] = _THEOREM
@@ -200,8 +197,8 @@ class MatrixCurve(_OneMatrix):
 class MatrixOrders(ByOrder, _OneMatrix):
     r"""A :class:`MatrixMechanism` with integer noise: rho = D^2/2 sigma^2 in zCDP.
 
-    One vector of integers after another moves the noised numbers, each chosen from what was
-    released: no one pair of laws stands for all choices, but orders add up whatever is chosen.
+    The integer vectors that move the noised numbers are chosen depending on earlier releases: there
+    is no single dominating pair for all choices, but Renyi divergences add for every choice.
     """
 
     theorem: ClassVar[str] = (

@@ -1,7 +1,7 @@
 r"""The privacy curve of real Gaussian or Laplace noise, assuming that code samples it exactly.
 
-Nobody draws such noise exactly: every bound of it, and of what it is composed with, carries that as
-an assumption. Proofs: docs/proofs/cells.md.
+No code draws such noise exactly: every bound of it, and of compositions with it, lists this as an
+assumption. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _THEOREMS: Final[dict[type[RealNoise], str]] = {
 class RealCurve(OneRelease):
     r"""The exact curve of a query with real noise, assuming ideal sampling.
 
-    Gaussian noise under an l2 sensitivity costs the same in any number of coordinates; Laplace
-    noise takes a sensitivity of one number or in l1.
+    Gaussian noise with an l2 sensitivity costs the same in any number of coordinates; Laplace noise
+    needs a sensitivity of one number or in l1.
 
     >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1)
     >>> curve.delta(1)
@@ -50,7 +50,7 @@ class RealCurve(OneRelease):
     True
 
     Raises :class:`InvalidParameter` for anything but a :class:`RealNoise` and for a scale far below
-    the sensitivity, and :class:`NotDerived` for Laplace noise under another norm.
+    the sensitivity, and :class:`NotDerived` for Laplace noise with another norm.
     """
 
     noise: RealNoise
@@ -100,7 +100,7 @@ class RealCurve(OneRelease):
     def in_floats(self) -> bool:
         r"""Whether float64 can represent the losses of many rounds: D/sigma from 1e-15 to 1e10.
 
-        One round of one unit is a closed form, whatever its size.
+        One round of one unit has a closed form for all sizes.
         """
         loss = self.loss()
         size = loss.variance if loss else self._spread() ** 2

@@ -1,14 +1,14 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-With gamma the chance of a unit to be in the sample, and (P, Q) the laws of a release whose sample
-does or does not hold that unit, the sample hides the unit with probability 1 - gamma:
+With gamma the probability that a unit is in the sample, and (P, Q) the laws of a release with and
+without that unit in its sample, the unit is absent with probability 1 - gamma:
 
     delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0.
 
 This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
 when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
-compositions, need pairs of laws (``directions``). Every round draws its sample anew, independently
-of all before, and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
+compositions, need pairs of laws (``directions``). Every round draws a new sample, independently of
+earlier rounds, and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ Curve: TypeAlias = PrivacyCurve | RealCurve
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2
-"""Discrete Gaussian noise of this variance is cut into cells, if it is so wide for its shift."""
+"""Discrete Gaussian noise from this variance on, and this wide for its shift, uses cells."""
 
 _SMALLEST: Final = Fraction(1, 1 << 2000)
 _SPARE: Final = 64
 _TRIES: Final = 4
 _DOTS: Final = 1500
 MOST_MEMBERS: Final = 64
-"""The largest group whose sample is written out."""
+"""The largest supported group in a sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DescribedSample(OneRelease):
-    r"""A release from a random sample of the units; its class is that of the sampling scheme."""
+    r"""A release from a random sample of the units; the class depends on the sampling scheme."""
 
     description: Description
 
@@ -72,7 +72,7 @@ class DescribedSample(OneRelease):
 
     @property
     def curve(self) -> Curve:
-        r"""The release of all units, of the relation of the sensitivity and one unit."""
+        r"""The release of all units, for one unit and the relation of the sensitivity."""
         asked = self.description
         return curve_of(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
 
@@ -96,7 +96,7 @@ class DescribedSample(OneRelease):
 
 
 class SampledRelease(DescribedSample):
-    r"""A release whose sample has known pairs of laws: the class says which.
+    r"""A release whose sample has known pairs of laws, given by the subclass.
 
     The curve is computed in balls, from pairs of noise on the reals.
     """
@@ -106,7 +106,7 @@ class SampledRelease(DescribedSample):
     @property
     @abstractmethod
     def directions(self) -> tuple[Tables, ...]:
-        r"""(probability, pair) of what a round may be, for each order of the two datasets.
+        r"""(probability, pair) of each possible round, for each order of the two datasets.
 
         The datasets determine the direction, so it is the same in all rounds, and a composition
         costs at most the larger cost of all directions.
@@ -158,8 +158,8 @@ class SampledRelease(DescribedSample):
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest D_alpha, alpha = ``order`` > 1, over all directions, to 1e-6 or so.
 
-        Raises :class:`NotDerived` where no neighbours are known to have these pairs: epsilon and
-        delta are derived of all of them.
+        Raises :class:`NotDerived` if no neighbours are known to have these pairs; epsilon and delta
+        are always available.
         """
         exact = order_above_one(order)
         if not self.attained:
@@ -168,7 +168,7 @@ class SampledRelease(DescribedSample):
 
 
 class AmplifiedSample(SampledRelease):
-    r"""A sample whose curve is that of the release of all units at another point."""
+    r"""A sample whose curve is that of the unsampled release at another point."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ class FixedSizeSample(AmplifiedSample):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""One pair above both orders of the datasets."""
+        r"""A pair that dominates both orders of the datasets."""
         return (((Fraction(1), self.pair()),),)
 
     @property
@@ -259,8 +259,8 @@ class FixedSizeSample(AmplifiedSample):
 
 
 class ReplacedSample(SampledRelease):
-    r"""Poisson sampling of noise on the reals, a unit replaced by one that moves the query by
-    as much in the other direction: that pair dominates all others.
+    r"""Poisson sampling of noise on the reals, a unit replaced by one with the opposite effect:
+    this pair dominates all others.
     """
 
     __slots__ = ()
@@ -281,9 +281,9 @@ class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
     The w_j are those of :class:`Shifts`, or binomial: units of a group that are all added, or all
-    removed, are in a Poisson sample independently of one another. At worst all move the query in
-    one direction, so both ends are exact. Raises :class:`InvalidParameter` for noise of a size
-    beyond floats, and a group of more than 64 units.
+    removed, are in a Poisson sample independently. In the worst case all move the query in one
+    direction, so both bounds are exact. Raises :class:`InvalidParameter` for noise outside the
+    range of floats, and a group of more than 64 units.
     """
 
     @property
@@ -313,7 +313,7 @@ class MixedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""The noise with a random shift against the noise alone, and in reverse."""
+        r"""The noise with a random shift against the unshifted noise, and in reverse."""
         return both_ways(RealPair.moved(self.density, self.chances))
 
 

@@ -1,10 +1,10 @@
 r"""Poisson samples truncated at random to a largest size: the loss of one round.
 
 Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
-a Poisson sample. If they do, the unit takes the place of a random other one, with a known chance:
-it moves the sum by up to twice as much. A round that reveals which of both it is dominates every
-round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089. Proofs:
-docs/proofs/sampling.md.
+a Poisson sample. If they do, the unit replaces a random other one with a known probability: it
+moves the sum by up to twice as much. A round that reveals which of the two cases holds dominates
+every round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089.
+Proofs: docs/proofs/sampling.md.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _CHANCE_BITS: Final = 192
 class TruncatedSample(SampledRelease):
     r"""A Poisson sample truncated to ``most`` units, all subsets of a large one equally likely.
 
-    ``examples`` is the size of the dataset: of the larger one where a unit is added or removed, of
-    both where one is replaced. The upper end reveals whether the other units filled the batch; the
-    lower one is that of neighbours whose other units add nothing.
+    ``examples`` is the size of the dataset: of the larger one if a unit is added or removed, of
+    both if one is replaced. The upper bound reveals whether the other units filled the batch; the
+    lower bound is for neighbours whose other units contribute 0.
 
     >>> from accounting.mechanism.description import Description
     >>> from accounting.mechanism.real_noise import Gaussian
@@ -86,7 +86,7 @@ class TruncatedSample(SampledRelease):
         r"""(probability, rate, moves) of the possible rounds: not filled by the others, filled,
         either.
 
-        The third kind, worse than both, has what lies between the two ends of ``filled``.
+        The third kind, worse than both, has the mass between the two bounds of ``filled``.
         """
         filled, rate = self.filled, self.rate
         found = (

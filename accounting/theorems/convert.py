@@ -5,9 +5,9 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
     Pure, Approx -> Approx exactly, at every larger delta
     Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.claims.orders``)
 
-Numbers are rational and rounded up. What no theorem gives is refused: nothing leads from Approx
-to ZCdp or Rdp, from Rdp to ZCdp, or from anything to Pure. A claim that was assumed stays assumed,
-for the same reason. Proofs: docs/proofs/composition.md.
+Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
+or Rdp, from Rdp to ZCdp, and from other claims to Pure. An assumed claim stays assumed, with the
+same reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -125,13 +125,15 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     >>> float(as_approx(ZCdp("1/800"), "1e-6").stated_epsilon)
     0.2059...
 
-    Raises :class:`NotDerived` where no theorem gives a finite epsilon: below the delta of an
-    Approx claim, at delta = 0 for a ZCdp or Rdp claim.
+    Raises :class:`NotDerived` if no theorem gives a finite epsilon: below the delta of an Approx
+    claim, or at delta = 0 for a ZCdp or Rdp claim.
     """
     target = probability("delta", delta)
     found = _bounded(claim, lambda known: known.epsilon(target).upper)
     wanted = f"an epsilon from {claim!r} at delta = {target}"
-    return Approx(_finite(found, wanted, "it is infinite: raise delta"), target, scope=claim.scope)
+    return Approx(
+        _finite(found, wanted, "it is infinite: use a larger delta"), target, scope=claim.scope
+    )
 
 
 @_keeping_assumptions

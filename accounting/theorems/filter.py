@@ -1,10 +1,9 @@
 r"""Privacy filters: budgets for adaptively chosen charges.
 
-A filter holds a budget and one integer counter for each quantity that adds. A charge is admitted
-iff every counter stays within its limit; then, whenever the releases stop and however the charges
-were chosen, everything released together keeps the budget. Only sums have this property: the loss
-distribution of a list that was chosen on the way is no filter, and no filter here takes one.
-Proofs: docs/proofs/composition.md.
+A filter has a budget and one integer counter for each additive quantity. A charge is admitted iff
+every counter stays within its limit; then, whenever the releases stop and however the charges are
+chosen, all releases together keep the budget. Only sums have this property: loss distributions of
+an adaptively chosen list do not give a filter. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from dpcore.numbers.rounding import brief, up
 SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
 r"""A counter counts shares of its budget, each the budget divided by this.
 
-Below 2^61, so that a full counter and one more price fit a signed 64-bit column; with many small
-factors, so that ten charges of a tenth use a budget up exactly.
+Below 2^61, so that a full counter plus one more charge fits a signed 64-bit column; with many small
+factors, so that ten charges of a tenth use the budget exactly.
 """
 
 _KEPT: Final = 40
-_NOTHING: Final = "nothing could be charged to it"
+_NOTHING: Final = "must be > 0: a budget of 0 admits no charge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class Price:
 
     An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
     costs more than the whole budget. ``assumptions`` are the reasons of an :class:`Assumed` claim.
-    ``costs`` are the same amounts before they became shares, without the limit.
+    ``costs`` are the same amounts before the conversion to shares, without the limit.
     """
 
     amounts: tuple[int, ...]
@@ -66,8 +65,8 @@ class Price:
 class Filter(ABC):
     r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
-    ``counters`` are the names of the quantities that are summed, ``limits`` their largest values as
-    integers, ``budgets`` the exact values that the limits stand for.
+    ``counters`` are the names of the summed quantities, ``limits`` their largest values as
+    integers, ``budgets`` the exact values of the limits.
     """
 
     kind: ClassVar[str]
@@ -102,8 +101,8 @@ class Filter(ABC):
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True
 
-        Raises :class:`InvalidParameter` for a scope that is not the budget's, and
-        :class:`NotDerived` for a guarantee that no theorem turns into the counted quantities.
+        Raises :class:`InvalidParameter` for a scope other than the budget's, and
+        :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
         """
         if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PrivacyCurve)):
             raise InvalidParameter("guarantee", guarantee, "must be a claim or a PrivacyCurve")
@@ -111,7 +110,8 @@ class Filter(ABC):
             raise InvalidParameter(
                 "scope",
                 guarantee.scope,
-                f"must be the scope of the budget, {self.budget.scope}: mixed scopes never compose",
+                f"must be the scope of the budget, {self.budget.scope}: different scopes do "
+                "not compose",
             )
         if isinstance(guarantee, Assumed):
             priced = self.price(guarantee.guarantee)
@@ -141,7 +141,7 @@ class Filter(ABC):
         return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
 
     def format_cost(self, price: Price) -> str:
-        r"""What a charge adds to each counter, as text, rounded up.
+        r"""The increments of the counters by a charge, as text, rounded up.
 
         >>> PureFilter(budget=Pure(1)).format_cost(PureFilter(budget=Pure(1)).price(Pure(10)))
         'epsilon=10'
@@ -149,15 +149,15 @@ class Filter(ABC):
         return self.format(price.costs, up)
 
     def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
-        r"""A value of each counter as text, rounded ``down`` or ``up`` where it is long."""
+        r"""A value of each counter as text; long values are rounded ``down`` or ``up``."""
         named = zip(self.counters, values, strict=True)
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
         r"""The guarantee of the counters at ``total``: the filter's counter, not an odometer.
 
-        It is a guarantee for a list of releases that was fixed in advance. For releases that were
-        chosen adaptively, the budget is the guarantee, or see ``accounting.theorems.odometer``.
+        It is a guarantee only for a list of releases that was fixed in advance. For adaptively
+        chosen releases the guarantee is the budget; see also ``accounting.theorems.odometer``.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -183,7 +183,7 @@ class Filter(ABC):
 
     def _checked(self, total: Sequence[int]) -> tuple[int, ...]:
         if len(total) != len(self.counters):
-            raise InvalidParameter("total", total, f"must hold {len(self.counters)} counters")
+            raise InvalidParameter("total", total, f"must contain {len(self.counters)} counters")
         return tuple(integer("total", each, at_least=0) for each in total)
 
 
@@ -222,7 +222,7 @@ class PureFilter(Filter):
         found = guarantee.pure().upper if known else math.inf
         if not isinstance(found, Fraction):
             raise NotDerived(
-                f"a pure price of {guarantee!r}", "open the ledger with a ZCdp or Approx budget"
+                f"a pure price of {guarantee!r}", "use a ledger with a ZCdp or Approx budget"
             )
         return (found,)
 
@@ -286,18 +286,18 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
-    The sum of rho is limited to a value that gives (epsilon, slack), the sum of delta to
-    delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
-    zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
-    converted at ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit
-    of the sum; it is computed when the filter is made, and stored.
+    The sum of rho is limited to a value that gives (epsilon, slack), the sum of delta to delta -
+    slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
+    costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
+    ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit of the sum; it
+    is computed once and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack
     (('rho', 'delta'), Fraction(1, 2000000))
 
-    Raises :class:`InvalidParameter` for a slack outside (0, delta] or a charge_delta that the
-    rest of delta does not hold, and for a rho that does not give (epsilon, slack).
+    Raises :class:`InvalidParameter` for a slack outside (0, delta] or a charge_delta above the rest
+    of delta, and for a rho that does not give (epsilon, slack).
     """
 
     kind: ClassVar[str] = "approx"
@@ -352,7 +352,7 @@ class ApproxFilter(Filter):
         return Approx(Fraction(epsilon), min(delta + slack, Fraction(1)), scope=self.budget.scope)
 
     def format_cost(self, price: Price) -> str:
-        r"""What a charge adds to rho and to delta, as text, rounded up."""
+        r"""The increments of rho and delta by a charge, as text, rounded up."""
         # A dataclass with slots is made twice: the one super() would look for is the first.
         cost = Filter.format_cost(self, price)
         return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
@@ -395,8 +395,8 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
     >>> filter_from_json(PureFilter(budget=Pure(1)).to_json()) == PureFilter(budget=Pure(1))
     True
 
-    Raises :class:`InvalidParameter` for fields missing, left over or changed: counters that were
-    written in other shares must not be read in these.
+    Raises :class:`InvalidParameter` for missing, superfluous or changed fields: counters in other
+    shares must not be read.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("filter", data, "must be a JSON object")
@@ -411,5 +411,5 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
         return ApproxFilter(budget=budget, **{name: data[name] for name in own})
     found = filter_for(budget)
     if found.kind != kind:
-        raise InvalidParameter("filter", kind, f"must be {found.kind}, the word of its budget")
+        raise InvalidParameter("filter", kind, f"must be {found.kind}, the kind of its budget")
     return found

@@ -1,7 +1,7 @@
 r"""Published bounds of the loss of integer noise, as stated in the papers.
 
-Guarantees never use them: they come from the exact law. They are routes of composition that a
-reader may want to compare, and what the noise of other libraries is calibrated with.
+Guarantees never use them: they come from the exact law. They are shown for comparison, and are the
+calibration of other libraries.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 r"""Privacy odometers: bounds of the privacy loss so far that hold at all times.
 
-A filter promises its budget whenever the releases stop. An odometer says more: it names a loss
-that grows with the counters, and may be read at every time, the time chosen from what was read.
-For pure charges the sum is such a loss. For the others a supermartingale gives a line
+A filter guarantees its budget whenever the releases stop. An odometer gives more: a loss that grows
+with the counters and may be read at any time, even a time chosen depending on earlier readings. For
+pure charges the sum is such a loss. For the others a supermartingale gives a bound
 
-    loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda    for all times, but for delta_j
+    loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda for all times, except with probability
+    delta_j
 
 for each lambda; a geometric grid of lambdas, fixed when the odometer opens, shares one delta
 (Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016).
@@ -35,9 +36,9 @@ _ROOT: Final = 64
 class AtAllTimes:
     r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of the outputs up to any time.
 
-    P and Q are two neighbouring worlds, ``epsilon`` is what the odometer read at that time, which
-    may be chosen from all that was released before. Where epsilon never exceeds e, this is
-    (e, delta)-DP.
+    P and Q are the laws under two neighbouring datasets, ``epsilon`` is the reading of the odometer
+    at that time, which may depend on all earlier releases. If epsilon never exceeds e, this is (e,
+    delta)-DP.
     """
 
     epsilon: Fraction
@@ -58,8 +59,7 @@ class Odometer:
     >>> float(opened.read((SHARES,)).epsilon), float(opened.read((SHARES // 1000,)).epsilon)
     (5.88..., 0.19...)
 
-    Raises :class:`InvalidParameter` for a slack outside (0, 1), or one that a pure filter does
-    not need.
+    Raises :class:`InvalidParameter` for a slack outside (0, 1), or a slack for a pure filter.
     """
 
     filter: Filter

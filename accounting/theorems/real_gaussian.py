@@ -1,8 +1,8 @@
 r"""Real Gaussian noise, the reference against which the papers calibrate.
 
 sigma/Delta = r: delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle
-and Wang 2018, Theorem 8). Falls in r, for more noise is the same plus independent noise. This
-package never samples it; it is here for comparison only.
+and Wang 2018, Theorem 8). It decreases in r, since more noise is the same plus independent noise.
+dpcore never samples it; it is for comparison only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def real_gaussian_delta(ratio: RationalLike, epsilon: RationalLike) -> Enclosure
     >>> real_gaussian_delta("0.179412", 10)
     Enclosure([0.78862271275898857, 0.78862271275898858])
 
-    Raises :class:`InvalidParameter` for a ratio that is not > 0 or an epsilon < 0.
+    Raises :class:`InvalidParameter` unless ratio > 0 and epsilon >= 0.
     """
     r, e = positive_rational("ratio", ratio, "sigma 0 adds no noise"), rational("epsilon", epsilon)
     if e < 0:

@@ -1,9 +1,9 @@
 r"""The server's view of a short combinatorial run, for an audit.
 
-Two base arms, both in the one super arm, and four rounds, so that a tree closes a block on each of
-its three levels. The user of the first round holds outcomes 1 and 0, or 0 and 1: all that is sent
-moves at once, which is the worst pair, and noise that both arms share would cancel in their
-difference. All others hold 0. Proofs: docs/proofs/radius.md.
+Two base arms, both in the only super arm, and four rounds, so that a tree completes a block on each
+of its three levels. The user of the first round has outcomes 1 and 0, or 0 and 1: both numbers move
+at once, which is the worst pair, and noise shared by both arms would cancel in their difference.
+All other users have outcomes 0. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinatorialView(ServerView):
-    r"""The short run of ``policy``. A view is a row of integers."""
+    r"""The short run of ``policy``; each view is a row of integers."""
 
     policy: Cucb
 

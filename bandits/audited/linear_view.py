@@ -1,11 +1,10 @@
 r"""The server's view of a short linear run, for an audit.
 
-Two orthogonal actions and two phases. In the first phase one client holds the largest average of
-one action and the least of the other, or the other way round: all released sums move at once as far
-as one client can move them, which is the worst pair, and noise that both sums share would cancel in
-their difference. All others hold the middle. In the local model that client is alone, so that the
-release is its message.
-Proofs: docs/proofs/bandits.md.
+Two orthogonal actions and two phases. In the first phase one client has the largest average of one
+action and the least of the other, or vice versa: both released sums move as far as one client can
+move them, which is the worst pair, and noise shared by both sums would cancel in their difference.
+All other clients have the midpoint. In the local model there is only that client, so the release is
+its message. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearView(ServerView):
-    r"""The short run of ``policy``. A view is a row of integers."""
+    r"""The short run of ``policy``; each view is a row of integers."""
 
     policy: PhasedElimination
 
@@ -62,7 +61,7 @@ class LinearView(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""Two phases of both actions, without a third."""
+        r"""A horizon with two phases of both actions and no third."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
 
     @property
@@ -103,7 +102,7 @@ class LinearView(ServerView):
 def linear_view_of(policy: PhasedElimination) -> LinearView:
     r"""The short run of ``policy``, whose model is :data:`MODEL`."""
     if policy.model != MODEL:
-        raise InvalidParameter("model", policy.model, "must be that of the view")
+        raise InvalidParameter("model", policy.model, "must be the model of the view, MODEL")
     if policy.privatizer.trust == "local":
         held = {each.name: getattr(policy, each.name) for each in fields(policy)}
         policy = _SingleClient(**held)

@@ -1,14 +1,14 @@
 r"""The server's view of short runs, for an audit.
 
-Two arms and two batches in which one user of the first batch holds the reward 0 or 1, and all
-others hold fixed ones, chosen so that this user's reward tips whether the second arm is dropped:
-the noise decides what follows, and what follows is part of the view. Every run is one call of
-``play`` with the policy and the privatizer of the algorithm; all that is added is a policy that
-notes what it is shown before it hands it on. Proofs: docs/proofs/bandits.md.
+Two arms and two batches in which one user of the first batch has the reward 0 or 1. The other
+rewards are fixed such that this reward tips whether the second arm is dropped: noise decides, and
+the decision is part of the view. Every run is one call of ``play`` with the policy and the
+privatizer of the algorithm, wrapped in a policy that records its observations. Proofs:
+docs/proofs/bandits.md.
 
-``Privatizer.release`` draws the noise of distributed users in one draw, which has the same law only
-if the share of a device has the law that it should. :class:`Devices` runs the protocol itself
-(``dpcore.protocols.run``), so that an audit sees what devices send.
+``Privatizer.release`` draws the total noise of distributed users at once, which has the same law
+only if each share has its intended law. :class:`Devices` runs the protocol itself
+(``dpcore.protocols.run``), so that an audit sees the messages of devices.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Views: TypeAlias = npt.NDArray[np.int64]
 ARMS: Final = 2
 
 BATCHES: Final = 2
-r"""How many batches of the small instance are seen."""
+r"""The number of batches in a view."""
 
 FEATURES: Final = (
     "coordinate:0",
@@ -66,14 +66,13 @@ FEATURES: Final = (
     "bandits.audited.target:second",
     "coordinate:-1",
 )
-r"""What an audit looks at: the first column; the lead of arm 0 over arm 1, in which noise that both
-arms share would cancel; what arm 0 has in the first batch more than in the second, in which noise
-that both batches share would; its sum in the second batch, which the user is not in; and the arms
-that are left, as a policy that peeked at a reward would show by them.
+r"""The features of an audit: the first column; the lead of arm 0 over arm 1 and the difference
+between its batches, in which shared noise would cancel; its sum in the second batch, without the
+user; and the remaining arms, which reveal a policy that reads rewards.
 """
 
 ABSENT: Final = -(1 << 62)
-r"""In the place of a sum that was not released: below every sum."""
+r"""The value of a sum that was not released; smaller than every sum."""
 
 _WIDEST: Final = Fraction(3, 4)
 _MOST_PULLS: Final = 1 << 14
@@ -101,7 +100,7 @@ class ServerView(ABC):
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""``found``, or :class:`InvalidParameter` for None: a non-private privatizer."""
+    r"""Return ``found``; raise :class:`InvalidParameter` for None, a non-private privatizer."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"
@@ -121,12 +120,12 @@ class View(ServerView):
     r"""The small instance: a policy, the users of an arm in each batch, and the number with reward
     1.
 
-    ``ones[b][a]`` is of batch b + 1 and arm a when the watched user, the first to pull arm 0, holds
-    1. A view is a row of integers: of each arm in each batch the released sum in steps (for bits
-    the number of ones), ``ABSENT`` where there was none; of each batch the steps of a reward of 1,
-    always the same; at the end the arms that were left, bit a for arm a. By ``path="devices"`` in
-    the local model, where the server sees each message, the watched user's stands before.
-    ``visits`` is 2 where the watched user comes back to the second batch.
+    ``ones[b][a]`` is for batch b + 1 and arm a if the watched user, the first to pull arm 0, has
+    reward 1. A view is a row of integers: for each arm in each batch the released sum in steps (for
+    bits the number of ones), or ``ABSENT``; for each batch the steps of a reward of 1, always the
+    same; at the end the remaining arms, bit a for arm a. With ``path="devices"`` in the local
+    model, where the server sees each message, the watched user's message comes first. ``visits`` is
+    2 if the watched user returns in the second batch.
     """
 
     policy: Policy[Any]
@@ -145,12 +144,12 @@ class View(ServerView):
 
     @property
     def features(self) -> tuple[str, ...]:
-        r"""The features to audit; for a user who returns also the two sums together."""
+        r"""The features to audit; for a returning user also the sum of both batches."""
         return (*FEATURES, "bandits.audited.target:both") if self.visits > 1 else FEATURES
 
     @property
     def horizon(self) -> int:
-        r"""All batches of both arms, and one more round that shows the last decision."""
+        r"""The rounds of all batches, and one more round that reveals the last decision."""
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -194,12 +193,12 @@ class View(ServerView):
 
 
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
-    r"""The small instance for ``policy``, with its ``schedule``, if any, made short.
+    r"""The small instance for ``policy``, with a shortened ``schedule``, if any.
 
-    A first batch has as few users as can tell a lead of 3/4 (16 at most by devices, since each
-    draws). In the local model it has one user, whose message then is the sum. In every batch arm 1
-    has as many ones as leave it just far enough below arm 0 to be dropped, were there no noise.
-    With two ``visits`` both arms have ones only, so that there is a second batch.
+    The first batch has the fewest users that can resolve a lead of 3/4 (at most 16 with devices).
+    In the local model it has one user, whose message is the sum. In every batch the number of ones
+    of arm 1 is the largest with which it would be dropped without noise. With two ``visits`` all
+    rewards are ones, so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -255,7 +254,7 @@ def _size(policy: Policy[Any], state: Any) -> int:
     choice = policy.choose(state)
     if isinstance(choice, Pulls) and len({*choice.counts}) == 1:
         return choice.counts[0]
-    raise InvalidParameter("policy", policy.name, "must pull equal arms equally often")
+    raise InvalidParameter("policy", policy.name, "must pull both arms equally often")
 
 
 def _shown(first: int, second: int) -> Released:
@@ -307,7 +306,9 @@ class _Fixed(Environment):
         batch = self.pulled[arm]
         self.pulled[arm] += 1
         if pulls != self.sizes[batch]:
-            raise InvalidParameter("pulls", pulls, f"must be {self.sizes[batch]}, as planned")
+            raise InvalidParameter(
+                "pulls", pulls, f"must be {self.sizes[batch]}, the planned number"
+            )
         held = self.ones[batch][arm]
         if batch < self.visits and arm == 0:
             held += self.reward - 1
@@ -325,7 +326,7 @@ class PolicyStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""The policy ``of`` with a record of each step of one run; ``by`` releases."""
+    r"""The policy ``of`` with a record of each step of one run; ``by`` is its privatizer."""
 
     of: Policy[Any]
     by: Releasing[Any]
@@ -393,18 +394,20 @@ class Devices(Privatizer):
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""As ``Privatizer.release``, of the same law, for a sum of rewards 0 and 1 only."""
+        r"""As ``Privatizer.release``, with the same law, for a sum of rewards 0 and 1 only."""
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:
-            raise InvalidParameter("encoded_sum", encoded_sum, "must be of rewards 0 and 1")
+            raise InvalidParameter("encoded_sum", encoded_sum, "must be a sum of rewards 0 and 1")
         # The last users vanish, before their message is in.
         gone = pulls - self.reporting(pulls)
         held = np.repeat([0, 1, 0], [pulls - gone - ones, ones, gone])
         vanish = {str(place): Step.INPUT for place in range(pulls - gone, pulls)}
         match protocol:
             case None:
-                raise InvalidParameter("of", self.of.name, "is not private: it has no devices")
+                raise InvalidParameter(
+                    "of", self.of.name, "is not private: it has no devices to simulate"
+                )
             case BinaryShuffle() | PureShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate

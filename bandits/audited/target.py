@@ -1,8 +1,8 @@
 r"""Bandits as audit targets, by name: ``bandit:dist-dp-se,epsilon=1``.
 
-What is audited is in ``audit_view``: short runs of ``play`` as the server sees them. Nothing here
-imports the audit: :func:`target` gives it a callable, a pair, a claim and what to look at.
-Proofs: docs/proofs/bandits.md.
+An audit tests the server's view of short runs of ``play``, see ``audit_view``. This module does not
+import ``audit``: :func:`target` returns a callable, a pair, a claim and features. Proofs:
+docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from dpcore.spec import did_you_mean, find_name, read_keys
 
 _KEYS: Final = {
     "epsilon": "",
-    "delta": "of the claim (0, or 1/100 where the loss is unbounded)",
-    "scaling": "of batched elimination on sums",
+    "delta": "the delta of the claim (0, or 1/100 if the loss is unbounded)",
+    "scaling": "for batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(PathName)),
-    "visits": "1 or 2: so often the watched user comes, and noise for as many (new users)",
-    "honest": "the share of honest users",
-    "dropouts": "the share of users who vanish",
-    "calibration": f"{' or '.join(get_args(Calibrated))}, of linear algorithms",
-    "release": f"{' or '.join(get_args(StreamRelease))}, of cucb-dp and cucb-dp2",
+    "visits": "1 or 2: the visits of the watched user, and the visits that the noise is for",
+    "honest": "the fraction of honest users",
+    "dropouts": "the fraction of users who drop out",
+    "calibration": f"{' or '.join(get_args(Calibrated))}, for linear algorithms",
+    "release": f"{' or '.join(get_args(StreamRelease))}, for cucb-dp and cucb-dp2",
 }
 _OWN_KEYS: Final = ("delta", "path")
 _WORDS: Final = ("radius", "calibration", "release")
@@ -62,11 +62,11 @@ _SEEDS: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditTarget:
-    r"""What an audit needs: ``run(dataset, n, rng)``, n views along the first axis; pair and claim.
+    r"""The input of an audit: ``run(dataset, n, rng)``, which returns n views, pair and claim.
 
-    The claim is what was derived for one release, which is all that a new user is in. ``features``
-    spell what to look at in a view, and say so in the module of the view. The law of all columns
-    jointly is not tested beyond these.
+    The claim is the derived guarantee of one release, as a new user is in one release only.
+    ``features`` are the tested features, documented in the module of the view; the joint
+    distribution of all columns is not tested beyond these.
     """
 
     name: str
@@ -115,23 +115,24 @@ def _first(view: Any) -> int:
 def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT001  # an entry point's
     r"""The audit target named by ``bandit:`` and ``rest``.
 
-    ``rest`` is an algorithm as ``dpcore bandit run`` reads it (or bit-se, batched elimination over
-    shuffled bits), and what it is made for:
+    ``rest`` is an algorithm of ``dpcore bandit run`` (or bit-se, batched elimination over shuffled
+    bits) and its parameters:
 
-        dist-dp-se,epsilon=1                        the noise of a batch as a run draws it
-        dist-dp-se,epsilon=1,path=devices           a message of every user
-        dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
-        sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
-        cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
-        cucb-dp,epsilon=1,release=doubling          also tree (if nothing is said), factorisation
+        dist-dp-se,epsilon=1 the noise of a batch in one draw dist-dp-se,epsilon=1,path=devices a
+        message of every user dist-rdp-se:s=10,epsilon=1,delta=1e-3 also ...,scaling=10
+        sdp-ae:m=8,epsilon=1,radius=paper the parameters of the paper cdp-dpe,epsilon=1,delta=1/100
+        also ...,calibration=paper cucb-dp,epsilon=1,release=doubling also tree (the default),
+        factorisation
 
-    or a policy of one's own: an instance of :class:`bandits.Policy`, or what makes one without
-    arguments, in a file or module. It takes no ``epsilon``: its privatizer says what it promises.
+    or your own policy: an instance of :class:`bandits.Policy`, or a callable that returns one
+    without arguments, in a file or module. It takes no ``epsilon``: the guarantee is that of its
+    privatizer.
 
         mine.py:Policy                              also ...,delta=1e-3,path=devices
 
-    ``delta`` (0, or 1/100 where no noise is pure) is that of the claim, and for bits what they are
-    chosen for. ``seeded`` false lets the noise come from the operating system, as in earnest.
+    ``delta`` (0, or 1/100 if the noise is not pure) is the delta of the claim, and for bits also
+    that of their calibration. If ``seeded`` is false, the noise comes from the operating system, as
+    in production.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
     own = is_own(algorithm)
@@ -207,7 +208,7 @@ def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerV
     if not isinstance(policy, (PhasedElimination, Cucb)):
         return view_of(policy, path=path, visits=visits)
     if path != "release":
-        raise InvalidParameter("path", path, f"{policy.name} has release only")
+        raise InvalidParameter("path", path, f"{policy.name} supports path=release only")
     return combinatorial_view_of(policy) if isinstance(policy, Cucb) else linear_view_of(policy)
 
 
@@ -221,8 +222,8 @@ def _known(given: Mapping[str, str]) -> str:
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""(epsilon, delta) of the first release for the observed user, epsilon rounded up.
 
-    Without a ``delta`` it is 0, or 1/100 where the loss of the noise is unbounded. Raises
-    :class:`InvalidParameter` for a delta of 0 there.
+    The default ``delta`` is 0, or 1/100 if the loss is unbounded; a delta of 0 then raises
+    :class:`InvalidParameter`.
     """
     curve = view.curve()
     largest = curve.pure().upper

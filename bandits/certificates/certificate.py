@@ -1,9 +1,9 @@
 r"""Certify a run: the algorithm, its exact parameters, and the epsilon of each user.
 
 A user may be in one of several releases that differ in the number of users, and so in noise; the
-certificate lists them all and claims the worst. Each carries a certificate of its own
-(docs/certificates.md), which ``accounting.verify`` checks; what is beyond
-its reach says so. ``recheck`` needs the text and nothing else. Proofs: docs/proofs/bandits.md.
+certificate lists them all and claims the worst. Each release has its own certificate
+(docs/certificates.md), checked by ``accounting.verify``, or is marked as unchecked. ``recheck``
+needs only the text. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def certificate_of(
     ('0.4999984', True)
 
     Raises :class:`NotDerived` for a run without a guarantee or without releases, with an infinite
-    epsilon, or with more parts or longer text than a certificate may have;
-    :class:`InvalidParameter` if a recorded release is not covered by the guarantee, and for no
-    deltas, repeated deltas, and deltas outside (0, 1).
+    epsilon, or with too many parts or too long a text for a certificate; :class:`InvalidParameter`
+    if a recorded release is not covered by the guarantee, and for empty or repeated ``deltas``, or
+    deltas outside (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
@@ -194,7 +194,7 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
     if isinstance(part, CertifiedShuffle):
-        found: dict[str, Any] | str = "no law of one sum describes all that its server sees"
+        found: dict[str, Any] | str = "the server's view is not described by one sum with noise"
     else:
         found = _own_certificate(part, claims, deltas, most)
     if isinstance(found, str):
@@ -217,7 +217,7 @@ def _own_certificate(
     # The certificate of a part alone, or why it has none.
     most, digits = _limits(part, most)
     if isinstance(part, BinomialBox) and len(part.bounds) > 1:
-        return "verify lists no binomial noise of several numbers at once"
+        return "verify does not support binomial noise of several numbers"
     if most == 0:
         return f"more than {_MOST_CHECKED} parts, each of several numbers"
     if _steps(part) > most:
@@ -325,7 +325,7 @@ def _stated(part: Guarantee) -> dict[str, Any]:
             written = part.to_json()
             noise = {key: str(value) for key, value in written["noise"].items()}
             return {**written, "noise": noise}
-    raise NotDerived(f"a certificate of {part!r}", "it is neither a law nor assumed")
+    raise NotDerived(f"a certificate of {part!r}", "it is neither a noise law nor an assumption")
 
 
 def _steps(part: Guarantee) -> int:

@@ -1,8 +1,8 @@
-r"""Verify the certificate of a run: the envelope here, its parts as other certificates.
+r"""Verify the certificate of a run: its fields here, its parts as separate certificates.
 
-What a reader of the text can find out, and what not, is said at :func:`recheck`. The numbers of a
-part are those of its own certificate, which ``accounting.certificates.worst_part`` computes anew.
-Proofs: docs/proofs/bandits.md.
+:func:`recheck` documents what a reader of the text can and cannot check. The numbers of a part are
+those of its own certificate, which ``accounting.certificates.worst_part`` recomputes. Proofs:
+docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -53,17 +53,16 @@ def recheck(text: str | bytes) -> Verdict:
 
     It checks the digest; that epsilon is at least that of each part; that the epsilon of a part is
     at least what its own certificate proves, which must be for the same noise, sensitivity, scope
-    and rounds, and hold; that each release belongs to a part; and that no assumption is missing
-    that these fields imply. A part without a certificate is unchecked, and then the verdict does
-    not hold. A claim that is stated and not derived, an unknown algorithm, and noise drawn from a
-    seed are listed first, as assumed. All parts together may use 2^22 listed values; parts beyond
+    and rounds, and hold; that each release belongs to a part; and that all assumptions implied by
+    these fields are present. A part without a certificate is unchecked, and the verdict then does
+    not hold. A claim that is stated rather than derived, an unknown algorithm, and noise drawn from
+    a seed are listed first, as assumed. All parts together may use 2^22 listed values; parts beyond
     this are unchecked. They must be decided within the enclosing ``deadline``, by default 60
     seconds.
 
-    A text cannot show that its parts are all that a run of the algorithm could have, that the
-    listed releases are those of the run, that the noise has the stated source, or who wrote it: a
-    digest is not a signature. The first three are assumptions, which the text must contain
-    verbatim.
+    A text cannot show that its parts are complete, that the listed releases are those of the run,
+    that the noise has the stated source, or who wrote it: a digest is not a signature. The first
+    three are assumptions, which the text must contain verbatim.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
@@ -138,7 +137,7 @@ _STREAMS: Final[Mapping[str, StreamTrust]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateForm:
-    r"""A well-formed certificate; ``complaints`` are errors detectable from the form alone."""
+    r"""A well-formed certificate; ``complaints`` are errors found without recomputation."""
 
     claims: Mapping[str, Fraction]
     parts: tuple[WorstPart, ...]
@@ -162,7 +161,9 @@ def read(document: object) -> CertificateForm:
     if len({"rounds_of" in part["is"] for part in listed}) > 1:
         raise Malformed("parts", "must all be releases, or all be rounds of releases")
     if len({(part.scope["unit"], part.scope["relation"]) for part in parts}) > 1:
-        raise Malformed("parts", "must have one scope: scopes never compose")
+        raise Malformed(
+            "parts", "must all have one scope: guarantees of different scopes do not compose"
+        )
     if len({_text_of_subject(part) for part in parts}) < len(parts):
         raise Malformed("parts", "must not repeat a part")
     _check_released(top["released"], parts, horizon)
@@ -186,8 +187,8 @@ def knows(algorithm: str) -> bool:
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     r"""The assumptions that a certificate must contain, besides that of the noise source.
 
-    Two of them say what no reader of the text can know: that the parts are all there are, and that
-    the releases are those of the run.
+    Two of them cannot be verified from the text: that the parts are complete, and that the releases
+    are those of the run.
     """
     parts, name = document["parts"], document["algorithm"]
     run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"
@@ -232,15 +233,15 @@ def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str
     required = required_assumptions(top)
     found = [f"missing: {needed}" for needed in required if needed not in stated]
     found += [
-        f"does not fit the parts: {users}"
+        f"does not match the parts, which imply: {users}"
         for users in (NEW, _RETURNING)
         if users in stated and users not in required
     ]
     if (SYSTEM in stated) == (SEEDED in stated):
-        found.append(f"must hold one of: {SYSTEM}; {SEEDED}")
+        found.append(f"must contain one of: {SYSTEM}; {SEEDED}")
     yield from (("assumptions", reason) for reason in found)
     if text_of("digest", top["digest"]) != digest_of(top):
-        yield "digest", "is not that of the text: something was changed"
+        yield "digest", "does not match the text: the certificate was changed"
 
 
 def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPart:
@@ -251,7 +252,7 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
         raise Malformed(where, "must have a certificate, or the reason why it is unchecked")
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
-        raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in their order")
+        raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in the same order")
     return WorstPart(
         **_subject(f"{where}.is", item["is"]),
         claims=stated,
@@ -296,11 +297,14 @@ def _rounds(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
         relations.append(scope["relation"])
         found.append(inner)
     if item["unit"] != "user":
-        raise Malformed(f"{where}.unit", "must be user: a contribution is in one round only")
+        raise Malformed(f"{where}.unit", "must be user: a single contribution is in one round only")
     whole_scope = {"unit": item["unit"], "relation": relations[0]}
     scope_of(where, whole_scope)
     if len(set(relations)) > 1:
-        raise Malformed(f"{where}.rounds_of", "must have one relation: scopes never compose")
+        raise Malformed(
+            f"{where}.rounds_of",
+            "must all have one relation: guarantees of different scopes do not compose",
+        )
     if len({_law(each) for each in found}) < len(found):
         raise Malformed(f"{where}.rounds_of", "must not repeat a law: add up its rounds")
     return {"scope": whole_scope, "inner": tuple(found)}
@@ -366,12 +370,14 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         _check_law(where, {**law_of_one, "honest": "1", "rounds": 1})
         law = _law(each)
         if law not in known:
-            raise Malformed(where, "belongs to no part")
+            raise Malformed(where, "does not belong to any part")
         if law in seen:
-            raise Malformed(where, "is listed before")
+            raise Malformed(where, "is listed twice")
         seen.add(law)
     if times > horizon:
-        raise Malformed("released", "must be one release a round at most: more than the horizon")
+        raise Malformed(
+            "released", "must be at most one release per round: their number exceeds the horizon"
+        )
 
 
 def _claims(where: str, value: object) -> dict[str, Fraction]:
@@ -386,7 +392,7 @@ def _claims(where: str, value: object) -> dict[str, Fraction]:
             raise Malformed(where, "must not repeat a delta")
         epsilon = text_of(f"{place}.epsilon", each["epsilon"])
         if not _DECIMAL.fullmatch(epsilon):
-            raise Malformed(f"{place}.epsilon", "must be a decimal >= 0, without spare zeros")
+            raise Malformed(f"{place}.epsilon", "must be a decimal >= 0 without redundant zeros")
         found[each["delta"]] = Fraction(epsilon)
     return found
 
@@ -394,7 +400,7 @@ def _claims(where: str, value: object) -> dict[str, Fraction]:
 def _algorithm(value: object) -> str:
     name = _line("algorithm", value)
     if name != name.strip():
-        raise Malformed("algorithm", "must not start or end with blanks")
+        raise Malformed("algorithm", "must not start or end with spaces")
     if name == _UNPROTECTED:
         raise Malformed("algorithm", f"{name} gives no privacy: it has no certificate")
     return name

@@ -99,7 +99,7 @@ def plot(
     ),
     *,
     output: Path = option(
-        "FILE", "The picture to write: .svg, .png or .pdf.", "-o", "--output", default=...
+        "FILE", "The plot file to write: .svg, .png or .pdf.", "-o", "--output", default=...
     ),
 ) -> None:
     r"""Plot regret per round over time, with bands of one standard error.

@@ -15,7 +15,7 @@ claims = command_group("claims")
 def papers_command(
     *,
     quick: bool = option(
-        "", "Fewer parameters of each theorem; still every erratum.", "--quick", default=False
+        "", "Check fewer parameters of each theorem, but every erratum.", "--quick", default=False
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -25,8 +25,7 @@ def papers_command(
     (TKMS), Chen and others 2020 (CSB).
 
     Verdicts: holds; loose (holds with a factor of two or more to spare); fails (a proven bound
-    contradicts it); unproven (holds wherever it was checked, but the printed proof does not show
-    it).
+    contradicts it); unproven (holds in every checked case, but the printed proof does not show it).
 
     Example: dpcore papers --quick
     """

@@ -80,11 +80,11 @@ def _publish(  # the folder of results, and the rows
 
 _INTERRUPTED: Final = 128 + signal.SIGINT
 _NOTHING: Final = "no result"
-_HALFWAY: Final = "the result was being written, and is whole only in a folder with rows.json"
+_HALFWAY: Final = "the result was being written; only a folder with rows.json is complete"
 
 
-_what = partial(option, rich_help_panel="What is played")
-_how = partial(option, rich_help_panel="How it is played")
+_what = partial(option, rich_help_panel="Experiment")
+_how = partial(option, rich_help_panel="Execution")
 _result = partial(option, rich_help_panel="The result")
 
 
@@ -124,12 +124,12 @@ class ExperimentOptions:
     )
     confidence: str | None = _how(
         "P",
-        "The chance that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
+        "The probability that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
         "(default: 0.1)",
     )
     renyi_tail: str | None = _how(
         "WORD",
-        "The h of dist-rdp-se in --radius paper: printed (the paper) or released (its "
+        "The term h of dist-rdp-se with --radius paper: printed (the paper) or released (its "
         "code). (default: released with --schedule released, else printed)",
     )
     calibration: str | None = _how(
@@ -146,7 +146,7 @@ class ExperimentOptions:
         "ALPHA",
         "Phase l of a linear algorithm has 2^(ALPHA l) clients, 0 < ALPHA < 1. (default: 0.8)",
     )
-    super_arm: str | None = _what("K", "Size of super arms. (default: the preset's)")
+    super_arm: str | None = _what("K", "The size of a super arm. (default: the preset's)")
     release: str | None = _how(
         "WORD",
         "How cucb-dp releases sums: tree, doubling or factorisation. (default: doubling, "
@@ -158,17 +158,17 @@ class ExperimentOptions:
         "user. (default: every user is new)",
     )
     honest: str | None = _how(
-        "SHARE", "The share of users who keep their noise secret, e.g. 90%. (default: 100%)"
+        "SHARE", "The fraction of users who keep their noise secret, e.g. 90%. (default: 100%)"
     )
     dropouts: str | None = _how(
         "SHARE",
-        "The share of a release's users who drop out, e.g. 5%; the noise of the others keeps "
-        "the guarantee. (default: 0%)",
+        "The fraction of users of a release who may drop out, e.g. 5%; the noise of the others "
+        "suffices for the guarantee. (default: 0%)",
     )
     aggregation: str | None = _how(
         "WORD",
         "How messages are added up: ideal (in the clear), or masked (secure aggregation, "
-        "about 10 ms a reward). (default: ideal)",
+        "about 10 ms per reward). (default: ideal)",
     )
     seed: str = _how(
         "N", "Seed of rewards and noise: the same seed gives the same results.", default="1"
@@ -185,12 +185,12 @@ def run(
     ),
     rewards: str | None = _what(
         "FILE",
-        "Your own rewards in place of the preset's arms: a CSV of numbers in [0, 1], a "
-        "column for each arm, drawn with replacement.",
+        "Your own rewards instead of the preset's arms: a CSV file of numbers in [0, 1], one "
+        "column per arm, drawn with replacement.",
     ),
     jobs: str = _how(
         "N",
-        "How many processes play; -1: one per core. The results are the same.",
+        "The number of processes; -1: one per core. The results do not depend on it.",
         "-j",
         "--jobs",
         default="1",
@@ -212,7 +212,7 @@ def run(
 
     Regret is pseudo-regret; means and standard errors are over instances. Noise is simulated from
     --seed; the guarantees hold for the algorithms with secret noise. Exit code: 0 done, 2 usage,
-    130 Ctrl-C (--resume keeps what is finished).
+    130 Ctrl-C (--resume keeps finished runs).
     """
     stopped = _NOTHING
     try:
@@ -262,7 +262,7 @@ _OPTIONS: Final = {
     "worlds": "--instances",
 }
 _COUNTS: Final = ("horizon", "instances", "arms", "seed", "users", "super_arm")
-_TAIL: Final = "is of dist-rdp-se with --radius paper"
+_TAIL: Final = "applies only to dist-rdp-se with --radius paper"
 
 
 def read_path(option: str, text: str | None) -> Path | None:
@@ -271,12 +271,12 @@ def read_path(option: str, text: str | None) -> Path | None:
     >>> read_path("--output", "results").name
     'results'
 
-    Raises :class:`InvalidParameter` for the empty text, which would be the folder one is in.
+    Raises :class:`InvalidParameter` for empty text, which would mean the current folder.
     """
     if text is None:
         return None
     if not text.strip() or "\0" in text:
-        raise InvalidParameter(option, repr(text), "must name a place")
+        raise InvalidParameter(option, repr(text), "must not be empty")
     return Path(text)
 
 
@@ -297,15 +297,15 @@ def read_experiment(
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
 
-    ``fields`` are others of the experiment, by name. With ``rewards`` the arms are those of a table
-    of the user's, and the rest is the preset's.
+    ``fields`` are further fields of the experiment, by name. With ``rewards`` the arms come from
+    the user's table, and the rest from the preset.
 
     Raises :class:`InvalidParameter`, naming the option.
     """
     with as_options():
         own = preset_of(preset)
         if rewards and own is not OWN and (own.kind != "arms" or isinstance(own.source, FromFile)):
-            reason = f"has rewards of its own: give --rewards to {OWN.name}, or to cz/easy"
+            reason = f"has its own rewards: use --rewards with {OWN.name} or cz/easy"
             raise InvalidParameter("preset", own.name, reason)
         most = None if visits is None else whole_number("max_visits", visits, at_least=1)
         plan = Deployment(
@@ -349,14 +349,14 @@ def read_experiment(
             ("schedule", experiment.scheduled, on),
         ):
             if argument in given and not used:
-                raise InvalidParameter(argument, fields[argument], f"{why}: leave it out")
+                raise InvalidParameter(argument, fields[argument], f"{why}: omit it")
         return experiment
 
 
 def as_options(**others: str) -> AbstractContextManager[None]:
     r"""Make errors about an argument name the option of the command.
 
-    ``others`` are names of options that stand for an argument in this run.
+    ``others`` are options that replace an argument in this run.
 
     >>> with as_options():
     ...     raise InvalidParameter("epsilon", "0", "must be > 0")

@@ -1,8 +1,8 @@
 r"""Rounds of CUCB as a compiled loop, for super arms that are unions of groups.
 
-The loop does what ``bandits.rounds.Game`` does with tables, one run after another: the same sums
-of floats in the same order, so results are equal seed by seed. numba compiles it, which
-``dpcore[fast]`` installs; without it ``Game`` plays with tables.
+The loop does what ``bandits.rounds.Game`` does with tables, one run after another: the same sums of
+floats in the same order, so results are equal seed by seed. It is compiled by numba
+(``dpcore[fast]``); without numba ``Game`` is used.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Loop(NamedTuple):
 
 
 def loop_of(policy: Cucb, tie: float) -> Loop:
-    r"""The loop of ``policy``, whose oracle takes the largest sum of values over unions."""
+    r"""The loop of ``policy``, whose oracle maximises the sum of values over unions."""
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
         raise InvalidParameter(
-            "decisions", sets, "must be Unions: other decisions are not compiled"
+            "decisions", sets, "must be Unions: other decisions cannot be compiled"
         )
     return Loop(
         kind=_KINDS.index(policy.privatizer.kind),

@@ -1,14 +1,15 @@
 r"""CUCB and its private versions (Chen, Zheng, Zhou, Yang, Chen and Wang, 2020), as a policy.
 
 ``cucb`` is not private (Chen, Wang and Yuan 2013). ``cucb-ldp1`` is Algorithm 1: users send all
-outcomes, each with noise; ``cucb-ldp2`` Algorithm 2: only that of the least pulled base arm of the
-super arm. ``cucb-dp`` is Algorithm 3, running sums at a trusted server; ``cucb-dp2`` the same, of
-the least pulled base arm only (end of their section 3.2). ``bandits.rounds`` plays them.
+outcomes with noise; ``cucb-ldp2`` is Algorithm 2: users send only the outcome of the least pulled
+base arm of the super arm. ``cucb-dp`` is Algorithm 3, running sums at a trusted server;
+``cucb-dp2`` is the same for the least pulled base arm only (end of their section 3.2).
+``bandits.rounds`` plays them.
 
-A bonus says how far above its estimate the mean of a base arm may be. ``exact``: the outcomes by
-Hoeffding's inequality, at failure T^-2, and the noise of the released sum by Chernoff's with the
-moment generating function of its very law, at failure T^-2, and T^-3 for a tree, as many draws as
-are in the sum. Proofs: docs/proofs/radius.md.
+A bonus bounds how far the mean of a base arm may exceed its estimate. ``exact``: Hoeffding's
+inequality for the outcomes, at failure T^-2, and Chernoff's for the noise of the released sum, with
+its exact moment generating function and number of draws, at failure T^-2 (T^-3 for a tree). Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb
 FAMILY: Final[dict[CucbName, tuple[StreamTrust, str]]] = {
     "cucb": ("none", "upper confidence bounds of base arms, without privacy"),
     "cucb-ldp1": ("local", "as cucb, every user adds discrete Laplace noise to all outcomes"),
-    "cucb-ldp2": ("local", "as cucb-ldp1, of the least pulled base arm only"),
+    "cucb-ldp2": ("local", "as cucb-ldp1, for the least pulled base arm only"),
     "cucb-dp": ("central", "as cucb, a trusted server adds noise to running sums"),
-    "cucb-dp2": ("central", "as cucb-dp, of the least pulled base arm only"),
+    "cucb-dp2": ("central", "as cucb-dp, for the least pulled base arm only"),
 }
-r"""Each algorithm, who adds its noise, and a sentence."""
+r"""Each algorithm, who adds its noise, and a description."""
 
 _LEAST: Final = ("cucb-ldp2", "cucb-dp2")
 _SMALLEST_C: Final = 2
@@ -63,7 +64,7 @@ class Cucb:
         arms_and_horizon(self.problem.arms, self.privatizer.horizon)
         sent = 1 if self.least else self.problem.most
         if self.privatizer.sent != sent:
-            reason = f"must hide {sent}, the outcomes that a user sends"
+            reason = f"must protect {sent} outcomes, the number that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
         if self.c < _SMALLEST_C:
             reason = "must be >= 2: smaller values can exclude good arms forever"
@@ -71,7 +72,7 @@ class Cucb:
 
     @property
     def least(self) -> bool:
-        r"""Whether only the base arm with the fewest outcomes of a super arm is sent."""
+        r"""Whether only the outcome of the least observed base arm of a super arm is sent."""
         return self.name in _LEAST
 
     def bonuses(self) -> Floats:
@@ -79,7 +80,7 @@ class Cucb:
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def promise(self) -> RunGuarantee | None:
-        r"""The guarantee of a run to each user, who is in one round; None without privacy."""
+        r"""The guarantee of a run for each user, who is in one round; None without privacy."""
         found = self.privatizer.guarantee()
         if found is None:
             return None
@@ -182,10 +183,10 @@ def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
 
 
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
-    r"""q with P(sum of so many discrete Laplace draws >= q) <= e^-rare, for each count of draws.
+    r"""For each d in ``draws``, a q with P(sum of d discrete Laplace draws >= q) <= e^-rare.
 
-    The least (d ln M(s) + rare)/s over a grid of s, M the moment generating function: each s gives
-    such a q, so the grid decides only how good it is.
+    The least (d ln M(s) + rare)/s over a grid of s, M the moment generating function: every s gives
+    a valid q, so the grid affects only its size.
     """
     if not scale > 0:
         raise InvalidParameter("scale", scale, "must be > 0")

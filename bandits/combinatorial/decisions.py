@@ -1,7 +1,7 @@
 r"""The playable super arms, and the one with the largest sum of values.
 
-All values come as tables: a row for each run that is played, a column for each base arm; a super
-arm is a row of booleans. So many runs are advanced together (``bandits.rounds``).
+Values are tables with a row for each run and a column for each base arm; a super arm is a row of
+booleans. Many runs are thus advanced together (``bandits.rounds``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import integer
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
-"""Super arms: in a row, True for each base arm that is in it."""
+"""Super arms: in each row, True for each base arm of the super arm."""
 
 _MOST_ARMS: Final = 62
 _MOST_LISTED: Final = 1 << 16
@@ -75,7 +75,7 @@ class Unions(Decisions):
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
-        r"""Every subset of ``size`` of this many base arms."""
+        r"""Super arms are all subsets of ``size`` of ``arms`` base arms."""
         m = _check_arms(arms)
         k = integer("super_arm", size, at_least=1, at_most=m, limit="arms")
         return cls(tuple((arm,) for arm in range(m)), k)
@@ -135,7 +135,7 @@ class Listed(Decisions):
         for each in self.sets:
             inside = all(type(arm) is int and 0 <= arm < m for arm in each)
             if not each or not inside or len(set(each)) < len(each):
-                reason = f"must name some of {m} base arms, none twice"
+                reason = f"must contain some of {m} base arms, each at most once"
                 raise InvalidParameter("sets", each, reason)
 
     @property
@@ -198,7 +198,7 @@ class Paths(_Graph):
                 behind.add(u)
         for u, v in self.edges:
             if u >= v or u not in ahead or v not in behind:
-                reason = f"must increase, and be on a path from node 0 to node {last}"
+                reason = f"must be increasing and lie on a path from node 0 to node {last}"
                 raise InvalidParameter("edges", (u, v), reason)
 
     @property

@@ -1,12 +1,12 @@
 r"""A combinatorial problem: super arms, reward and oracle.
 
-An oracle goes from estimated means to a super arm. It is given a table of values, a row for each
-run, and a public coin in [0, 1) for each row. With probability ``beta`` its super arm is worth
-``alpha`` times the best at these values (Chen et al. 2020, Definition 1).
+An oracle maps estimated means to a super arm. It takes a table of values, one row per run, and a
+public random number in [0, 1) for each row. With probability ``beta`` the reward of its super arm
+is ``alpha`` times the best at these values (Chen et al. 2020, Definition 1).
 
-The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); of
-a reward that is not linear only where base arms are independent (``independent``). All are monotone
-(Assumption 3), and smooth (Assumption 2).
+The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); for
+a nonlinear reward only if base arms are independent (``independent``). All are monotone (Assumption
+3), and smooth (Assumption 2).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AtLeastOne(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Coverage(Reward):
-    r"""The expected number of targets covered: base arm i covers target ``targets[i]`` by chance.
+    r"""The expected number of covered targets: base arm i covers ``targets[i]`` if it is 1.
 
     A target counts once. Chen et al. (2013), probabilistic maximum coverage.
     """
@@ -80,7 +80,9 @@ class Coverage(Reward):
 
     def __post_init__(self) -> None:
         if not self.targets or any(type(each) is not int or each < 0 for each in self.targets):
-            raise InvalidParameter("targets", self.targets, "must be a number 0, 1, ... for each")
+            raise InvalidParameter(
+                "targets", self.targets, "must be an integer 0, 1, ... for each base arm"
+            )
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         missed = 1 - means * chosen
@@ -93,11 +95,11 @@ class Coverage(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Influence(Reward):
-    r"""The expected number of nodes that seeds reach by ``edges`` (u, v) that are there by chance.
+    r"""The expected number of nodes that seeds reach over random ``edges`` (u, v).
 
-    Seeds are sources, nodes that no edge enters: a super arm is every edge that can be reached from
-    its seeds (:meth:`super_arms`), so it names them. Independent cascade; exact, over all 2^m sets
-    of edges: a small graph.
+    Seeds are sources, nodes without incoming edges; a super arm is the set of all edges that its
+    seeds can reach (:meth:`super_arms`). Independent cascade model; exact, over all 2^m sets of
+    edges of a small graph.
     """
 
     edges: tuple[tuple[int, int], ...]
@@ -114,7 +116,7 @@ class Influence(Reward):
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
-        r"""What may be played with so many seeds: the edges that they can reach."""
+        r"""The super arms with this many seeds: the edges that the seeds can reach."""
         sets = tuple(
             tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
             for chosen in combinations(self.sources, seeds)
@@ -231,7 +233,7 @@ class Exhaustive(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class GreedyCoverage(Oracle):
-    r"""Cover greedily: group after group the one that adds most, alpha = 1 - 1/e.
+    r"""Greedy coverage: add the group with the largest gain, one after another; alpha = 1 - 1/e.
 
     The reward is submodular in the set of groups (Nemhauser, Wolsey and Fisher 1978).
     """
@@ -278,7 +280,7 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """As ``of`` with probability ``chance``, else the super arm of the smallest sum: a beta < 1."""
+    """An (alpha, beta)-oracle with beta < 1: ``of`` with probability ``chance``, else the worst."""
 
     of: Oracle
     chance: Exact = Exact(within="(0, 1)")
@@ -322,7 +324,7 @@ class Problem:
             offset = self.reward.offset if isinstance(self.reward, Linear) else Fraction(0)
             object.__setattr__(self, "oracle", LargestSum(self.decisions, offset))
         if not isinstance(self.oracle, Oracle) or self.oracle.decisions != self.decisions:
-            raise InvalidParameter("oracle", self.oracle, "must be an Oracle of these super arms")
+            raise InvalidParameter("oracle", self.oracle, "must be an Oracle for these super arms")
         if not self.oracle.fits(self.reward):
             reason = f"gives no guarantee for the reward {self.reward!r}"
             raise InvalidParameter("oracle", self.oracle, reason)
@@ -359,12 +361,12 @@ class Problem:
         allowed = self.decisions.contains(chosen)
         if not allowed.all():
             wrong = np.flatnonzero(chosen[int(np.argmin(allowed))]).tolist()
-            reason = f"returned the base arms {wrong}, which are no super arm"
+            reason = f"returned the base arms {wrong}, which are not a super arm"
             raise InvalidParameter("oracle", type(self._oracle).__name__, reason)
         return chosen
 
     def best(self, means: Floats) -> float:
-        r"""opt, the largest mean reward: linear ones by the largest sum, others by trying all."""
+        r"""opt, the largest mean reward: by sums if linear, else by exhaustive search."""
         if isinstance(self.reward, Linear):
             chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
         else:

@@ -1,14 +1,14 @@
 r"""Privatize the outcomes of base arms in every round: the noise of CUCB-LDP and CUCB-DP.
 
-A user sends the outcomes, 0 or 1, of the base arms that it is asked for. ``local``: each with
-discrete Laplace noise, before it leaves the user. ``central``: a trusted server adds them up, a
-running sum for each base arm (``dpcore.continual``), and all that it does depends on these sums.
-The promise is that of all noised numbers together, derived from their noise; Chen et al. (2020)
-state it for Laplace noise on the reals. Proofs: docs/proofs/radius.md.
+A user sends the outcomes, 0 or 1, of the requested base arms. ``local``: the user adds discrete
+Laplace noise to each. ``central``: a trusted server keeps a private running sum for each base arm
+(``dpcore.continual``), and everything it does depends on these sums only. The guarantee covers all
+noised numbers together and is derived from their noise; Chen et al. (2020) state it for Laplace
+noise on the reals. Proofs: docs/proofs/radius.md.
 
-Tables hold the sums of many runs and base arms at once, as ``dpcore.continual`` makes them one by
-one: a row for each run and a column for each base arm; cells are numbered row by row. What is
-released of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes.
+Tables contain the sums of many runs and base arms, with the same results as single streams of
+``dpcore.continual``: a row for each run and a column for each base arm; cells are numbered row by
+row. The release of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dpcore.sampling.rng import Rng
 
 StreamTrust: TypeAlias = Literal["none", "local", "central"]
 StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]
-r"""How a server releases running sums; :mod:`dpcore.continual` has them one by one."""
+r"""How a server releases running sums; :mod:`dpcore.continual` has the single streams."""
 
 _MOST_HORIZON: Final = 10**8
 _MOST_ITEMS: Final = 1 << 10
@@ -57,12 +57,12 @@ _ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPrivatizer:
-    r"""Release what users send of their super arms, over ``horizon`` rounds, each user in one.
+    r"""Release the outcomes of users, over ``horizon`` rounds with one user each.
 
-    A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise is
-    that of the ``release``: a ``tree`` of floor(log2 T) + 1 levels has scale
-    sent (floor(log2 T) + 1)/epsilon, ``doubling`` blocks sent/epsilon; ``factorisation`` has
-    discrete Gaussian noise for (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
+    A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise
+    depends on ``release``: a ``tree`` of floor(log2 T) + 1 levels has scale sent (floor(log2 T) +
+    1)/epsilon, ``doubling`` blocks sent/epsilon; ``factorisation`` has discrete Gaussian noise for
+    (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
     """
 
     trust: StreamTrust = word(StreamTrust)
@@ -88,12 +88,12 @@ class StreamPrivatizer:
 
     @property
     def block(self) -> int:
-        r"""The number of outcomes of a base arm in one item of the factorisation."""
+        r"""The number of outcomes per item of the factorisation."""
         return -(-self.horizon // _MOST_ITEMS) if self.kind == "factorisation" else 1
 
     @property
     def items(self) -> int:
-        r"""The largest number of items of a base arm, which may be played in every round."""
+        r"""The largest number of items of a base arm, if it is played in every round."""
         return -(-self.horizon // self.block)
 
     @property
@@ -103,7 +103,7 @@ class StreamPrivatizer:
 
     @property
     def moves(self) -> tuple[int, ...]:
-        r"""Upper bound of the change of the noised numbers of a base arm with one outcome of it."""
+        r"""Bounds of the changes of a base arm's noised numbers if one outcome changes."""
         match self.kind:
             case "tree":
                 return (1,) * self.horizon.bit_length()
@@ -131,7 +131,7 @@ class StreamPrivatizer:
         return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
 
     def guarantee(self) -> PrivacyCurve | None:
-        r"""The guarantee to each user, derived from noise and sensitivity."""
+        r"""The guarantee for each user, derived from noise and sensitivity."""
         noise = self.noise
         return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
 
@@ -145,7 +145,7 @@ class StreamPrivatizer:
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
-        r"""New noise for this many numbers."""
+        r"""Fresh noise for this many numbers."""
         noise = self.noise
         if noise is None:
             raise NotDerived("noise", "a non-private stream has no noise")
@@ -174,7 +174,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The numbers of all sums, by cell: what a compiled loop reads and writes."""
+    r"""The numbers of all sums, by cell, for the compiled loop."""
 
     taken: Integers
     exact: Integers
@@ -187,7 +187,7 @@ class Tables(NamedTuple):
 
 
 class Totals:
-    r"""Released sums without noise, and what all kinds share."""
+    r"""Released sums without noise; the base class of all kinds."""
 
     each = False
 
@@ -209,7 +209,7 @@ class Totals:
         return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
 
     def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        r"""Take one outcome in each of ``cells``, which are distinct; the cells newly released."""
+        r"""Add one outcome to each of the distinct ``cells``; return the newly released cells."""
         self.taken[cells] += 1
         self.exact[cells] += outcomes
         return self._release(cells, outcomes, drawn)
@@ -337,7 +337,9 @@ _KINDS = {
 
 
 def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
-    r"""Empty tables for as many runs as there are ``rngs``."""
+    r"""Empty tables for one run per generator in ``rngs``."""
     if not rngs:
-        raise InvalidParameter("rngs", len(rngs), "must have one per run, and at least one")
+        raise InvalidParameter(
+            "rngs", len(rngs), "must have one generator per run, and at least one"
+        )
     return _KINDS[privatizer.kind](privatizer, arms, rngs)

@@ -1,4 +1,4 @@
-r"""Curves of regret: a tidy table, curves read back from it, and the picture of them.
+r"""Curves of regret: a tidy table, curves parsed from it, and their plot.
 
 The table is CSV, a row for each run and checkpoint.
 """
@@ -44,7 +44,7 @@ COLUMNS: Final = (
     "t",
     "regret",
 )
-r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as they are written."""
+r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
 
 
 def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, ...]:
-    r"""The curves of an experiment, as :func:`read_lines` reads them from its table."""
+    r"""The curves of an experiment, as :func:`read_lines` parses them from its table."""
     curves: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for cell in cells:
         curves.setdefault((cell.algorithm, cell.epsilon), []).append(cell.regret)
@@ -97,9 +97,9 @@ def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, .
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
     r"""Parse the curves of a file of :func:`write_csv`, in its order.
 
-    Raises :class:`InvalidParameter` for another kind of file, naming the line that cannot be read,
-    for one that was cut, and where runs that no mean is over would be one curve: of two settings,
-    an instance twice, instances of unequal rounds.
+    Raises :class:`InvalidParameter` for another kind of file, naming the invalid line, for a
+    truncated file, and for runs that cannot be averaged: of two settings, with a repeated instance,
+    or with unequal rounds.
     """
 
     def refused(reason: str) -> InvalidParameter:
@@ -112,16 +112,18 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
         key, setting = _key(row), tuple(row[name] for name in _SETTING)
         first, own = begun.setdefault(key, (number, setting))
         if setting != own:
-            raise refused(f"line {number} is of another setting than line {first}: plot them apart")
+            raise refused(
+                f"line {number} has another setting than line {first}: plot them separately"
+            )
         try:
             instance, t, regret = int(row["instance"]), int(row["t"]), float(row["regret"])
         except ValueError:
-            raise refused(f"line {number} holds no round and regret") from None
+            raise refused(f"line {number} has no valid round and regret") from None
         if t < 1 or not math.isfinite(regret):
-            raise refused(f"line {number} holds no round and regret")
+            raise refused(f"line {number} has no valid round and regret")
         run = curves.setdefault(key, {}).setdefault(instance, {})
         if t in run:
-            raise refused(f"line {number} has instance {instance} at t = {t} a second time")
+            raise refused(f"line {number} has instance {instance} at t = {t} twice")
         run[t] = regret
     if not curves:
         raise refused("contains no runs")
@@ -143,7 +145,7 @@ def _line(
     rounds = sorted(next(iter(runs.values())))
     for instance, run in runs.items():
         if sorted(run) != rounds or str(rounds[-1]) != setting[_SETTING.index("horizon")]:
-            reason = f"was cut: {algorithm} at epsilon {epsilon} misses rounds of a run"
+            reason = f"is truncated: {algorithm} at epsilon {epsilon} lacks rounds of a run"
             raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
     return _averaged(key, rounds, [[run[t] for t in rounds] for run in runs.values()])
 
@@ -166,23 +168,23 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     _, header = next(rows, (0, []))
     missing = [name for name in COLUMNS if name not in header]
     if missing:
-        reason = f"is no regret.csv of dpcore bandit run: it has no column {missing[0]}"
+        reason = f"is not a regret.csv of dpcore bandit run: it has no column {missing[0]}"
         raise InvalidParameter("path", str(path), reason)
     for line, row in rows:
         if len(row) != len(header):
-            raise InvalidParameter("path", str(path), f"line {line} holds no round and regret")
+            raise InvalidParameter("path", str(path), f"line {line} has no valid round and regret")
         yield line, dict(zip(header, row, strict=True))
 
 
 def title_of(preset: str, epsilon: str) -> str:
-    r"""What a panel of the picture is headed, and the picture is known by."""
+    r"""The heading of a panel, which also identifies the plot."""
     return f"{preset}, epsilon = {epsilon}"
 
 
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
-    """Reg(t)/t of every algorithm, a panel for each epsilon; curves without regret are left out"""
+    """Reg(t)/t of every algorithm, one panel per epsilon; curves without regret are omitted"""
     from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
@@ -202,7 +204,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""What the theorem of a hard instance says, c ln(t)/t, by epsilon as lines have it."""
+    r"""The lower bound c ln(t)/t of a hard instance, by epsilon as in the curves."""
     from bandits.plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -217,7 +219,7 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[st
             label = f"{bound['theorem']}, T to infinity"
             found[str(epsilon)] = Curve(label=label, x=at, y=y, error=(0.0,) * len(at))
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as wrong:
-        reason = f"holds what dpcore bandit run does not write ({wrong})"
+        reason = f"contains invalid data ({wrong})"
         raise InvalidParameter("path", "rows.json", reason) from None
     return found
 
@@ -227,8 +229,8 @@ def without_regret(lines: Sequence[PlotLine]) -> Iterator[str]:
     for line in lines:
         if not max(line.mean) > 0:
             yield (
-                f"{line.algorithm} at epsilon {line.epsilon} is not in the picture: it has no "
-                "regret to show on a logarithmic axis"
+                f"{line.algorithm} at epsilon {line.epsilon} is omitted from the plot: it has "
+                "no regret to show on a logarithmic axis"
             )
 
 
@@ -246,7 +248,7 @@ def _curve(line: PlotLine) -> Curve:
 
 
 def label(algorithm: str) -> str:
-    r"""An algorithm's name in a picture, the parameter with it even where it is the default."""
+    r"""An algorithm's name in a plot, always with its parameter."""
     found = read_algorithm(algorithm)
     value = found.entry.default if found.value is None else found.value
     if found.entry.parameter is None or value is None:

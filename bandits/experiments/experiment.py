@@ -1,8 +1,8 @@
 r"""A simulated experiment: algorithms x epsilons x instances, each cell with independent coins.
 
-The draws of a cell are a function of (seed, preset, algorithm, epsilon, instance), in whatever
+The draws of a cell are a function of (seed, preset, algorithm, epsilon, instance), independent of
 process and order. Simulated runs draw their noise from a seed, so they are not private. Users are
-new, or return up to B times; only runs with returning users load the ledger.
+new, or return up to B times; only runs with returning users import the ledger.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MASKED: Final = ("dist-dp-se", "dist-rdp-se", "dist-cdp-se")
 _PLANNED: Final = (*_MASKED, "cdp-se", "ldp-se", "shuffled-se", "sdp-ae", "vb-sdp-ae")
 
 RECIPE: Final = "dpcore-bandit-cell/3"
-r"""Names what a cell draws, decides and keeps; whoever changes any of that changes it."""
+r"""The version of the draws, decisions and records of a cell; change it whenever they change."""
 
 _MOST_HORIZON: Final = 10**12
 _SHARED: Final = [field.name for field in fields(Setting) if field.name not in ("epsilon", "model")]
@@ -60,8 +60,8 @@ _POINTS: Final = 81
 _DECADES: Final = 4
 _PLAYED_IN: Final[dict[WorldKind, str]] = {
     "arms": "independent arms, such as cz/easy",
-    "linear": "linear rewards, as lzj/fig2",
-    "combinatorial": "super arms, as csb/topk",
+    "linear": "linear rewards, such as lzj/fig2",
+    "combinatorial": "super arms, such as csb/topk",
 }
 
 
@@ -76,10 +76,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    r"""What one run gave: the fields are those of :class:`bandits.play.Run`.
+    r"""The result of one run, with the fields of :class:`bandits.play.Run`.
 
-    ``released``, of instance 0 only, are the mechanisms that ran, for the certificate: noise and
-    sensitivity as they are written, and how often.
+    ``released``, for instance 0 only, lists the mechanisms for the certificate: noise and
+    sensitivity as text, and their number.
     """
 
     algorithm: str
@@ -112,7 +112,7 @@ class Experiment(RunParameters):
     Equal experiments give equal numbers.
 
     Other fields are those of :class:`~bandits.policies.setting.Setting`. By default ``schedule`` is
-    the preset's under the paper's radius and exact under the exact one; ``arms`` and ``users`` are
+    the preset's with the paper's radius and exact with the exact one; ``arms`` and ``users`` are
     those of the preset.
 
     ``checkpoints`` are rounds in increasing order that end with the horizon, by default
@@ -265,9 +265,7 @@ class Experiment(RunParameters):
         arms: int,
         model: LinearModel | Problem | None = None,
     ) -> Policy[Any] | Cucb:
-        r"""The policy of that name for this number of arms; ``model`` is the model of the
-        environment. By default it is that of the first instance, if there is one.
-        """
+        r"""The policy of this name; ``model`` is by default that of the first instance, if any."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
         if model is None and preset.kind != "arms":
             # The promise is of every set of actions in as many dimensions, or of as many base arms.
@@ -279,8 +277,7 @@ class Experiment(RunParameters):
     def to_json(self) -> dict[str, Any]:
         r"""The fields as JSON, exact numbers as written.
 
-        Optional fields are left out if they have their default, so that older state files stay
-        valid.
+        Optional fields with their default value are omitted, so that older state files stay valid.
         """
         found: dict[str, Any] = {
             "preset": self.preset,
@@ -323,7 +320,7 @@ class Experiment(RunParameters):
 
 
 def float_up(exact: Fraction) -> float:
-    r"""The least float whose shortest decimals, which are what is printed, are no smaller."""
+    r"""The least float whose shortest decimal form is at least ``value``."""
     nearest = float(exact)
     return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
 
@@ -337,15 +334,15 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""What not every algorithm has that such users need, in words, and those that have it."""
+    r"""Messages about features that such users need, and the algorithms that have them."""
     if plan.aggregation == "masked":
-        yield "has no sum over secure aggregation; those that have", _MASKED
+        yield "does not use secure aggregation; algorithms that do", _MASKED
     if max_visits is not None:
         from bandits.policies.returning_users import RETURNING
 
-        yield "has no noise that visits share; those that have", RETURNING
+        yield "does not support returning users; algorithms that do", RETURNING
     if plan.factor != 1:
-        yield "does not plan for users who vanish or collude; those that do", _PLANNED
+        yield "does not support dropouts or collusion; algorithms that do", _PLANNED
 
 
 def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
@@ -360,7 +357,7 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
         if experiment.users is not None:
             people(experiment.users)
     if experiment.radius == "paper" and (visits is not None or plan.factor != 1):
-        reason = "must be exact: the papers' are for users who come once and stay"
+        reason = "must be exact: the papers assume users who come once and do not drop out"
         raise InvalidParameter("radius", experiment.radius, reason)
     for name in names:
         for why, able in limits(visits, plan):
@@ -397,12 +394,12 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
             if epsilon < end:
                 raise InvalidParameter("epsilon", given, f"must be >= {float(end):g} for {name}")
     if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
-        reason = "names one twice: two of them are printed as the same float"
+        reason = "contains two epsilons that are printed as the same float"
         raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
 
 
 def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    """At most ``points`` rounds up to the horizon by equal ratios over four powers of ten"""
+    """At most ``points`` rounds up to the horizon, equally spaced on a log scale of four decades"""
     rounds = integer("horizon", horizon, at_least=1)
     count = integer("points", points, at_least=1)
     steps = max(count - 1, 1)
@@ -416,6 +413,6 @@ def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]
         return spaced_checkpoints(horizon)
     exact = checked_checkpoints(checkpoints, horizon)
     if exact[-1] != horizon:
-        reason = f"must rise, and end with the horizon, {horizon}"
+        reason = f"must be increasing and end with the horizon, {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact

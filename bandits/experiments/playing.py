@@ -1,11 +1,11 @@
 r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
 
-A state file (schema ``dpcore-bandit-state/2``) lets an experiment that was ended, even by
-``kill -9``, go on. It has records of :mod:`dpcore.command.state_file`, each of them JSON: the first
-says everything that determines the experiment, each of the others is a finished cell, in order. A
-cell is on the disk before the next is stored: at any moment at most the last record is torn. It is
-dropped, and its cell drawn again, to the same bytes. The first record also names the recipe of a
-cell and a digest of the worlds: cells of other draws or worlds are refused, whatever the version.
+With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment, even one ended by
+``kill -9``, can be resumed. It has records of :mod:`dpcore.command.state_file`, each of them JSON:
+the first defines the experiment, each of the others is a finished cell, in order. A cell is on disk
+before the next is stored, so at most the last record is torn. It is dropped, and its cell computed
+again, with the same bytes. The first record also contains the version of the draws and a digest of
+the worlds: cells of other draws or worlds are refused, whatever the version of dpcore.
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ def run_cells(
     store: Callable[[Cell], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Cell]:
-    r"""All cells in the order of ``experiment.tasks()``; the first of them may be ``done``.
+    r"""Play all cells in the order of ``experiment.tasks()``; ``done`` are the first of them.
 
     ``jobs`` is the number of processes (-1: one per core), run by joblib if it is not 1. ``store``
     is called with each new cell, in order, and ``progress`` with the number of finished cells.
 
     Raises :class:`InvalidParameter` unless jobs is -1 or >= 1, for worlds that do not match the
-    experiment, and for ``done`` cells that are not its first ones; :class:`DpcoreError` if a worker
-    process died.
+    experiment, and if ``done`` are not its first cells; :class:`DpcoreError` if a worker process
+    died.
     """
     workers = width_of(checked_jobs(jobs))
     tasks = list(experiment.tasks())
     if len(worlds.environments) != experiment.instances:
-        reason = f"must be as many as instances, {experiment.instances}"
+        reason = f"must be one per instance, {experiment.instances}"
         raise InvalidParameter("worlds", len(worlds.environments), reason)
     arms_and_horizon(worlds.arms, experiment.horizon)
     found = list(done)
@@ -151,7 +151,7 @@ def _cell_of(task: Task, run: Run) -> Cell:
 def play_tasks(
     experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
 ) -> list[Run]:
-    r"""The runs of cells of one combinatorial algorithm and epsilon, as :func:`play_task` each."""
+    r"""The runs of cells of one combinatorial algorithm and epsilon, as by :func:`play_task`."""
     bits = [world for world in worlds if isinstance(world, BitWorld)]
     policy = experiment.policy(tasks[0].algorithm, tasks[0].epsilon, bits[0].arms, bits[0].of)
     assert isinstance(policy, Cucb)  # noqa: S101  # its worlds are combinatorial
@@ -166,7 +166,7 @@ def play_tasks(
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""The run of a cell, with the records of its releases; the same at every call."""
+    r"""The run of a cell with the records of its releases; deterministic."""
     if isinstance(world, BitWorld):
         return play_tasks(experiment, [world], [task])[0]
     policy = experiment.policy(task.algorithm, task.epsilon, world.arms, world.model)
@@ -214,12 +214,10 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
         except OSError as error:
             raise file.refused(error) from None
         except MemoryError:
-            raise InvalidParameter(
-                "resume", str(place), "holds more than the memory does"
-            ) from None
+            raise InvalidParameter("resume", str(place), "does not fit in memory") from None
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
-            raise InvalidParameter("resume", str(place), "holds cells in another order")
+            raise InvalidParameter("resume", str(place), "contains cells in another order")
         yield state
 
 
@@ -265,11 +263,11 @@ def _compare(path: Path, payload: bytes, wanted: dict[str, Any]) -> None:
     try:
         stored = dict(json.loads(payload))
     except (TypeError, ValueError, RecursionError):
-        raise InvalidParameter("resume", str(path), "holds what no experiment wrote") from None
+        raise InvalidParameter("resume", str(path), "contains invalid data") from None
     for key, words in _WORDS.items():
         if stored.get(key) != wanted.get(key):
             was, now = (json.dumps(side) for side in (stored.get(key), wanted.get(key)))
-            reason = f"was begun with another {words}: {was} there, {now} here"
+            reason = f"was begun with another {words}: {was} instead of {now}"
             if key in _UNSHOWN:
                 reason = f"was begun with another {words}"
             raise InvalidParameter("resume", str(path), reason)
@@ -283,10 +281,10 @@ def _cell_in(path: Path, number: int, payload: bytes) -> Cell:
         cell = Cell(**{**content, **rows, "released": released})
         whole = [getattr(cell, name) for name in _COUNTS] + [*cell.pulls, *cell.active]
         if not all(type(value) is int for value in whole):
-            raise TypeError("a count that is no integer")
+            raise TypeError("a count that is not an integer")
         if not all(type(value) is float for value in (*cell.regret, cell.mean_bits_per_user)):
-            raise TypeError("a mean that is no float")
+            raise TypeError("a mean that is not a float")
     except (KeyError, TypeError, ValueError, RecursionError) as wrong:
-        reason = f"holds what no experiment wrote ({wrong}) in cell {number}"
+        reason = f"contains invalid data ({wrong}) in cell {number}"
         raise InvalidParameter("resume", str(path), reason) from None
     return cell

@@ -1,9 +1,9 @@
 r"""The folder of ``dpcore bandit run --output``, and the files that a run may replace.
 
-A run replaces its own kind of file only: rows.json by its schema, regret.csv by its header, a
-certificate that a record of the folder implies, a picture that shows the record's preset. The
-record is rows.json, or regret.csv where a run was ended while it wrote. rows.json is the first to
-go and the last to come: a folder that has one is whole, and of one experiment.
+A run replaces only files of the same kind, recognised by the schema of rows.json, the header of
+regret.csv, certificates listed in the folder's record, and a plot of the record's preset. The
+record is rows.json, or regret.csv if a run was interrupted while writing. rows.json is deleted
+first and written last: a folder that has one is complete and belongs to one experiment.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ PICTURE: Final = "regret.svg"
 _CERTIFICATES: Final = "certificate-*.json"
 _LONGEST: Final = 80
 _FOREIGN: Final = (
-    "is no file of dpcore bandit run --output, which would replace it: name another folder"
+    "is not a file of dpcore bandit run --output, which would replace it: use another folder"
 )
 
 _Record: TypeAlias = set[tuple[str, str, str]]
-"""What the run that filled a folder says of itself: each preset, algorithm and epsilon of it."""
+"""The record of the run that filled a folder: its presets, algorithms and epsilons."""
 
 
 def certificate_name(algorithm: str, epsilon: str) -> str:
@@ -62,8 +62,8 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Refuse, before any run, a folder that cannot be written.
 
-    A place where somebody else's file stands is refused, too. Raises :class:`InvalidParameter`,
-    naming the option.
+    A folder with an unrelated file of the same name is refused, too. Raises
+    :class:`InvalidParameter`, naming the option.
     """
     names = [certificate_name(*kind) for kind in experiment.kinds()]
     for name in (ROWS, TABLE, PICTURE, *names):
@@ -125,11 +125,11 @@ def write_results(
 ) -> Iterator[str]:
     r"""Write the table, certificates, the rows, and the figure if matplotlib is installed.
 
-    The files of an earlier run are removed first, and the rows are written last: what stands beside
-    rows is whole and of the same experiment. Other files are left alone.
+    The files of an earlier run are removed first, and rows.json is written last, so all files next
+    to it belong to the same experiment. Other files are kept.
 
-    Yields what could not be done, in words. Raises :class:`InvalidParameter` for a file that cannot
-    be written, or would replace one of somebody else.
+    Yields messages about omitted files. Raises :class:`InvalidParameter` for a file that cannot be
+    written, or would replace an unrelated one.
     """
     refuse_foreign(folder, experiment)  # a run is long: somebody may have put a file there
     remove_earlier(folder)
@@ -154,7 +154,7 @@ def _write_picture(
         draw_results(lines, path, bounds_of(document, lines))
         yield from without_regret(lines)
     else:
-        yield f"no {PICTURE}: there is no regret to show on a logarithmic axis"
+        yield f"no {PICTURE}: no algorithm has positive regret for the logarithmic axis"
 
 
 def certificates(
@@ -195,8 +195,8 @@ def _mechanism(noise: str, sensitivity: str) -> Mechanism:
 def remove_earlier(folder: Path) -> None:
     r"""Remove the files of an earlier run, as listed in the folder's record; keep all others.
 
-    rows.json goes first: from then on the folder is not whole. The table goes last: as long as
-    anything is left, it says what else there is.
+    rows.json is removed first, since the folder is then incomplete. The table is removed last,
+    since it lists the other files.
     """
     record = _record_of(folder)
     certified = _certified(folder, record)

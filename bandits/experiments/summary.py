@@ -1,13 +1,13 @@
 r"""The summary of an experiment: a row for each algorithm and epsilon, and the document of all
 rows.
 
-Means and standard errors are over instances, which are worlds drawn apart; a row says what every
-run of its algorithm promises a user, derived from its noise and never from its name.
+Means and standard errors are over instances, which are independent worlds; a row states the
+guarantee of its algorithm for each user, derived from its noise.
 
-Two documents side by side: the ratio of their regrets R = mean(a)/mean(b), row by row, with its
-standard error. Instance i is the same world in both documents, so where both have it the error is
-that of pairs: sd(a_i - R b_i)/(sqrt(n) mean(b)), to first order. Otherwise the two errors add up as
-those of independent means.
+Two documents are compared by the ratio of their regrets R = mean(a)/mean(b), row by row, with its
+standard error. Instance i is the same world in both documents, so if both have it the error is that
+of pairs: sd(a_i - R b_i)/(sqrt(n) mean(b)), to first order. Otherwise it is that of independent
+means.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA: Final = "dpcore-bandit/1"
 ROWS: Final = "rows.json"
 
 Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
-r"""What an algorithm promises at an epsilon, both as they are written."""
+r"""The guarantee of an algorithm at an epsilon, both as text."""
 
 _SHORT: Final = 12
 _OWN: Final = ("users", "horizon", "algorithms", "calibration", "radius")
@@ -55,10 +55,10 @@ class Row:
 
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
     error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
-    a user sent in any instance, ``mean_bits_per_user`` the mean. ``communication`` is what
-    all users sent together, the mean over instances: ``numbers`` and ``bits``. ``out_of_users`` are
-    the rounds that were left when too few users had visits left, the mean over instances.
-    ``guarantee`` is as :func:`guarantee_json` writes it.
+    a user sent in any instance, ``mean_bits_per_user`` the mean. ``communication`` is the total of
+    all users, as the mean over instances: ``numbers`` and ``bits``. ``out_of_users`` is the mean
+    number of remaining rounds when too few users had visits left. ``guarantee`` is the result of
+    :func:`guarantee_json`.
     """
 
     algorithm: str
@@ -116,11 +116,11 @@ def _labelled(
 
 def _reason(error: DpcoreError) -> str:
     if not isinstance(error, InvalidParameter):
-        return f"nothing can be promised at this delta and horizon ({error})"
+        return f"there is no guarantee at this delta and horizon ({error})"
     if error.argument not in _LENGTHS:
-        return f"at this delta and horizon it cannot be made ({error})"
+        return f"it cannot be set up at this delta and horizon ({error})"
     reason = f"it would need a {error.argument} of {error.value}, which {error.reason}"
-    return f"{reason}; take a smaller epsilon, horizon or s"
+    return f"{reason}; use a smaller epsilon, horizon or s"
 
 
 def rows_of(experiment: Experiment, cells: Iterable[Cell], promises: Promises) -> tuple[Row, ...]:
@@ -176,10 +176,10 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float,
 def guarantee_json(
     promised: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
 ) -> dict[str, Any]:
-    r"""The guarantee of a run to each user, as a sentence and as numbers, over all ``max_visits``.
+    r"""The guarantee of a run for each user over all ``max_visits``, as text and numbers.
 
-    ``epsilon_upper`` is the upper end of epsilon at ``delta``, None where nothing is promised. No
-    number of the sentence is smaller than what it stands for.
+    ``epsilon_upper`` is the upper bound of epsilon at ``delta``, None without a guarantee. All
+    numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
     if promised is None:
@@ -210,7 +210,7 @@ def guarantee_json(
 
 
 def for_each_user(max_visits: int | None) -> str:
-    r"""The end of a sentence: the users of a guarantee, new or returning."""
+    r"""The last words of a guarantee: its users, new or returning."""
     if max_visits is None:
         return " for each user, who is new at every pull"
     return f" for each user, over at most {max_visits} visits"
@@ -242,12 +242,12 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
-    r"""Sentences about rounds from which nothing was learned: too few of them, or too few users."""
+    r"""Warnings about rounds without a release: too few rounds, or too few users."""
     silent = {row.algorithm: row for row in rows if row.guarantee["pure"] == "0"}
     return [
         *(
             f"{name} used no reward, hence 0-DP: its first batch ends after round "
-            f"{row.horizon:,}. Give a longer --horizon."
+            f"{row.horizon:,}. Use a longer --horizon."
             for name, row in silent.items()
         ),
         *(_out_of_users(row) for row in rows if row.out_of_users),
@@ -258,7 +258,7 @@ def _out_of_users(row: Row) -> str:
     epsilon = up(Fraction(repr(row.epsilon)), _SHORT)
     return (
         f"{row.algorithm} at epsilon {epsilon} ran out of users: nothing was learned from "
-        f"{row.out_of_users:,.0f} of {row.horizon:,} rounds. Give more --users or --visits."
+        f"{row.out_of_users:,.0f} of {row.horizon:,} rounds. Use more --users or --visits."
     )
 
 
@@ -281,7 +281,7 @@ def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def write_json(found: dict[str, Any]) -> str:
-    r"""The document as JSON text. It holds None in place of infinite and undefined numbers."""
+    r"""The document as JSON text, with null for infinite and undefined numbers."""
     return json.dumps(found, indent=2, allow_nan=False) + "\n"
 
 
@@ -335,7 +335,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
             _check_regret(row["by_instance"])
         _ = [found[name] for name in _SAME]
     except (KeyError, TypeError, ValueError, OverflowError) as wrong:
-        reason = f"holds what dpcore bandit run does not write ({wrong})"
+        reason = f"contains invalid data ({wrong})"
         raise InvalidParameter(argument, str(place), reason) from None
     return found
 
@@ -343,7 +343,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
 def require_whole(argument: str, folder: Path) -> None:
     r"""Refuse a folder without rows.json, which a run writes last."""
     if not os.path.lexists(folder / ROWS):
-        reason = f"is not whole: it has no {ROWS}, which dpcore bandit run --output writes last"
+        reason = f"is incomplete: it has no {ROWS}, which dpcore bandit run --output writes last"
         raise InvalidParameter(argument, str(folder), reason)
 
 
@@ -351,9 +351,9 @@ def _key(row: dict[str, Any]) -> tuple[str, float]:
     # What a row is matched by; checked when a document is read.
     algorithm, epsilon = row["algorithm"], row["epsilon"]
     if not isinstance(algorithm, str):
-        raise TypeError("an algorithm that is no name")
+        raise TypeError("an algorithm that is not a name")
     if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
-        raise ValueError("an epsilon that is no number > 0")
+        raise ValueError("an epsilon that is not a number > 0")
     return algorithm, float(epsilon)
 
 
@@ -363,7 +363,7 @@ def _check_regret(values: Any) -> None:
     for value in values:
         # Of super arms it may exceed 1, and be below 0 of an oracle that finds a share only.
         if type(value) not in (int, float) or not abs(value) <= _MOST:
-            raise ValueError(f"a regret per round outside of [-{_MOST}, {_MOST}]")
+            raise ValueError(f"a regret per round outside [-{_MOST}, {_MOST}]")
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
@@ -375,8 +375,8 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     >>> [(r.ratio, r.error) for r in compare({**one, "rows": [row]}, {**one, "rows": [half]})]
     [(2.0, 0.0)]
 
-    Raises :class:`InvalidParameter` for experiments in other worlds or of other lengths, and where
-    no row has a partner.
+    Raises :class:`InvalidParameter` for experiments with different worlds or lengths, and if no
+    rows match.
     """
     for name in _SAME:
         if first[name] != second[name]:

@@ -1,4 +1,4 @@
-r"""Samplers of the papers: a floating-point recipe, and two bugs in released code.
+r"""Samplers of the papers: a floating-point method, and two bugs in released code.
 
 Erratum 8: CZ, footnote 6, draws Polya noise as a Poisson number with a Gamma mean, in floats.
 Erratum 9: the code released with CZ (sayakrc/Differentially-Private-Bandits, MABPrivate.py).
@@ -66,7 +66,7 @@ def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
 
 
 def swapped_scale(scale: Fraction) -> Enclosure:
-    r"""The scale of a Gamma-Poisson sampler that is given (1-beta)/beta for beta/(1-beta).
+    r"""The scale of a Gamma-Poisson sampler that gets (1-beta)/beta instead of beta/(1-beta).
 
     Poisson with a Gamma mean of shape r and scale x is Polya(r, x/(1+x)); the right x makes that
     beta = e^(-1/s), the other one 1 - beta. So the scale is -1/ln(1-beta).

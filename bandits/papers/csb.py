@@ -1,11 +1,12 @@
-r"""The privacy theorems of CSB beside exact curves: Theorems 1, 3 and 7, Lemma 1, and its bonuses.
+r"""The privacy theorems of CSB against exact curves: Theorems 1, 3 and 7, Lemma 1, and its bonuses.
 
 CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
-Semi-Bandits" (ICML 2020). Its Laplace noise on the reals is replayed as discrete Laplace noise on
-rewards in g steps. A bonus is no statement about privacy, but it must cover noise and rewards both.
+Semi-Bandits" (ICML 2020). Its Laplace noise on the reals is replaced by discrete Laplace noise on
+rewards in g steps.
 
-The paper writes "log" for the levels of a binary tree: base 2 is the reading that favours it. The
-constant inside its local bonus is 4 or 4 sqrt 2 (the print does not tell), so both have a row.
+A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
+for the levels of a binary tree: base 2 is the most favourable reading. The constant in its local
+bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so both have a row.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def csb_tree_levels(horizon: int) -> int:
-    r"""How many released sums one datum of T enters: nodes [(j-1) 2^i + 1, j 2^i] within T.
+    r"""The number of released sums with one datum of T: nodes [(j-1) 2^i + 1, j 2^i] within T.
 
     The first datum enters the most: one node of every size 2^i <= T, floor(log2 T) + 1 of them.
     """

@@ -1,8 +1,8 @@
-r"""The privacy theorems of CZ beside exact curves: Theorems 1 to 6, Lemmas 3, 4 and 10, Appendix I.
+r"""The privacy theorems of CZ against exact curves: Theorems 1-6, Lemmas 3, 4 and 10, Appendix I.
 
-CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023).
-The sum mod m is post-processing of the sum, so the law of the sum decides, except for Theorem 3:
-there an aggregation within its definition is exhibited. Theorems 2 and 3 are in error; their
+CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). The
+sum mod m is post-processing of the sum, so the law of the sum decides, except for Theorem 3, which
+is tested with an aggregation that satisfies its definition. Theorems 2 and 3 are wrong; their
 functions take ``form="printed"`` or ``form="corrected"``.
 """
 
@@ -135,16 +135,16 @@ def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
 
 
 def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
-    r"""A loss that some (``spent``, 0)-relaxed aggregation shows, with the noise of ``chosen``.
+    r"""A loss of some (``spent``, 0)-relaxed aggregation with the noise of ``chosen``.
 
-    With u = e^spent and c = 1/(1+u), the aggregation shows the sum mod m, and a coin that is 1 with
-    chance cu when the first message is g exactly, else c/u. A simulator that tosses a coin of
-    chance c is within ``spent`` of it at every output: of the zeros, (1-cu)/(1-c) = 1/u and
-    (1-c/u)/(1-c) <= u. Dropping the coin leaves the sum.
+    With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m, and a bit that is 1
+    with probability cu if the first message is exactly g, else c/u. A simulator that draws a bit
+    with probability c is within ``spent`` of it at every output: for zeros, (1-cu)/(1-c) = 1/u and
+    (1-c/u)/(1-c) <= u. Without the bit, the sum remains.
 
-    Compared are x_1 = g and x_1 = 0, all other inputs 0, at the output (3g, 1). Under the first the
-    coin is likely where the first user's noise is 0, and that one term is counted; under the second
-    everything is.
+    x_1 = g and x_1 = 0, with all other inputs 0, are compared at the output (3g, 1). For the first
+    only the term with noise 0 of the first user, where the bit is likely, is counted; for the
+    second all terms.
     """
     g, n, share, m = chosen.precision, chosen.users, chosen.share, chosen.modulus
     if not isinstance(share, PolyaDifference) or n < 2:
@@ -163,8 +163,8 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
 
 
 def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
-    r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) +
-    3 epsilon/(2 s^3), x}, where x is printed as 3 epsilon^2/(2s).
+    r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) + 3
+    epsilon/(2 s^3), x}, where the paper prints x as 3 epsilon^2/(2s).
 
     The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
     x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.

@@ -1,5 +1,4 @@
-r"""The privacy theorems of LZJ beside exact curves: Theorems 4.2, 4.4, C.1, C.3, 4.6, A.2, C.6 and
-Lemma C.5.
+r"""The privacy theorems of LZJ against exact curves: 4.2, 4.4, C.1, C.3, 4.6, A.2, C.6, Lemma C.5.
 
 LZJ: Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback"
 (WiOpt 2022). Every client takes part in one phase, so one release decides.
@@ -72,8 +71,8 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
     r"""LZJ Theorems 4.2, 4.4, C.1 and C.3: sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon.
 
-    Proven for epsilon <= 1 only (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the
-    exact one, and what this one truly gives.
+    Proven for epsilon <= 1 only (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the exact
+    calibration, and the true guarantee of this one.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
@@ -182,8 +181,8 @@ def _twice(value: Enclosure) -> Enclosure:
 
 
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
-    r"""LZJ Algorithm 4, eq. (60), as printed: g >= 2B sqrt n is the caller's,
-    b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
+    r"""LZJ Algorithm 4, eq. (60), as printed: the caller chooses g >= 2B sqrt n, b = ceil(180 g^2
+    ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
     """
     log, half = log_of(2 / d), epsilon / 2
     return bits_of_cheu(n, g, lambda: log() / ball(half * half))

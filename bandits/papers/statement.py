@@ -1,8 +1,8 @@
 r"""A published claim and the exact value: the rows of the comparison.
 
-Each claim has one shape: truth <= claimed. The truth is the exact loss of the mechanism (an
-epsilon, a delta, a divergence), or the least noise for the guarantee if the paper states a
-sufficient noise. The verdict follows from the enclosures.
+Each claim has the form truth <= claimed. The truth is the exact loss of the mechanism (an epsilon,
+a delta, a divergence), or the least noise for the guarantee if the paper states a sufficient noise.
+The verdict follows from the enclosures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpcore.numbers.rounding import down, up
 
 Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
 """holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
-unproven: not refuted, but the paper's own argument, or ours, proves less than is printed."""
+unproven: not refuted, but the argument, the paper's or ours, proves less than is printed."""
 
 _DIGITS: Final = 6
 
@@ -45,9 +45,9 @@ def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None
 class Judgement:
     r"""One claim at one choice of parameters.
 
-    ``statement`` is the paper's number of it; a statement that begins with "ours" is what this
-    package says instead. ``erratum`` is the entry of docs/errata.md that the row belongs to.
-    ``quantity`` is what is bounded; ``note`` says in a line what the numbers mean.
+    ``statement`` is its number in the paper; "ours" marks the statement of this package.
+    ``erratum`` is the entry in docs/errata.md. ``quantity`` is the bounded quantity; ``note``
+    explains the numbers in one line.
     """
 
     paper: str
@@ -89,7 +89,7 @@ class Judgement:
         return f"{head}: {self.note}"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The row as text and floats, ends rounded outwards; infinity as text, no end as null."""
+        r"""The row as text and floats, rounded outwards; infinity as text, no bound as null."""
         return {
             "paper": self.paper,
             "statement": self.statement,
@@ -110,7 +110,7 @@ LaterRow: TypeAlias = Callable[[], Judgement]
 Value: TypeAlias = Enclosure | Fraction | int
 Truth: TypeAlias = Value | Bound
 Found: TypeAlias = tuple[Value, Truth] | tuple[Value, Truth, dict[str, Any]]
-"""What is claimed, what is true, and more values for the words; ``proof`` is that of a row."""
+"""The claimed and the true value, and more values for the text; ``proof`` as in a row."""
 
 P = ParamSpec("P")
 
@@ -158,13 +158,13 @@ def enclosed(value: Value) -> Enclosure:
 
 
 def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
-    r"""What a monotone function gives between two ends."""
+    r"""The range of a monotone function between two bounds."""
     found = [enclosed(compute(Fraction(end))) for end in (ends.lower, ends.upper)]
     return Enclosure(min(each.lower for each in found), max(each.upper for each in found))
 
 
 def shown(value: Enclosure | Bound) -> str:
-    r"""Six digits of each end, rounded outwards; a single number if both are equal."""
+    r"""Six digits of each bound, rounded outwards; a single number if both are equal."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:
         return f"at most {high}"

@@ -2,8 +2,8 @@ r"""Check the theorems of four papers: claim, exact value, and verdict.
 
 CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan, Mansour and
 Stemmer 2021), CSB (Chen and others 2020). Each row is one statement at one choice of parameters,
-computed when it is asked for. Errors of the papers are on the page docs/errata.md, and have rows of
-what this package does instead beside them.
+computed on request. docs/errata.md lists the errors of the papers; next to them are rows for the
+corrected statements of this package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bandits.papers.statement import Judgement, LaterRow
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""Every row, computed lazily; ``quick`` takes fewer points, but every erratum.
+    r"""Every row, computed lazily; ``quick`` uses fewer parameters, but every erratum.
 
     >>> len(rows(quick=True)) < len(rows())
     True
@@ -42,7 +42,7 @@ def replay(
 
 
 def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
-    r"""The rows as text, by paper, and a last line with the counts of verdicts."""
+    r"""The rows as text, by paper, and a final line with the number of each verdict."""
     counts: Counter[str] = Counter()
     paper = None
     for row in verdicts:
@@ -57,7 +57,7 @@ def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
 
 
 def to_json(verdicts: Iterable[Judgement]) -> dict[str, Any]:
-    r"""All rows as data, and the count of each verdict."""
+    r"""All rows as data, and the number of each verdict."""
     listed = tuple(verdicts)
     return {
         "rows": [row.to_json() for row in listed],

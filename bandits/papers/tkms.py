@@ -1,8 +1,8 @@
-r"""The privacy theorems of TKMS beside exact curves: Theorem C.1 (Algorithm 3), and its bandits.
+r"""The privacy theorems of TKMS against exact curves: Theorem C.1 (Algorithm 3), and its bandits.
 
 TKMS: Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the
-Shuffle Model" (NeurIPS 2021). The shuffled bits show their sum and nothing else, so the binomial
-law of the noise bits decides.
+Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the binomial law of the
+noise bits decides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
-    r"""The noise of a bit protocol; a probability that is irrational is taken within 2^-64."""
+    r"""The noise of a bit protocol; an irrational probability is rounded to within 2^-64."""
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
     return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))

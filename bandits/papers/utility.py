@@ -1,10 +1,9 @@
-r"""The utility half of the papers: tails of noise, and bounds of regret with explicit constants.
+r"""The utility theorems of the papers: tails of noise, and regret bounds with explicit constants.
 
 CZ Facts 2 and 3, Proposition 1, Lemmas 1, 2 and 5; TKMS Theorems 3.1 and 3.3; CSB Theorems 5 and 6.
-A tail is compared with the exact tail of the law, a bound of regret with what no run exceeds, a
-lower bound of regret by the information that it allows one private reward to carry: the most is
-that of randomised response (Kairouz, Oh and Viswanath 2016). Bounds in O and Omega alone say
-nothing at any one choice of parameters, and have no row.
+A tail is compared with the exact tail of the law, a regret bound with the maximum over runs, and a
+lower bound with the information that one private reward can carry, at most that of randomised
+response (Kairouz, Oh and Viswanath 2016). Bounds in O and Omega without constants have no row.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def _tails(chances: tuple[Fraction, ...], *, quick: bool) -> Iterator[LaterRow]:
 
 
 def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
-    r"""P(\|X\| > t) for a t that is known to lie in ``limit``: both ends cover both ends of t."""
+    r"""P(\|X\| > t) for a t in the interval ``limit``: the result covers all these t."""
     low, high = (int(Fraction(end) // 1) for end in (limit.lower, limit.upper))
     return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
 
@@ -255,7 +254,7 @@ def _interval(phase: int, pulled: int, squared: Fraction) -> arb:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""KL of what randomised response shows of a coin of 1/2 - ``gap`` and of a fair one."""
+    r"""KL divergence of randomised response on bits of mean 1/2 - ``gap`` and on fair bits."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()

@@ -1,6 +1,6 @@
 r"""Successive elimination: Algorithm 1 of Chowdhury and Zhou in every trust model, and DP-SE.
 
-Batch b = 1, 2, ... pulls every active arm equally often, fresh users each time. The released sum of
+Batch b = 1, 2, ... pulls every active arm equally often, always with new users. The released sum of
 the batch gives the mean of an arm, from this batch only. An arm stays while its mean is at most
 ``radius.gap`` below the best: by the paper's intervals, mean + beta(b) >= the largest mean -
 beta(b), that is 2 beta(b).
@@ -10,9 +10,9 @@ e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
 
     R_e = ceil(max(32 ln(8 |S| e^2/p)/Delta_e^2, 8 ln(4 |S| e^2/p)/(epsilon Delta_e))) + 1
 
-times. Its mean is released with discrete Laplace noise of scale g/epsilon on rewards in
-g = ceil(sqrt R_e) steps, in the place of the paper's Laplace(1/(epsilon R_e)) on the reals. In the
-paper an arm stays while its mean is within 2 h_e + 2 c_e of the largest,
+times. Its mean is released with discrete Laplace noise of scale g/epsilon on rewards in g =
+ceil(sqrt R_e) steps, instead of the paper's Laplace(1/(epsilon R_e)) on the reals. In the paper an
+arm stays while its mean is within 2 h_e + 2 c_e of the largest,
 
     h_e = sqrt(ln(8 |S| e^2/p)/(2 R_e)),   c_e = ln(4 |S| e^2/p)/(R_e epsilon)   (DpSeRadius).
 """
@@ -51,12 +51,12 @@ NAMES: Final[dict[str, str]] = {
     "pure-shuffle": "shuffled-se",
     "binary-shuffle": "bit-se",
 }
-"""What batched elimination is called, by the name of its privatizer."""
+"""The name of batched elimination for each privatizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms in increasing order, of ``arms``, and the index of the next release."""
+    r"""The active arms among ``arms``, in increasing order, and the index of the next release."""
 
     arms: int
     active: tuple[int, ...]
@@ -69,9 +69,8 @@ class EliminationState:
 class SuccessiveElimination(Policy[EliminationState]):
     r"""Base class of eliminations that use one batch at a time; subclasses define ``length``.
 
-    ``confidence`` is p: the best arm is dropped with chance at most p, as far as ``radius`` has a
-    proof. It is the chance of the mistake, and not the ``failure`` of a protocol, which is a
-    privatizer's.
+    ``confidence`` is p: the best arm is dropped with probability at most p, as far as ``radius``
+    has a proof. It is not the ``failure`` of a protocol, a parameter of the privatizer.
     """
 
     radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
@@ -84,7 +83,7 @@ class SuccessiveElimination(Policy[EliminationState]):
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
-        r"""Return the pulls of each of ``active`` arms in batch b = 1, 2, ..."""
+        r"""The number of pulls of each of ``active`` arms in batch b = 1, 2, ..."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
@@ -152,7 +151,7 @@ class BatchedElimination(SuccessiveElimination):
             return
         integer("most", self.most, at_least=1)
         if self.privatizer.least_noise is None:
-            reason = "must be a SteadyPrivatizer: the noises of all parts have one law"
+            reason = "must be a SteadyPrivatizer: the noise of all parts must have one law"
             raise InvalidParameter("privatizer", self.privatizer, reason)
         if not isinstance(self.radius, ExactRadius):
             raise InvalidParameter("radius", self.radius, "must be exact for batches in parts")
@@ -189,10 +188,10 @@ def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:
 def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:
     r"""The lengths of all batches that an elimination can complete, in increasing order.
 
-    ``length(b, active)`` pulls of each active arm in batch b = 1, 2, ..., never fewer for more arms
-    and in the end beyond any horizon. The first batch pulls all ``arms``. Of a later one with
-    ``active`` arms the cheapest way there is to lose all the others in the first batch: the arms
-    that are active never grow in number, so no batch on the way had fewer.
+    ``length(b, active)`` is the number of pulls of each active arm in batch b = 1, 2, ...; it is
+    non-decreasing in ``active`` and exceeds any horizon for large b. The first batch pulls all
+    ``arms``. A later batch with ``active`` arms is reached with the fewest pulls if all the others
+    are dropped after the first batch, because the number of active arms never grows.
     """
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if arms == 1 or arms * length(1, arms) > horizon:
@@ -215,12 +214,12 @@ def _sizes(policy: SuccessiveElimination, arms: int, horizon: int) -> tuple[int,
 
 
 def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:
-    r"""The means of the active arms from sums over ``pulls`` users each, those who reported."""
+    r"""The means of the active arms from sums over ``pulls`` reporting users each."""
     means = {}
     for arm in active:
         total = released.sums[arm] if arm < len(released.sums) else None
         if total is None:
-            raise InvalidParameter("released", released.sums, f"must hold a sum of arm {arm}")
+            raise InvalidParameter("released", released.sums, f"must contain a sum of arm {arm}")
         means[arm] = total / pulls
     return means
 
@@ -237,9 +236,9 @@ def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
 class DpSe(SuccessiveElimination):
     r"""Sajed and Sheffet's algorithm for ``epsilon``; a batch is an epoch.
 
-    ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default takes the certified quantile
-    of the noise in its place. R_e is the paper's with any. ``failure`` is the chance that a sum is
-    read wrongly mod m.
+    ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default uses the certified quantile of
+    the noise instead. R_e is always the paper's. ``failure`` is the probability that a sum mod m is
+    decoded wrongly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -1,13 +1,13 @@
 r"""Near-G-optimal designs for linear bandits: which actions to play, and how often.
 
-A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x, over the active actions: the
-largest variance of an estimated reward, if h pi(x) rounds play x, times h. The least value is d,
-the dimension of the span (Kiefer and Wolfowitz 1960); at most 2d is all that elimination needs, and
-few actions are enough for it. Actions that do not span are worked in their span (LZJ, Remark 3.2).
+A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x, over the active actions: h
+times the largest variance of an estimated reward, if h pi(x) rounds play x. The least value is d,
+the dimension of the span (Kiefer and Wolfowitz 1960); elimination needs at most 2d, for which few
+actions suffice. If the actions do not span R^d, their span is used (LZJ, Remark 3.2).
 
-The value that a design states is an upper bound of the true one: an approximate inverse A of V is
-checked by the residual R = I - A V, whatever the way it was found, with the rounding errors of all
-sums added (Higham 2002, section 3.1). Proofs: docs/proofs/radius.md.
+The stated value of a design is an upper bound of the true one: an approximate inverse A of V is
+checked by the residual R = I - A V, including the rounding errors of all sums (Higham 2002, section
+3.1). Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Design:
     r"""Weights of some active actions: ``support`` (indices), ``weights`` (their sum is about 1).
 
     ``basis`` has orthonormal columns that span the active actions, ``rank`` of them. ``value`` is a
-    proven upper bound of max_x x^T V^-1 x over these actions, in their coordinates in ``basis`` as
-    floats give them.
+    proven upper bound of max_x x^T V^-1 x over these actions, in their floating-point coordinates
+    in ``basis``.
     """
 
     support: tuple[int, ...]
@@ -62,9 +62,9 @@ class Design:
 
 
 def most_support(dimension: int) -> int:
-    r"""The most actions that a design of :func:`near_optimal_design` plays in d dimensions.
+    r"""The largest number of actions of a :func:`near_optimal_design` in d dimensions.
 
-    d (d+1)/2, which is always enough, or 4 d ln ln d + 16 where that is more.
+    d (d+1)/2, which always suffices, or 4 d ln ln d + 16 if that is larger.
     """
     d = integer("dimension", dimension, at_least=1)
     few = d * (d + 1) // 2
@@ -82,7 +82,7 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
     if not basis.shape[1]:
         raise InvalidParameter("actions", active, "must contain a nonzero action")
     if np.abs(points).max() < _LEAST:
-        raise InvalidParameter("actions", active, f"must hold an action of size {_LEAST} or more")
+        raise InvalidParameter("actions", active, f"needs an action of size {_LEAST} or more")
     # By powers of two, which is exact and changes no value; one for all, unless some are far apart.
     held = np.ldexp(points @ basis, -int(np.frexp(np.abs(points).max())[1]))
     powers = np.frexp(np.abs(held).max(axis=0))[1]
@@ -163,7 +163,7 @@ def _first_of_largest(values: Floats) -> int:
 
 
 def _certified(held: Floats, weights: Floats) -> float:
-    r"""An upper bound of max_x x^T V^-1 x for the rows x of ``held``, V = sum pi(x) x x^T."""
+    r"""An upper bound of max_x x^T V^-1 x over the rows x of ``held``, V = sum pi(x) x x^T."""
     used = np.flatnonzero(weights)
     points, pi = held[used], weights[used]
     count, d = points.shape

@@ -1,11 +1,11 @@
 r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji.
 
-Phase l = 1, 2, ... has h = 2^l: a near-G-optimal design pi on the active actions
-is played T(x) = ceil(h pi(x)) times. DP-DPE (their Algorithm 1): ceil(2^(alpha l)) fresh clients
-watch all rounds of the phase and send their average reward of each action. DPE-FixedU: the same
-with equally many clients in every phase, over T rounds as many in all unless their number is given.
-DP-PE (Appendix C, Algorithm 3): every round has a client of its own. What a privatizer releases
-gives a least-squares estimate of theta*, and actions that are certainly not the best are dropped.
+Phase l = 1, 2, ... has h = 2^l: a near-G-optimal design pi on the active actions is played T(x) =
+ceil(h pi(x)) times. DP-DPE (their Algorithm 1): ceil(2^(alpha l)) new clients observe all rounds of
+the phase and send their average reward of each action. DPE-FixedU: the same number of clients in
+every phase, by default with the same total over T rounds. DP-PE (Appendix C, Algorithm 3): every
+round has a new client. The released averages give a least-squares estimate of theta*, and actions
+that cannot be the best are dropped.
 
 With c = C v, C = T X V^+, the estimate of <theta*, v> is sum_x c_x y(x): a fixed combination of the
 released averages y(x), so that its error is a sum of independent parts whose tails are known.
@@ -46,9 +46,9 @@ _NEWTON: Final = 4
 class Phase:
     r"""The plays of a phase: ``times[i]`` rounds of ``design.support[i]``, observed by ``users``.
 
-    ``apart``: every round has users of its own (LZJ Appendix C), and ``users`` is 1. ``local``:
-    each user adds noise. ``noise`` and ``rounding`` are variance proxies of what a privatizer adds
-    to each released average, ``tails`` how heavy the tails of the noise are
+    ``apart``: every round has a new user (LZJ Appendix C), and ``users`` is 1. ``local``: each user
+    adds noise. ``noise`` and ``rounding`` are variance proxies of the noise and rounding of each
+    released average, ``tails`` the tail parameter of the noise
     (:meth:`bandits.privatizers.averages.AveragePrivatizer.tail`).
     """
 
@@ -90,7 +90,7 @@ class LinearWidth(ABC):
 
     @abstractmethod
     def staying(self, phase: Phase, averages: Floats) -> tuple[int, ...]:
-        r"""The active actions that are not proven to be worse than another one."""
+        r"""The active actions that are not certified to be worse than another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +98,10 @@ class PaperWidth(LinearWidth):
     r"""LZJ eq. 3 and 54: x is dropped if it is 2W below the best estimate.
 
     W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd),
-    with sigma_p the deviation of the noise of an average and S the bound on the support. With a
-    user a round (Appendix C, Table 4) |U| = 1, sigma = 0 and sigma_n = 2d sigma_s sqrt(s)/h, where
-    sigma_s is the deviation of the noise of a sum; if every user adds noise 2d sigma_u sqrt(2s/h),
-    sigma_u that of one user. It is reproduced, not proven.
+    with sigma_p the standard deviation of the noise of an average and S the bound on the support.
+    With one user per round (Appendix C, Table 4) |U| = 1, sigma = 0 and sigma_n = 2d sigma_s
+    sqrt(s)/h with sigma_s that of the noise of a sum; in the local model it is 2d sigma_u
+    sqrt(2s/h), sigma_u for one user. It is reproduced, not proven.
     """
 
     name: ClassVar[str] = "paper"
@@ -133,9 +133,9 @@ class PaperWidth(LinearWidth):
 class ExactWidth(LinearWidth):
     r"""Drop x if some b has an estimate of <theta*, b - x> above its own certified width.
 
-    If b is no better than x, that happens with chance at most 1/(kT), for the noise that is really
-    there; so a phase loses the best action with chance at most 1/T. Of the active actions the 256
-    with the largest estimates may be b, which is sound for any b.
+    If b is not better than x, this happens with probability at most 1/(kT), for the actual noise;
+    so a phase loses the best action with probability at most 1/T. Only the 256 active actions with
+    the largest estimates are used as b; any choice is valid.
     """
 
     name: ClassVar[str] = "exact"
@@ -245,10 +245,10 @@ def _beyond(z: Floats) -> Floats:
 
 
 Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
-r"""How many clients a phase has: 2^(alpha l), the same in each, or one for each round."""
+r"""The number of clients of a phase: 2^(alpha l), constant, or one per round."""
 
 FAMILIES: Final[dict[Clients, str]] = {"growing": "dpe", "fixed": "dpe-fixedu", "one-a-round": "pe"}
-r"""What an algorithm is called by its clients, after the name of its trust model."""
+r"""The last part of an algorithm's name, by its clients; the first is its trust model."""
 
 MODELS: Final[dict[LinearTrust, str]] = {
     "none": "",
@@ -261,10 +261,10 @@ _MOST_CLIENTS: Final = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AverageSizes:
-    r"""The possible releases: of at most ``users`` clients and ``coordinates`` actions.
+    r"""The possible releases: at most ``users`` clients and ``coordinates`` actions.
 
-    The promise of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
-    number of clients, so one of each number of coordinates stands for all.
+    The guarantee of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
+    number of clients, so one size per number of coordinates suffices.
     """
 
     users: int
@@ -295,10 +295,10 @@ class PhasedState:
 class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model``, released by ``privatizer``.
 
-    ``alpha`` is that of the clients, ``each`` the number of fixed ones in a phase, None for as many
-    over all T rounds as of growing ones. ``population`` is how many people there are, None for no
-    end: a client is in one phase, so a horizon whose phases need more is refused by ``init`` and
-    ``sizes``. ``width`` says what is dropped.
+    ``alpha`` sets the growth of the clients, ``each`` is the fixed number of clients per phase,
+    None for the same total over T rounds as with growing numbers. ``population`` is the number of
+    users, None if unlimited: a client is in one phase, so ``init`` and ``sizes`` refuse a horizon
+    that needs more. ``width`` decides which actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -329,7 +329,7 @@ class PhasedElimination(Policy[PhasedState]):
         return f"{MODELS[self.privatizer.trust]}{FAMILIES[self.clients]}"
 
     def h(self, phase: int) -> int:
-        r"""h of phase l: 2^l, and with a client a round (4 d ln ln d + 16) 2^(l-1)."""
+        r"""h of phase l: 2^l, or (4 d ln ln d + 16) 2^(l-1) with one client per round."""
         if self.clients != "one-a-round":
             return int(2**phase)
         return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))
@@ -358,7 +358,7 @@ class PhasedElimination(Policy[PhasedState]):
     def init(self, arms: int, horizon: int) -> PhasedState:
         arms, horizon = arms_and_horizon(arms, horizon)
         if arms != self.model.actions.count:
-            reason = f"must be those of the model, {self.model.actions.count}"
+            reason = f"must be the number of actions of the model, {self.model.actions.count}"
             raise InvalidParameter("arms", arms, reason)
         self._check_population(horizon)
         return PhasedState(active=tuple(range(arms)), phase=1, horizon=horizon)
@@ -384,13 +384,13 @@ class PhasedElimination(Policy[PhasedState]):
         for action, count in zip(phase.design.support, divide, strict=True):
             total = released.sums[action] if action < len(released.sums) else None
             if total is None:
-                raise InvalidParameter("released", "None", f"must hold a sum of action {action}")
+                raise InvalidParameter("released", "None", f"must contain a sum of action {action}")
             averages.append(float(total / count))
         active = self.width.staying(phase, np.array(averages))
         return replace(state, active=active, phase=state.phase + 1)
 
     def played(self, state: PhasedState) -> Phase:
-        r"""What the phase of ``state`` plays, and what its privatizer adds."""
+        r"""The plays of the phase of ``state``, and the noise of its privatizer."""
         design = _design(self.model.actions, state.active)
         h, apart = self.h(state.phase), self.clients == "one-a-round"
         times, users = design.times(h), self.users(state.phase, state.horizon)
@@ -430,11 +430,13 @@ class PhasedElimination(Policy[PhasedState]):
     def _check_population(self, horizon: int) -> None:
         needed = clients_needed(self, horizon)
         if needed > _MOST_CLIENTS:
-            raise InvalidParameter("horizon", horizon, f"needs {needed} clients: at most 10^9")
+            raise InvalidParameter(
+                "horizon", horizon, f"needs {needed} clients: at most 10^9 are supported"
+            )
         if self.population is not None and needed > self.population:
             reason = (
-                f"are too few: {horizon} rounds of {self.name} need {needed} clients, and a client "
-                "would be needed twice; take more users, a smaller horizon or a smaller alpha"
+                f"are too few: {horizon} rounds of {self.name} need {needed} clients, and each "
+                "is used once; use more users, a smaller horizon or a smaller alpha"
             )
             raise InvalidParameter("users", self.population, reason)
 

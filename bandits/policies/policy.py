@@ -1,11 +1,11 @@
 r"""The interface of a bandit algorithm: pure functions on a frozen state and released sums.
 
-A policy says how often it wants every arm pulled, and is told one released sum for each arm. A
-:class:`ReleasedSum` comes out of ``Privatizer.release`` and from nowhere else, and rewards never
-leave ``play``: no method of a policy is given a raw reward, and one that asks for it does not pass
-the type checker. That is a guard against mistakes. A policy that its author gives the world and its
-coins can draw the rewards itself, and code of the same process can read its memory: policies and
-privatizers are trusted code, and ``dpcore audit`` is there to doubt it.
+A policy requests a number of pulls of every arm, and receives one released sum for each arm. Only
+``Privatizer.release`` creates a :class:`ReleasedSum`, and rewards never leave ``play``: no method
+of a policy gets a raw reward, and a policy that requires one does not pass the type checker. This
+protects against mistakes only. A policy with access to the world and its generator can draw the
+rewards itself, and code in the same process can read its memory: policies and privatizers are
+trusted code; test them with ``dpcore audit``.
 """
 
 from __future__ import annotations
@@ -25,27 +25,25 @@ State = TypeVar("State")
 
 
 class Sizes(Protocol):
-    r"""Sizes of releases: ``in`` tests whether one is possible; iteration yields a sufficient
-    subset.
-    """
+    r"""Sizes of releases: ``in`` tests a size; iteration yields a sufficient subset."""
 
     def __contains__(self, size: object, /) -> bool: ...
     def __iter__(self) -> Iterator[Any]: ...
 
 
 Choice: TypeAlias = Pulls | Plays | Commit
-"""What a policy may ask for."""
+"""The requests of a policy."""
 
 
 class Policy(ABC, Generic[State]):
     r"""A bandit algorithm: it chooses batches of pulls. All methods are pure functions.
 
     A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
-    horizon or a :class:`Commit`. A batch that exceeds the horizon is pulled up to the horizon, and
-    is never observed.
+    horizon or a :class:`Commit`. A batch that exceeds the horizon is truncated there and never
+    observed.
 
-    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs ``=
-    field()``; otherwise the dataclass takes the property of this class as its default.
+    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs
+    ``= field()``; otherwise its default is the property of this class.
 
     >>> from dataclasses import dataclass, field
     >>> @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +102,8 @@ class Policy(ABC, Generic[State]):
     def sizes(self, arms: int, horizon: int) -> Sizes:
         r"""Every possible size of a release of a run.
 
-        For sums, a size is the number of users whose rewards are in the sum. The sum that a user is
-        in depends on earlier releases; the guarantee of the user is the worst over all sizes.
+        For sums, a size is the number of users whose rewards are in the sum. Which sum contains a
+        user depends on earlier releases; the guarantee of the user is the worst over all sizes.
         ``play`` refuses a batch of a size that is not listed; additional sizes can only weaken the
-        guarantee. A batch that the horizon cuts does not count.
+        guarantee. A batch that exceeds the horizon does not count.
         """

@@ -1,12 +1,12 @@
 r"""The registry of algorithms: names of ``dpcore bandit``, and their policies.
 
-With the exact radius, elimination takes the exact schedule and, where the paper leaves no choice of
-s, four times the paper's precision; with the paper's radius everything is the paper's, or that of
-the code released with it (``schedule="released"``), where the two differ.
+With the exact radius, elimination uses the exact schedule and, where the paper does not leave s
+open, four times the paper's precision; with the paper's radius all parameters are the paper's or,
+with ``schedule="released"``, those of its code, where the two differ.
 
-A policy of one's own is ``file.py:NAME`` or ``package.module:NAME``, imported into this process:
-trusted code, as one that ``play`` is given. An audit makes it without arguments; a run gives it
-those of ``epsilon``, ``delta``, ``horizon``, ``arms`` and ``confidence`` that it has.
+Your own policy is ``file.py:NAME`` or ``package.module:NAME``, imported into this process as
+trusted code. An audit creates it without arguments; a run passes those of ``epsilon``, ``delta``,
+``horizon``, ``arms`` and ``confidence`` that are among its parameters.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "confidence")
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
 _CLIENTS: Final[dict[Clients, str]] = {
-    "growing": "phased elimination of linear actions, 2^(alpha l) clients a phase",
-    "one-a-round": "phased elimination of linear actions, a client a round",
+    "growing": "phased elimination of linear actions, 2^(alpha l) clients per phase",
+    "one-a-round": "phased elimination of linear actions, one client per round",
 }
 _HIDDEN: Final[dict[LinearTrust, str]] = {
     "none": "without privacy",
@@ -74,7 +74,7 @@ LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
     },
     FAMILIES["fixed"]: ("fixed", "none", "as dpe, with u clients in every phase"),
 }
-r"""Algorithms of linear bandits: their clients, who adds noise, and a sentence."""
+r"""Algorithms of linear bandits: their clients, who adds noise, and a description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Entry:
 
 ALGORITHMS: Final[tuple[Entry, ...]] = (
     Entry(name="cdp-se", sentence="batched elimination, a trusted analyzer adds discrete Laplace"),
-    Entry(name="ldp-se", sentence="batched elimination, every user hides the reward alone"),
+    Entry(name="ldp-se", sentence="batched elimination, every user adds all the noise"),
     Entry(name="dist-dp-se", sentence="batched elimination over secure aggregation, Polya shares"),
     Entry(
         name="dist-rdp-se",
@@ -109,7 +109,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
     Entry(
         name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer", lengths="own"
     ),
-    Entry(name="se", sentence="batched elimination without privacy: the floor"),
+    Entry(name="se", sentence="batched elimination without privacy, the baseline"),
     Entry(
         name="sdp-ae",
         sentence="elimination over shuffled bits, batches of m users",
@@ -117,9 +117,7 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         lengths="own",
     ),
     Entry(
-        name="vb-sdp-ae",
-        sentence="elimination over shuffled bits, batches that double",
-        lengths="own",
+        name="vb-sdp-ae", sentence="elimination over shuffled bits, doubling batches", lengths="own"
     ),
     *(
         Entry(
@@ -180,7 +178,7 @@ def read_algorithm(text: str) -> Algorithm:
     if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:
         return Algorithm(entry=Entry(name=str(text), sentence=_OWN, lengths="own"))
     if name.endswith(".py"):
-        raise InvalidParameter("algorithm", text, f"must be {name}:NAME, a policy in that file")
+        raise InvalidParameter("algorithm", text, f"must be {name}:NAME, a policy of that file")
     entry = find_name("algorithm", text, {entry.name: entry for entry in ALGORITHMS}, name=name)
     if ":" not in str(text):
         return Algorithm(entry=entry)
@@ -306,7 +304,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether a name is that of a file or module instead of an algorithm."""
+    r"""Whether a name is a file or module instead of an algorithm."""
     place, colon, attribute = name.rpartition(":")
     module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     return bool(colon) and attribute.isidentifier() and module
@@ -329,21 +327,21 @@ def own_policy(
         if needed:
             hint = f"or name an instance, policy = {attribute}(...)"
             if given:
-                hint = f"or one of the names that a run gives, {', '.join(given)}"
+                hint = f"or a parameter that a run passes, {', '.join(given)}"
             raise refused(
                 f"{name} cannot be made without {', '.join(needed)}: give each a default, as in "
                 f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
             )
         if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
-            raise refused(f"{name} must be made from epsilon: name a class or function that has it")
+            raise refused(f"{name} must take epsilon: use a class or function with this parameter")
         own = {key: value for key, value in (given or {}).items() if key in names}
         made = found if isinstance(found, Policy) else found(**own)
     except InvalidParameter as error:
         if error.argument == argument:
             raise
-        raise refused(f"{name} gives no policy: {error}") from error
+        raise refused(f"{name} returns no policy: {error}") from error
     except Exception as error:
-        raise refused(f"{name} gives no policy: {type(error).__name__}: {error}") from error
+        raise refused(f"{name} returns no policy: {type(error).__name__}: {error}") from error
     if not isinstance(made, Policy):
         raise refused(f"{name} is a {type(made).__name__}, and must be or return a bandits.Policy")
     return made

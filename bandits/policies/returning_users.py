@@ -1,12 +1,11 @@
 r"""Returning users: one guarantee for all their visits, and batches released in parts.
 
-The least noise that is certified to keep (epsilon, delta) over B releases of one law
-(``accounting.budget.calibrate``), and elimination in releases of at most half of the people, or
-over shuffled bits. A release needs as many different people as it has rewards. A batch that pulls
-every active arm l times is split into m releases of an arm, none above ``most`` people, and the
-policy adds up what they released: l rewards and m independent noises
-(``BatchedElimination.most``).
-Proofs: docs/proofs/radius.md.
+The least noise that is certified to keep (epsilon, delta) over B releases with one law
+(``accounting.budget.calibrate``), and elimination in releases of at most half of the users, or over
+shuffled bits. A release needs a different user for each reward. A batch that pulls every active arm
+l times is split into m releases per arm, none with more than ``most`` users, and the policy adds
+them up: l rewards and m independent noises (``BatchedElimination.most``). Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.parameter import RationalLike, rational
 
 STEPS: Final = 16
-r"""The most g of a steady release: rounding adds at most 1/1024 a reward to a sum's variance."""
+r"""The largest g of a steady release: rounding adds at most 1/1024 per reward to the variance."""
 
 _BITS: Final = "binomial:probability=1/2"
 _GAUSSIAN: Final = "discrete-gaussian"
@@ -45,7 +44,7 @@ _LAWS: Final = {
     "vb-sdp-ae": _BITS,
 }
 RETURNING: Final = tuple(_LAWS)
-r"""The algorithms whose releases can all have one law of noise."""
+r"""The algorithms whose releases can all have the same law of noise."""
 
 _MOST_MASKED: Final = (1 << 16) - 1
 _WIDE: Final = 1 << 18
@@ -66,7 +65,7 @@ def steady_for(
 ) -> SteadyPrivatizer:
     """The least noise of an algorithm's law that satisfies (epsilon, delta) over ``max_visits``."""
     if algorithm not in _LAWS:
-        reason = f"has noise that visits cannot share; those that can are {', '.join(_LAWS)}"
+        reason = f"does not support returning users; algorithms that do are {', '.join(_LAWS)}"
         raise InvalidParameter("algorithms", algorithm, reason)
     e, d, most = rational("epsilon", epsilon), rational("delta", delta), visits_of(max_visits)
     law, steps = _law(_LAWS[algorithm], e, d, most)
@@ -98,13 +97,13 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
         visit = PrivacyCurve(noise=found, sensitivity=steps)
         if per_user(visit, max_visits=max_visits).epsilon(delta, _NEAR).upper <= epsilon:
             return found, steps
-    raise NotDerived("a sum of discrete Gaussians for this promise", "take a larger delta")
+    raise NotDerived("a sum of discrete Gaussians for this guarantee", "use a larger delta")
 
 
 def returning_policy(
     algorithm: str, setting: Setting, *, value: Fraction | None = None
 ) -> Policy[Any]:
-    r"""The policy of that name for returning users: a release has at most half of the users."""
+    r"""The policy of this name for returning users: a release has at most half of the users."""
     visits = visits_of(setting.max_visits)
     private = steady_for(
         algorithm,
@@ -122,7 +121,7 @@ def returning_policy(
         own = private.law.trials if value is None else value
         return ShuffleElimination(privatizer=private, batch=min(int(own), most))
     if value is not None:
-        reason = f"{algorithm} has its own g where users return: leave s out"
+        reason = f"{algorithm} has a fixed g for returning users: omit s"
         raise InvalidParameter("algorithms", f"{algorithm}:s={value}", reason)
     if setting.deployment.aggregation == "masked":
         most = min(most, _MOST_MASKED)

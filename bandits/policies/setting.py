@@ -1,10 +1,10 @@
 r"""The parameters of a named policy, including its batch lengths.
 
-Batches that are too long cost regret, too short ones releases. An elimination that keeps nothing of
-earlier batches pulls an arm l(1) + ... + l(b) times, where l(b) is the first length that tells it
-apart. With l(b) = l(1) eta^(b-1), and the length that would have been enough anywhere within a
-factor eta on a logarithmic scale, that is eta/ln(eta) times what was enough on average: 2.89 for
-eta = 2 and 4, 2.73 for 3, least at e. Batches too short to tell any arms apart are lost. Proofs:
+Batches that are too long increase the regret, batches that are too short waste releases. An
+elimination that uses only the current batch pulls an arm l(1) + ... + l(b) times, where l(b) is the
+first length that resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
+logarithmic scale, that is on average eta/ln(eta) times the required length: 2.89 for eta = 2 and 4,
+2.73 for 3, minimal at e. Batches too short to resolve any gap are wasted. Proofs:
 docs/proofs/radius.md.
 """
 
@@ -31,11 +31,11 @@ EXACT_GROWTH: Final = 3
 r"""The integer with the least eta/ln(eta)."""
 
 EXACT_SCALING: Final = 4
-r"""The multiple of the paper's g = ceil(epsilon sqrt n) with which rounding does not show.
+r"""The multiple of the paper's g = ceil(epsilon sqrt n) with which rounding is negligible.
 
 Rounding in steps of 1/g gives a sum a variance of at most n/(4 g^2), that is 1/(64 epsilon^2) for
-this g: 1/128 of the variance of discrete Laplace noise, at two bits a user. (A certified width has
-no rounding term; what rounding costs is that the mean itself is less sure.)
+this g: 1/128 of the variance of discrete Laplace noise, for two bits per user. (A certified width
+has no rounding term; rounding only increases the variance of the mean.)
 """
 
 _SURE_GAP: Final = Fraction(1, 2)
@@ -56,7 +56,7 @@ class Schedule:
         return self.first * int(self.growth ** (integer("batch", batch, at_least=1) - 1))
 
     def batches(self, horizon: int) -> int:
-        r"""The most batches that ``horizon`` rounds can complete, and at least 1."""
+        r"""The largest number of batches that ``horizon`` rounds can complete, at least 1."""
         left = integer("horizon", horizon, at_least=1)
         for batch in count(1):
             left -= 2 * self.pulls(batch)
@@ -77,12 +77,12 @@ r"""The code released with the paper, for its distributed algorithms: l(b) = 4^b
 def exact_schedule(
     privatizer: Privatizer, *, arms: int, horizon: int, failure: RationalLike
 ) -> Schedule:
-    r"""The shortest first batch that certainly resolves a gap of 1/2, growing by 3.
+    r"""The shortest first batch that is certified to resolve a gap of 1/2, growing by 3.
 
     With D the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, at p =
-    ``failure`` shared equally among the batches that ``horizon`` has room for), an arm more than
-    2 D below the best is dropped. l(1) is the least l of the form 2^i or 3 2^i with 2 D <= 1/2, as
-    the first epoch of DP-SE promises too, and at most half of the horizon goes into it.
+    ``failure`` shared equally among the batches that fit in ``horizon``), an arm more than 2 D
+    below the best is dropped. l(1) is the least l of the form 2^i or 3 2^i with 2 D <= 1/2, as in
+    the first epoch of DP-SE, and takes at most half of the horizon.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = confidence_of(failure, argument="failure")
@@ -105,7 +105,7 @@ def _lengths(most: int) -> list[int]:
 
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
-r"""How long batches are: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
+r"""Batch lengths: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
 
 _OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
 _SHORTEST: Final = Schedule(first=1, growth=2)
@@ -116,12 +116,12 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 class RunParameters:
     r"""Parameters shared by policies and experiments: horizon, and variants.
 
-    ``confidence`` is p, the chance that the run makes a mistake. ``renyi_tail`` is the h of Renyi
-    noise in the paper's radius, None for the released code's with its schedule and the printed one
-    with any other (:class:`bandits.radius.radius.PaperRadius`). ``max_visits`` is how often a user
-    of a population of ``users`` (None for no end) may come, and ``deployment`` which users of a
-    release stay. Linear algorithms have ``calibration``, how their noise is chosen, and ``alpha``,
-    how fast clients grow. ``release`` is how cucb-dp releases sums.
+    ``confidence`` is p, the probability of an error of the run. ``renyi_tail`` is the h of Renyi
+    noise in the paper's radius; None selects the released code's with its schedule and the printed
+    one with any other (:class:`bandits.radius.radius.PaperRadius`). ``max_visits`` is the largest
+    number of visits of each of ``users`` users (None: unlimited), and ``deployment`` plans for
+    dropouts. Linear algorithms have ``calibration`` for their noise and ``alpha`` for the growth of
+    clients. ``release`` is the method of cucb-dp.
     """
 
     horizon: int

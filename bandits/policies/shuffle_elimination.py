@@ -3,14 +3,14 @@ r"""SDP-AE and VB-SDP-AE: arm elimination over shuffled bits.
 Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the Shuffle
 Model" (NeurIPS 2021), Theorems 3.1 and 3.3. Phase t = 1, 2, ... pulls every active arm m users
 (SDP-AE) or 2^t users (VB-SDP-AE); means are over all data so far, N users in t sums. An arm is
-dropped when its interval mean +- I lies below another's. With chance >= 1 - 4/T^2 all intervals
-hold their means.
+dropped when its interval mean +- I lies below another's. With probability >= 1 - 4/T^2 all
+intervals contain their means.
 
-``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance
-of the noise of a sum so far. The paper calls binomial noise sub-Gaussian with that variance: so it
-is for fair bits, not for biased ones, whose upper tail is heavier. ``JointRadius``, the default:
-Chernoff's bound on rewards and noise at once, with the moment function of the noise that is there
-(:func:`joint_width`). Either interval misses its mean with chance at most 4/T^4.
+``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance of
+the noise of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
+true for fair bits but not for biased ones, whose upper tail is heavier. ``JointRadius``, the
+default: Chernoff's bound on rewards and noise together, with the moment function of the actual
+noise (:func:`joint_width`). Either interval misses its mean with probability at most 4/T^4.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dpcore.numbers.parameter import Of, check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 Sums: TypeAlias = tuple[tuple[int, int], ...]
-"""What a mean is over: (users of a sum, how many such sums), for each number of users."""
+"""The sums in a mean: (users per sum, number of such sums), for each number of users."""
 
 _BITS: Final = 64
 _TILTS: Final = 60
@@ -51,14 +51,14 @@ class PooledRadius(ABC):
 
     @abstractmethod
     def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-        r"""I, rounded up: the mean over ``sums`` is farther from the true one with chance at most
-        4/T^4, T = ``horizon`` (as far as the rule has a proof).
+        r"""I, rounded up: the mean over ``sums`` is farther from the true one with probability at
+        most 4/T^4, T = ``horizon`` (as far as the rule has a proof).
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRadius(PooledRadius):
-    r"""Chernoff's bound with the law of the noise that is there (:func:`joint_width`)."""
+    r"""Chernoff's bound with the law of the actual noise (:func:`joint_width`)."""
 
     name: ClassVar[str] = "exact"
 
@@ -92,13 +92,13 @@ def _noise(privatizer: Privatizer, users: int, count: int) -> Binomial:
 
 
 def reporting(privatizer: Privatizer, sums: Sums) -> int:
-    r"""N: the users whose rewards are in ``sums``, out of all selected users."""
+    r"""N: the users whose rewards are in ``sums``, among all selected users."""
     return sum(privatizer.reporting(users) * count for users, count in sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleState:
-    r"""The active arms, their released sums so far, and the phase t that comes next."""
+    r"""The active arms, their released sums so far, and the next phase t."""
 
     arms: int
     horizon: int
@@ -109,7 +109,7 @@ class ShuffleState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleElimination(Policy[ShuffleState]):
-    r"""SDP-AE with batches of ``batch`` users an arm, or VB-SDP-AE (``batch`` None, 2^t users).
+    r"""SDP-AE with batches of ``batch`` users per arm, or VB-SDP-AE (``batch`` None, 2^t users).
 
     >>> from bandits.privatizers.sums import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
@@ -200,7 +200,7 @@ def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> fl
 
     By Chernoff's bound on both at once, for any tilt a > 0: N width = (N a^2/8 + K(a) +
     ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -
-    p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p in the place of p. Rounded up.
+    p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p instead of p. Rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -1,14 +1,14 @@
 r"""Private averages of several actions at once: the PRIVATIZERs of Li, Zhou and Ji.
 
-A client sends one average reward for each of s actions, clipped to [-B, B] and counted in g steps
+A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
 (:class:`bandits.batch.Encoding`), so that no client moves any of the s sums over clients by more
-than g, whatever it holds. The noise is discrete. ``calibration="exact"`` takes the least noise that
-certainly gives (epsilon, delta) to a client all of whose s averages move by g at once;
-``"paper"`` the paper's formula, whose true epsilon and delta are then derived from that noise;
-``"pure"`` discrete Laplace noise of scale s g/epsilon, which gives pure epsilon to that client.
+than g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
+(epsilon, delta) if all s averages of a client move by g at once; ``"paper"`` uses the paper's
+formula, and the true epsilon and delta are derived from its noise; ``"pure"`` uses discrete Laplace
+noise of scale s g/epsilon, with pure epsilon for that client.
 
-LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); for one action a client Appendix C: eq.
-55, eq. 57, Algorithm 4; pure epsilon is their Remark C.9. Proofs: docs/proofs/radius.md.
+LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one action per client Appendix C:
+eq. 55, eq. 57, Algorithm 4; pure epsilon is their Remark C.9. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ class Averages:
 class AveragePrivatizer(Releasing[Averages]):
     r"""Release sums over clients of their averages of s actions, B = ``bound``, with noise.
 
-    ``trust`` says who adds it: ``central`` the server (discrete Gaussian, or discrete Laplace where
-    ``calibration`` is ``pure``), ``local`` every client alone (the same, to its own message),
-    ``shuffle`` every client some random bits, which a shuffler mixes with those of its numbers
-    (binomial noise); ``none`` nobody.
+    ``trust`` selects who adds noise: ``central``: the server (discrete Gaussian, or discrete
+    Laplace if ``calibration`` is ``pure``); ``local``: every client (the same, to its own message);
+    ``shuffle``: every client adds random bits, which a shuffler mixes with those of its numbers
+    (binomial noise); ``none``: nobody.
     """
 
     trust: LinearTrust = word(LinearTrust)
     epsilon: Exact = Exact(1, zero=NO_NOISE)
     delta: Exact = Exact("1e-6", within="(0, 1)")
-    bound: Exact = Exact(2, zero="0 leaves nothing")
+    bound: Exact = Exact(2, zero="0 clips every average to 0")
     calibration: Calibrated = word(Calibrated, "exact")
 
     def __post_init__(self) -> None:
@@ -133,8 +133,8 @@ class AveragePrivatizer(Releasing[Averages]):
     def proxy(self, size: Averages) -> Fraction:
         r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
 
-        With it the noise, less its mean, is sub-Gaussian: E e^(tX) <= e^(t^2 proxy/2) for every t.
-        Of discrete Laplace noise it is 2 scale^2, and :meth:`tail` says what holds.
+        The centred noise is sub-Gaussian with it: E e^(tX) <= e^(t^2 proxy/2) for every t. For
+        discrete Laplace noise it is 2 scale^2, and the weaker bound of :meth:`tail` holds.
         """
         if self.trust == "none":
             return Fraction(0)
@@ -146,8 +146,8 @@ class AveragePrivatizer(Releasing[Averages]):
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter of the noise X: c >= 0, in rewards; 0 if it is sub-Gaussian.
 
-        log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as of Laplace noise of
-        scale c with that variance, or of a sum of such.
+        log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as for Laplace noise of
+        scale c with that variance, or a sum of such variables.
         """
         own = None if self.trust in ("none", "shuffle") else self._own(size)
         return own.scale * self._step(size) if isinstance(own, DiscreteLaplace) else Fraction(0)
@@ -204,7 +204,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Pure(largest) if isinstance(largest, Fraction) else curve
 
     def curve(self, size: Averages) -> Guarantee:
-        r"""The guarantee of one release of this size to a client, derived from its noise."""
+        r"""The guarantee of one release of this size for a client, derived from its noise."""
         return mechanism_guarantee(self._mechanism(size))
 
     def assumed(self, size: Averages) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
-        r"""What a client is in: of the local model its own message."""
+        r"""The observed mechanism of a client; in the local model its own message."""
         if self.trust == "none":
             return None
         return Release(mechanism=self._mechanism(size), batch=batch)
@@ -267,8 +267,9 @@ def _ones(bits: int, rng: Rng) -> int:
 
 
 STEPS: Final = 1 << 6
-r"""The g of Gaussian noise. Rounding adds at most 1/(4 n) of a squared step to an average: with 64
-steps and B = 2 a tenth of sigma^2 = 0.01. More steps would make certificates slow to check.
+r"""The g of Gaussian noise. Rounding adds at most 1/(4 n) of a squared step to the variance of an
+average: with 64 steps and B = 2 a tenth of sigma^2 = 0.01. More steps would make certificates slow
+to check.
 """
 
 _SHUFFLED: Final = (1 << 6, 1 << 5, 1 << 4)
@@ -278,7 +279,7 @@ _FEW: Final = 1 << 18
 
 
 def moves(s: int) -> Sensitivity:
-    r"""How far a client moves s sums: each by ``STEPS``."""
+    r"""The sensitivity of s sums to one client: each moves by ``STEPS``."""
     return Sensitivity(STEPS) if s == 1 else Sensitivity.box((STEPS,) * s)
 
 
@@ -337,7 +338,7 @@ def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
         box = BinomialBox(trials=math.ceil(real * more), bounds=(g,) * s)
         if box.meets(epsilon, delta):
             return box.trials
-    reason = "take a larger delta or a smaller epsilon"
+    reason = "use a larger delta or a smaller epsilon"
     raise NotDerived(f"shuffled bits for ({epsilon}, {delta})", reason)
 
 
@@ -348,7 +349,7 @@ def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
 
 
 def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
-    r"""g for shuffled bits: fewer steps where the bits for more would be too many to certify."""
+    r"""g for shuffled bits: fewer steps if more would need too many bits to certify."""
     bits = _as_gaussian(epsilon, delta, s)
     return next((g for g in _SHUFFLED if bits * g * g <= _MOST_BITS), _SHUFFLED[-1])
 

@@ -1,15 +1,15 @@
 r"""Privatize rewards: a batch of one arm becomes one released sum, the policy's only information.
+:class:`Releasing` is the interface for encoding, release, record and guarantee of numbers.
 
-:class:`Releasing` says how numbers are encoded, released, recorded and promised, whatever they are.
-A *size* says which release it is: the number of users for a sum of one arm (:class:`Privatizer`),
-users and coordinates for averages of several actions (``averages``). The parts of a promise are all
-that may befall one user, and the worst of them counts. For new users a part is one release; users
-who come back are in ``returning``.
+A *size* identifies a kind of release: the number of users for a sum of one arm
+(:class:`Privatizer`), users and coordinates for averages of several actions (``averages``). The
+parts of a guarantee are the possible participations of one user, and the worst of them counts. For
+new users a part is one release; for returning users see ``returning_users``.
 
-A privatizer says for every number of users which protocol they run. Its noise, its bits, its
-guarantee and what it releases are those of that protocol (``bandits.privatizers.protocols``), and
-never stated beside it. The kinds: ``none`` (here), ``sums``, shuffled bits and ``pure_shuffle``
-there too, and ``returning``. Proofs: docs/proofs/bandits.md.
+A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
+are derived from that protocol (``bandits.privatizers.protocols``). The kinds: no privacy (here),
+sums, shuffled bits and pure shuffles (``sums``), and ``returning_users``. Proofs:
+docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
-        r"""The guarantee of a release to each user in it; None without privacy."""
+        r"""The guarantee of a release for each user in it; None without privacy."""
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
@@ -111,12 +111,11 @@ _THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGuarantee(Guarantee):
-    r"""The guarantee of a run to each of its users: the worst over ``parts``.
+    r"""The guarantee of a run for each of its users: the worst over ``parts``.
 
-    For new users a part is a distinct release, for those who come back all that one may take part
-    in. ``parts`` cover every release that a run of this length could make, whatever it saw; a run
-    of a single arm makes none, and promises everything. ``assumptions`` are what they take for
-    granted.
+    For new users a part is a distinct release, for returning users all releases of one user.
+    ``parts`` cover every release that a run of this length could make, for all data; a run of a
+    single arm makes none, and is perfectly private. ``assumptions`` are those of the guarantee.
     """
 
     parts: tuple[Guarantee, ...]
@@ -174,7 +173,7 @@ class RunGuarantee(Guarantee):
 
 
 class Users(ABC):
-    r"""The users of a run: whether a batch has enough users, and the total cost to a user."""
+    r"""The users of a run: whether a batch has enough users, and the total cost for a user."""
 
     __slots__ = ()
 
@@ -184,7 +183,7 @@ class Users(ABC):
 
     @abstractmethod
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee of releases of ``privatizer`` with these numbers of users to each user."""
+        r"""The guarantee for each user of releases with these numbers of users."""
 
 
 class NewUsers(Users):
@@ -236,8 +235,8 @@ class Privatizer(Releasing[int]):
     All methods take the number of users n = ``pulls`` >= 1, on which g, m and the noise depend. A
     subclass defines its name, the epsilon of the formulas and the protocol; everything else follows
     from the protocol, and a class that overrides it raises :class:`TypeError`. Only ``release`` may
-    be overridden, with the same law of the output, for example to send messages. It is trusted, and
-    audited.
+    be overridden, with the same law of the output, for example to send messages. It is trusted
+    code; test it with an audit.
 
     >>> from dpcore import DiscreteLaplace
     >>> class Halves(Privatizer):
@@ -260,7 +259,9 @@ class Privatizer(Releasing[int]):
         # `final` is for type checkers; a slip is refused without one, too.
         for name in sorted(vars(cls)):
             if getattr(getattr(Privatizer, name, None), "__final__", False):
-                raise TypeError(f"{cls.__name__}.{name} follows from the protocol: leave it out")
+                raise TypeError(
+                    f"{cls.__name__}.{name} must not be overridden: it follows from the protocol"
+                )
 
     @abstractmethod
     def protocol(self, pulls: int) -> AnyProtocol | None:
@@ -333,14 +334,18 @@ class Privatizer(Releasing[int]):
         """
         if len(parts) == 1:
             return self.noise(*parts), self.missed(*parts)
-        raise InvalidParameter("pulls", parts, f"must be one release: {self.name} has no one law")
+        raise InvalidParameter(
+            "pulls",
+            parts,
+            f"must be one release: {self.name} has no single law of noise for several",
+        )
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         r"""The released sum of rewards, in units of reward, from the sum of their encodings.
 
         It has the rewards of :meth:`reporting` users of n, and fresh noise in each call. The noise
-        is drawn at once if the sum of the users' shares has a law of its own, and user by user in
-        the local model. Raises :class:`InvalidParameter` for a sum outside [0, n g].
+        is drawn at once if the sum of the users' shares is a known law, and user by user in the
+        local model. Raises :class:`InvalidParameter` for a sum outside [0, n g].
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
         present = self.reporting(pulls)
@@ -367,7 +372,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def guarantee(self, pulls: int) -> Guarantee | None:
-        r"""The guarantee of a release of a batch of n to each user in it; None without privacy."""
+        r"""The guarantee of a release of a batch of n for each user in it; None without privacy."""
         protocol = self._of(pulls)
         if protocol is None:
             return None

@@ -1,8 +1,8 @@
 r"""The assumptions and deployment of a protocol of n users: dropouts, collusion, aggregation.
 
-Users who vanish or collude take their noise along, so a protocol is planned for the others: their
-noise alone has to keep the promise. Noise, mechanism, guarantee and assumptions are derived from
-the protocol and from that plan. Proofs: docs/proofs/bandits.md.
+The noise of users who drop out or collude does not count, so the noise of the others alone must
+satisfy the guarantee. Noise, mechanism, guarantee and assumptions are derived from the protocol and
+this plan. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -55,22 +55,20 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 class Deployment:
     r"""Plan a protocol for dropouts: at most a fraction ``dropouts`` of n users.
 
-    A share ``honest`` at least follows the protocol and keeps its noise to itself; the others may
-    collude with the server. What a release promises is derived for the worst set that is left,
-    :meth:`counted_on` of n. ``aggregation="masked"`` runs every release of a protocol over secure
-    aggregation through :class:`dpcore.masked.aggregation.MaskedAggregation`.
+    At least a fraction ``honest`` follows the protocol and keeps its noise secret; the others may
+    collude with the server. The guarantee of a release is derived for the worst remaining set,
+    :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release of a protocol over
+    secure aggregation through :class:`dpcore.masked.aggregation.MaskedAggregation`.
     """
 
-    honest: Exact = Exact(1, within="(0, 1]", reason="only noise of honest users hides")
+    honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users counts")
     dropouts: Exact = Exact(0, within="[0, 1)", reason="somebody stays")
     aggregation: AggregationName = word(AggregationName, "ideal")
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.honest <= self.dropouts:
-            reason = (
-                f"must be < honest = {self.honest}: nobody would be left whose noise hides a user"
-            )
+            reason = f"must be < honest = {self.honest}: otherwise no honest user may remain"
             raise InvalidParameter("dropouts", self.dropouts, reason)
         if self.aggregation == "masked" and 2 * self.dropouts >= 1:
             reason = "must be < 1/2: a masked aggregation needs more than half of its users"
@@ -108,7 +106,7 @@ class Deployment:
         if self.aggregation == "ideal":
             return
         if not secure:
-            reason = f"is for sums over secure aggregation: {name} has none"
+            reason = f"requires sums over secure aggregation: {name} does not use it"
             raise InvalidParameter("aggregation", self.aggregation, reason)
         if not 2 <= users < _MOST_MASKED:
             reason = f"sums 2 to 65,535 users, and a release may have {users}"
@@ -117,13 +115,13 @@ class Deployment:
 
 EVERYONE: Final = Deployment()
 A_DEPLOYMENT: Final = Of(Deployment, "must be a Deployment", EVERYONE)
-NO_NOISE: Final = "no noise gives epsilon 0"
+NO_NOISE: Final = "epsilon 0 needs infinite noise"
 
 
 def check_planned(plan: Deployment, parameters: str) -> None:
     r"""Refuse parameters of a paper that does not cover this deployment."""
     if parameters == "paper" and plan.factor != 1:
-        reason = "must be 'exact': the papers plan for users who all stay and are honest"
+        reason = "must be 'exact': the papers assume that all users stay and are honest"
         raise InvalidParameter("parameters", parameters, reason)
 
 
@@ -132,8 +130,8 @@ def masked_sum(
 ) -> Fraction:
     r"""Run ``protocol`` once over masks: keys, shares, masked messages, and the resulting sum.
 
-    As many users vanish as ``plan`` allows, at steps in turn; ``encoded`` is the sum over those who
-    stay, dealt out among them evenly: the sum of messages depends on nothing else.
+    As many users drop out as ``plan`` allows, at successive steps; ``encoded`` is the sum over the
+    remaining users and is divided evenly among them, which does not affect the sum of messages.
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
@@ -266,10 +264,10 @@ def guarantee_of(
 
 
 def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[Integers]:
-    r"""The noise of each of ``users`` in each of ``runs`` batches, where every user draws alone.
+    r"""The noise of each of ``users`` in each of ``runs`` batches, in the local model.
 
-    Arrays of shape (some users, runs), which together hold all users: what is in the messages of
-    the local model, a part at a time. Their sum over users is the noise of the released sums.
+    Arrays of shape (some users, runs), which together contain all users: the noise in the messages,
+    in parts. Its sum over users is the noise of the released sums.
     """
     rows = max(_AT_ONCE // runs, 1)
     for start in range(0, users, rows):

@@ -1,11 +1,11 @@
 r"""Returning users: M users, each in at most B releases and charged before each one.
 
-A user who may be in several releases is promised what they cost together, so all releases are one
-mechanism here: the same steps g and one law of noise, which each has at least, whatever the number
-of users (:class:`SteadyPrivatizer`). Then nothing depends on which releases a user was in, and B
-visits cost the B-fold composition of one curve, exactly. A :class:`Pool` counts the visits of its
-run, and a book what everyone has spent: in a ledger, or in memory for simulated worlds. A user who
-has no visit left is turned away. Proofs: docs/proofs/bandits.md.
+The guarantee of a user covers all releases together, so all releases use one mechanism here: the
+same g and at least the same noise, whatever the number of users (:class:`SteadyPrivatizer`). Then
+it does not matter in which releases a user was, and B visits cost exactly the B-fold composition of
+one curve. A :class:`Pool` counts the visits of its run, and a book the spent budget of every user:
+in a ledger, or in memory for simulated worlds. A user without visits left is turned away. Proofs:
+docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, size_protocol
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
-r"""The laws of noise that releases of any number of users can have alike."""
+r"""The laws of noise that releases with any number of users can share."""
 
 _ROUNDED: Final = 10**6
 
@@ -61,11 +61,11 @@ class SteadyPrivatizer(Privatizer):
     r"""Release sums with the same ``law`` of noise, in steps of 1/g, for any number of users.
 
     Discrete Laplace or Skellam noise over secure aggregation: the users add shares of it. A sum of
-    N discrete Gaussians, or N fair bits that are shuffled (``steps`` = 1, rewards are rounded to a
-    bit): each of n users adds ceil(N/n) of them, so a release has N at least, and N are promised.
+    N discrete Gaussians, or N shuffled fair bits (``steps`` = 1, rewards are rounded to a bit):
+    each of n users adds ceil(N/n) of them, so a release has at least N, and the guarantee is for N.
     g = ``steps`` is the same for every n, so every release hides one reward equally well.
-    ``failure`` is the chance that a sum is read wrongly mod m. With a ``deployment`` those who are
-    left at the worst add the law.
+    ``failure`` is the probability that a sum mod m is decoded wrongly. With a ``deployment``, the
+    remaining users add this noise in the worst case.
     """
 
     law: SteadyLaw
@@ -79,9 +79,11 @@ class SteadyPrivatizer(Privatizer):
             raise InvalidParameter("law", self.law, f"must be one of {names}")
         if isinstance(self.law, Binomial):
             if 2 * self.law.probability != 1:
-                raise InvalidParameter("law", self.law, "must be of fair bits")
+                raise InvalidParameter(
+                    "law", self.law, "must be a binomial law with probability 1/2"
+                )
             if self.steps != 1:
-                raise InvalidParameter("steps", self.steps, "must be 1: a reward is one bit")
+                raise InvalidParameter("steps", self.steps, "must be 1: rewards are single bits")
         check_fields(self)
 
     @property
@@ -108,7 +110,7 @@ class SteadyPrivatizer(Privatizer):
 
     @property
     def curve(self) -> PrivacyCurve:
-        r"""The guarantee of one release to one contribution."""
+        r"""The guarantee of one release for one contribution."""
         return PrivacyCurve(noise=self.law, sensitivity=self.steps)
 
     def protocol(self, pulls: int) -> AggregatedSum | BinaryShuffle:
@@ -178,11 +180,11 @@ def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
 def returning_guarantee(
     privatizer: SteadyPrivatizer, sizes: Iterable[int], *, max_visits: int
 ) -> RunGuarantee:
-    r"""What releases of so many users each promise a user who is in ``max_visits`` at most."""
+    r"""The guarantee of releases of these sizes for a user who is in at most ``max_visits``."""
     assumed: dict[str, None] = {}
     charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
     for size in sizes:
-        reason = f"must release what the pool charges, also to {size} users"
+        reason = f"must be the privatizer of the pool; it differs for {size} users"
         try:
             record = privatizer.record(size, "a release")
         except NotDerived as error:
@@ -195,21 +197,20 @@ def returning_guarantee(
 
 
 class Pool(Users):
-    r"""M = ``users`` users, each in at most ``max_visits`` releases, and once in each.
+    r"""M = ``users`` users, each in at most ``max_visits`` releases, at most once in each.
 
-    To every release people come in a random order, drawn by ``arrivals``: who has been in B
-    releases of this pool, or cannot pay by its ``book``, is turned away, until the release has its
-    users. The pool turns away at B whatever the book allows, so a ledger may hold the visits of
-    several runs; and the book may turn away earlier. When not enough can take part the batch is not
-    played; who was charged for it stays charged. ``turned_away`` counts refusals, ``dry`` says that
-    a batch was not played.
+    For every release users arrive in a random order, drawn by ``arrivals``; a user who has been in
+    B releases of this pool, or lacks budget in its ``book``, is turned away, until the release is
+    full. The limit B applies whatever the book allows, so a ledger may cover the visits of several
+    runs; the book may turn users away earlier. If too few users can take part, the batch is not
+    played; users already charged for it stay charged. ``turned_away`` counts refusals, ``dry`` is
+    true if a batch was not played.
 
-    The same people may give rewards of several arms: a reward is of the arm and fresh at each pull,
-    as ``play`` draws it.
+    The same users may give rewards of several arms: each pull draws a new reward of its arm.
 
-    ``book`` is one in memory if none is given. Raises :class:`InvalidParameter` for users outside
-    of [1, 2^27], max_visits outside of [1, 2^29], another kind of privatizer or of arrivals, and a
-    book of another curve than the privatizer's or of other users.
+    By default ``book`` is in memory. Raises :class:`InvalidParameter` for users outside [1, 2^27],
+    max_visits outside [1, 2^29], a privatizer or arrivals of another type, and a book with another
+    curve than the privatizer's or with other users.
     """
 
     def __init__(
@@ -223,7 +224,7 @@ class Pool(Users):
     ) -> None:
         self.users, self.max_visits = people(users), visits_of(max_visits)
         if not isinstance(privatizer, SteadyPrivatizer):
-            reason = "must be a SteadyPrivatizer: a visit costs the same in every release"
+            reason = "must be a SteadyPrivatizer, so that a visit costs the same in every release"
             raise InvalidParameter("privatizer", privatizer, reason)
         if not isinstance(arrivals, np.random.Generator):
             raise InvalidParameter("arrivals", arrivals, "must be a numpy.random.Generator")
@@ -308,9 +309,9 @@ _PLAYED: Final = "was played on this ledger before: new noise needs a new name"
 def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
     r"""The budget of a user for exactly ``max_visits`` releases of ``curve``.
 
-    Of its epsilon, where it is pure; else of its Renyi divergences at the orders 2 to 32. A filter
-    counts shares and rounds each price up, so the budget is larger than the visits by a part in
-    2^61/visits at most.
+    It uses the pure epsilon if there is one, otherwise the Renyi divergences of orders 2 to 32. A
+    filter rounds each cost up, so the budget exceeds the visits by a relative error of at most
+    visits/2^61.
     """
     most = visits_of(max_visits)
     _is_curve(curve)
@@ -322,7 +323,7 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
         return Pure(largest * times, scope=scope)
     costs = {order: curve.renyi(order).upper for order in _ORDERS}
     if math.inf in costs.values():
-        raise InvalidParameter("curve", curve, "must be pure or of finite Renyi divergences")
+        raise InvalidParameter("curve", curve, "must be pure or have finite Renyi divergences")
     return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
 
 
@@ -337,14 +338,14 @@ def people(users: object) -> int:
 
 
 class Book(ABC):
-    r"""The spent budget of every user on releases of one ``curve``."""
+    r"""The budget that every user has spent on releases of one ``curve``."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def curve(self) -> PrivacyCurve:
-        r"""The cost of one release to each user in it."""
+        r"""The cost of one release for each user in it."""
 
     @property
     @abstractmethod
@@ -353,15 +354,14 @@ class Book(ABC):
 
     @abstractmethod
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        r"""The users who can pay for a release; no user is charged."""
+        r"""The users with enough budget for a release; no user is charged."""
 
     @abstractmethod
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-        r"""Charge each of ``users`` for ``release``: False for those who cannot pay and were not
-        charged.
+        r"""Charge each of ``users`` for ``release``: False for users without enough budget.
 
-        They must not take part. Raises :class:`InvalidParameter` for a user that is none or is
-        named twice, and charges nobody then.
+        These are not charged and must not take part. Raises :class:`InvalidParameter` for unknown
+        or repeated users, and then charges nobody.
         """
 
 
@@ -413,9 +413,9 @@ def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tupl
 class LedgerBook(Book):
     r"""A ledger whose users are named ``user 0``, ``user 1``, and so on.
 
-    ``run`` names this run in the ledger, and was used for no other: noise is drawn anew at every
-    start, and a batch that was charged before is not charged again. Of all who play one name at
-    once, one is admitted to a release. A ledger may hold the visits of several runs.
+    ``run`` is the name of this run in the ledger and must be new: noise is drawn anew at every
+    start, and a batch is never charged twice. If several processes use a name at once, only one of
+    them gets a release. A ledger may cover the visits of several runs.
     """
 
     ledger: Ledger
@@ -428,7 +428,7 @@ class LedgerBook(Book):
         _is_curve(self.curve)
         scope = self._curve.scope
         if self.curve.scope.relation is not scope.relation:
-            reason = f"must have the relation of the ledger's budget, {scope.relation.value!r}"
+            reason = f"must have the relation of the budget of the ledger, {scope.relation.value!r}"
             raise InvalidParameter("curve", self.curve, reason)
         self.ledger.filter.price(self._curve)
         # The ledger allows twice as much: the rest is for what a release is called.
@@ -474,7 +474,7 @@ def _numbers(users: Names, count: int) -> Names:
     if not isinstance(users, np.ndarray) or users.ndim != 1 or users.dtype.kind not in "iu":
         raise InvalidParameter("users", users, "must be a one-dimensional array of integers")
     if len(users) and not 0 <= users.min() <= users.max() < count:
-        raise InvalidParameter("users", users, f"must be numbers in [0, {count})")
+        raise InvalidParameter("users", users, f"must contain numbers in [0, {count})")
     if len(np.unique(users)) < len(users):
         raise InvalidParameter("users", users, "must not contain duplicate users")
     return users

@@ -1,9 +1,8 @@
 r"""Sums of rewards by protocols calibrated for an epsilon, for users who do not return.
 
-In every trust model of Chowdhury and Zhou (Theorems 1 to 6), by shuffled bits (Algorithm 3 of
-Tenenbaum, Kaplan, Mansour and Stemmer), and by a pure shuffle, noise with covers, certified.
-``dpcore.protocols.run.run`` over any aggregation gives the released sums the same law user by user,
-which the tests hold against this.
+All trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3 of Tenenbaum,
+Kaplan, Mansour and Stemmer), and a certified pure shuffle with covers. ``dpcore.protocols.run.run``
+gives the released sums the same law message by message; tests compare the two.
 """
 
 from __future__ import annotations
@@ -80,14 +79,14 @@ class SumPrivatizer(_Planned[SumProtocol]):
     With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
     the sum (``central``, and shared by the users as Polya differences: ``pure``), on every reward
     (``local``), of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``); Skellam of variance
-    g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``),
-    whose guarantees are curves. A positive ``delta`` asks these two for the least noise (of the
-    grid of ``accounting.protocols.choose.choose``) that gives (epsilon, delta) instead.
+    g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``), whose
+    guarantees are curves. With a positive ``delta`` these two use the least noise (on the grid of
+    ``accounting.protocols.choose.choose``) that gives (epsilon, delta) instead.
 
     ``failure`` is the probability that a sum mod m is decoded wrongly, 1/T in the paper. The
     threshold tau is the paper's with ``parameters="paper"``, and the least certified one with
-    ``"exact"``; for ``local``, where the paper leaves a constant open, it is the certified one
-    either way.
+    ``"exact"``; for ``local``, where the paper leaves a constant open, it is always the certified
+    one.
 
     ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
     add the planned noise, so all users together add more.
@@ -113,10 +112,10 @@ class SumPrivatizer(_Planned[SumProtocol]):
     def __post_init__(self) -> None:
         _Planned.__post_init__(self)
         if self.delta and (self.trust not in _SCALED or self.parameters == "paper"):
-            reason = "only exact renyi and concentrated noise can be chosen for one"
+            reason = "only exact renyi and concentrated noise can be calibrated for a delta"
             raise InvalidParameter("delta", self.delta, reason)
         if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
-            reason = "only the instances renyi and concentrated take it"
+            reason = "only renyi and concentrated noise have a scaling"
             raise InvalidParameter("scaling", self.scaling, reason)
         if self.scaling < 1 and self.trust in _SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
@@ -201,11 +200,11 @@ def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitPrivatizer(_Planned[BinaryShuffle]):
-    r"""The sum of n bits, each shuffled among its owner's random bits: (epsilon, delta) for each.
+    r"""Release the sum of n bits, shuffled among random bits: (epsilon, delta) for each user.
 
-    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` takes
-    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's tau, which is
-    96 ln(2/delta)/epsilon^2. The noise is binomial; the analyzer subtracts its mean.
+    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` uses
+    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's tau, which is 96
+    ln(2/delta)/epsilon^2. The noise is binomial; the analyzer subtracts its mean.
 
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     >>> privatizer.noise(16), privatizer.bits(16)
@@ -213,8 +212,7 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
     >>> privatizer.guarantee(16).meets("1/2", "1e-6")
     True
 
-    ``deployment`` is the number of users who may drop out or collude; the bits of the others
-    suffice.
+    ``deployment`` plans for users who drop out or collude; the bits of the others suffice.
 
     Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), and for the paper's
     bits with a ``deployment``.
@@ -242,11 +240,11 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureShufflePrivatizer(_Planned[PureShuffle]):
-    r"""The sum of n bits from shuffled messages: epsilon for each user, and no delta.
+    r"""Release the sum of n bits from shuffled messages: pure epsilon for each user.
 
-    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is about the
-    chance that a release holds a cover (:meth:`missed`), which stands for somebody's reward. The
-    guarantee of each size is certified before it is given, and one that is not is refused.
+    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is approximately
+    the probability that a release contains a cover (:meth:`missed`), which replaces a reward. The
+    guarantee of each size is certified; a size that cannot be certified is refused.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -1,16 +1,16 @@
 r"""The certified confidence width of a released mean, from its noise law and Hoeffding's bound.
 
-A batch of n = ``pulls`` users releases the mean (sum_i E_i + X)/(n g): E_i/g the encoded rewards,
-independent, in [0, 1], of mean mu; X the noise of the sum less its mean, in steps of 1/g. With
-h(u) = e^(-2u^2/n) for u > 0 and h = 1 below, Hoeffding's bound given X yields, for any knots
+A batch of n = ``pulls`` users releases the mean (sum_i E_i + X)/(n g): E_i/g are the encoded
+rewards, independent, in [0, 1], with mean mu; X is the centred noise of the sum in steps of 1/g.
+With h(u) = e^(-2u^2/n) for u > 0 and h = 1 below, Hoeffding's bound given X yields, for any knots
 k_1 < ... < k_J and k_0 = -infinity,
 
     P(mean - mu >= beta) <= E[h(n beta - X/g)]
                          <= sum_j P(k_(j-1) < X <= k_j) h(n beta - k_j/g) + P(X > k_J).
 
-Only tails of X enter, each certified. One knot is the union bound over reward and noise; a further
-knot never makes the bound worse. Where the sum is read mod m a wrong reading needs \|X\| > tau:
-knots stay at or below tau, so the last term pays for wraparound. Proofs: docs/proofs/radius.md.
+Only tails of X enter, each certified. One knot is the union bound over reward and noise; further
+knots never make the bound worse. If the sum is decoded mod m, a decoding error needs \|X\| > tau:
+knots stay at or below tau, so the last term covers wraparound. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def certified_width(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""beta with P(|released mean - mu| > beta) <= ``failure``; infinite if there is none.
+    r"""beta with P(|released mean - mu| > beta) <= ``failure``; infinite if no such beta exists.
 
-    ``noise`` is the law of all the noise in the sum, in steps of 1/``precision`` (None for none);
-    a law that is not centred is taken less its mean, as an analyzer releases it. ``threshold`` is
-    tau where the sum is read mod m, None where nothing wraps around. Infinite where P(|X| > tau)
-    alone exceeds ``failure``.
+    ``noise`` is the law of the total noise in the sum, in steps of
+    1/``precision`` (None without noise); its mean is subtracted, as by the analyzer. ``threshold``
+    is tau if the sum is decoded mod m, None otherwise. The result is infinite if P(|X| > tau) alone
+    exceeds ``failure``.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -90,8 +90,8 @@ def union_width(
 ) -> float:
     r"""The simple form: ``failure`` split once between reward and noise, optimised over a list.
 
-    The least t/(n g) plus Hoeffding's width at ``failure`` - P(|X| > t) over 64 thresholds t: the
-    oracle that :func:`certified_width` never exceeds. Arguments and errors as there.
+    The least t/(n g) plus Hoeffding's width at ``failure`` - P(|X| > t) over 64 thresholds t: an
+    upper bound of :func:`certified_width`, with the same arguments and errors.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     widths = []
@@ -118,10 +118,10 @@ def certified_gap(
 ) -> float:
     r"""D with P(|(difference of two released means) - (mu_a - mu_b)| > D) <= ``failure``.
 
-    Both arms with n = ``pulls`` and noise of the same law. The difference is one sum of 2n rewards
-    and of two noises, so D is near sqrt(2) widths, where two intervals that no longer overlap are 2
-    apart. Arguments and errors as :func:`certified_width`; InvalidParameter as well for a law whose
-    difference is no law of dpcore.
+    Both arms have n = ``pulls`` and the same law of noise. The difference is one sum of 2n rewards
+    and two noises, so D is about sqrt(2) widths, whereas two disjoint intervals are 2 widths apart.
+    Arguments and errors as in :func:`certified_width`; InvalidParameter also if the difference of
+    two draws is not a law of dpcore.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -147,7 +147,7 @@ def _numbers(
     tau = None if threshold is None else integer("threshold", threshold, at_least=0)
     n, chance = integer("pulls", pulls, at_least=1), chance_of("failure", failure)
     if chance < LEAST_FAILURE:
-        raise InvalidParameter("failure", failure, "must be >= 1e-300: floats look for the width")
+        raise InvalidParameter("failure", failure, "must be >= 1e-300: the search uses floats")
     return integer("precision", steps, at_least=1), n, chance, tau
 
 
@@ -155,7 +155,7 @@ def _checked(noise: Noise, threshold: int | None) -> Noise:
     if not isinstance(noise, Noise):
         raise InvalidParameter("noise", noise, "must be a Noise")
     if _mean(noise) != 0 and threshold is not None:
-        raise InvalidParameter("threshold", threshold, "only centred noise is read mod m")
+        raise InvalidParameter("threshold", threshold, "only centred noise can be decoded mod m")
     return noise
 
 
@@ -190,7 +190,7 @@ def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    r"""One tail of the noise: knots in steps, the same in units of reward, and what is beyond."""
+    r"""One tail of the noise: knots in steps and in units of reward, and the mass beyond."""
 
     noise: Noise
     sign: int

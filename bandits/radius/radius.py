@@ -1,10 +1,10 @@
 r"""Confidence radii of released means, by which arms are eliminated.
 
-:class:`ExactRadius` (the default) holds the law of the noise that really is in the sum, certified;
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772) and
-:class:`DpSeRadius` that of Sajed and Sheffet (2019). ``failure`` is always p, the confidence of the
-whole run: no interval of any batch misses its mean with probability at least 1 - p. It is not the
-failure probability of a protocol, which chooses tau. Proofs: docs/proofs/radius.md.
+:class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum;
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772) and :class:`DpSeRadius`
+that of Sajed and Sheffet (2019). ``failure`` is always p, the confidence of the whole run: no
+interval of any batch misses its mean with probability at least 1 - p. It is not the failure
+probability of a protocol, which chooses tau. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dpcore.protocols.sums import ModularSum
 RadiusName: TypeAlias = Literal["exact", "paper"]
 
 TailName: TypeAlias = Literal["printed", "released"]
-r"""Whose h a :class:`PaperRadius` has for Renyi noise: the paper's, or its code's."""
+r"""The h of a :class:`PaperRadius` for Renyi noise: the paper's, or that of its code."""
 
 Size: TypeAlias = int | tuple[int, ...]
-r"""The people of a batch, or of each of its parts."""
+r"""The number of users of a batch, or of each of its parts."""
 
 _BITS: Final = 64
 
@@ -54,7 +54,7 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""An arm is dropped when its mean is this far below the best: 2 beta, by intervals."""
+        r"""An arm is dropped if its mean is this far below the best: 2 beta, by intervals."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
@@ -63,9 +63,9 @@ class Radius(ABC):
 class ExactRadius(Radius):
     r"""The certified width of the actual noise at the failure p w(b)/\|Phi\| of an arm in batch b.
 
-    w(b) = 1/``batches`` where the most batches of a run are known (``Schedule.batches``), else
-    1/(b(b+1)), which adds up to 1 and is at least the 1/(2 b^2) of the papers. Reward, noise and
-    wraparound share it as the certified bound does (``radius_exact``).
+    w(b) = 1/``batches`` if the maximum number of batches is known (``Schedule.batches``), else
+    1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers. The certified bound
+    (``bandits.radius.certified``) divides it among reward, noise and wraparound.
     """
 
     name: ClassVar[str] = "exact"
@@ -101,10 +101,10 @@ class ExactRadius(Radius):
     ) -> float:
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
-        The best arm is compared with \|Phi\| - 1 others, each of which has p w(b)/(\|Phi\| - 1):
-        then the best is never dropped, and every arm is that lies more than 2 gaps below. A law
-        whose difference is unknown falls back to 2 beta. ``pulls`` may be the sizes of the parts of
-        a batch, whose noises are added up.
+        The best arm is compared with \|Phi\| - 1 others, each with p w(b)/(\|Phi\| - 1): then the
+        best arm is kept, and every arm more than 2 gaps below it is dropped. A law without a known
+        difference falls back to 2 beta. ``pulls`` may be the sizes of the parts of a batch, whose
+        noises add.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
@@ -161,9 +161,9 @@ class PaperRadius(Radius):
             return arb(0), arb(0)
         _check_all_stay(privatizer)
         if not isinstance(privatizer, SumPrivatizer):
-            raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for it")
+            raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for this noise")
         if privatizer.delta:
-            reason = "CZ has no radius for noise chosen for a delta: take ExactRadius()"
+            reason = "CZ has no radius for noise calibrated to a delta: use ExactRadius()"
             raise InvalidParameter("privatizer", privatizer, reason)
         e, s = ball(privatizer.epsilon), ball(privatizer.scaling)
         root = arb(2).sqrt()
@@ -185,8 +185,8 @@ class PaperRadius(Radius):
 class DpSeRadius(Radius):
     r"""Sajed and Sheffet 2019: h_e + c_e of epoch e, for discrete Laplace noise of scale g/epsilon.
 
-    h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm goes when the best
-    mean exceeds its own by more than 2 h_e + 2 c_e.
+    h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm is dropped if the
+    best mean exceeds its mean by more than 2 h_e + 2 c_e.
     """
 
     name: ClassVar[str] = "dp-se"
@@ -243,7 +243,7 @@ def _laplace_scale(privatizer: Privatizer) -> Fraction:
 
 def _check_all_stay(privatizer: Privatizer) -> None:
     if privatizer.deployment.factor != 1:
-        reason = "the papers have no radius for users who vanish or collude: take ExactRadius()"
+        reason = "the papers have no radius for users who drop out or collude: use ExactRadius()"
         raise InvalidParameter("privatizer", privatizer.name, reason)
 
 

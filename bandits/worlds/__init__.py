@@ -16,7 +16,7 @@ PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, *LZJ, *CSB,
 
 
 def preset_of(name: str) -> Preset:
-    r"""The preset of that name.
+    r"""The preset of this name.
 
     >>> preset_of("cz/hard").horizon
     10000000

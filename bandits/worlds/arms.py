@@ -1,11 +1,11 @@
 r"""Worlds of independent arms: simulated ones, user tables, and two data sets.
 
-``cz/easy`` and ``cz/hard`` are as the code released with Chowdhury and Zhou draws them: K = 10 arms
-with rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u
-uniform from numpy's legacy generator under seed i; gap 0.5 (easy) and 0.1 (hard); 20 instances;
-batches of that code grow by 4. docs/errata.md states the source. ``tkms/binary`` is for the
-shuffled bits of Tenenbaum and others, whose paper has no experiments: its rewards are 0 or 1 with
-the means of ``cz/easy``.
+``cz/easy`` and ``cz/hard`` follow the code released with Chowdhury and Zhou: K = 10 arms with
+rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u uniform
+from numpy's legacy generator under seed i; gap 0.5 (easy) and 0.1 (hard); 20 instances; batches
+grow by a factor of 4. docs/errata.md states the source. ``tkms/binary`` is for the shuffled bits of
+Tenenbaum and others, whose paper has no experiments: its rewards are 0 or 1 with the means of
+``cz/easy``.
 
 ``own`` is a CSV whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn with
 replacement, independently for each arm from its own column. A first row without numbers names the
@@ -13,14 +13,14 @@ arms.
 
 ``obd`` is a log of impressions on the items of a fashion shop, with columns ``item_id`` and
 ``click`` (0 or 1) among others. Each item is an arm with binary rewards, whose mean is its logged
-click rate. Positions and users are pooled: a rate is that of the log, not the rate if an item were
-shown to all users.
+click rate. Positions and users are pooled: the rates are those of the log, not those of items shown
+to all users.
 
 ``cz/mslr`` takes arms from a learning-to-rank data set, as Chowdhury and Zhou do from MSLR-WEB10K.
 A line of the LETOR text format is a query-url pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance 0
-to 4 first. k-means on the 136 features, as they are, makes K = 50 clusters; each is an arm, whose
-rewards are the relevances of its pairs over 4. Microsoft distributes the data; it is not included
-here.
+to 4 first. k-means on the unscaled 136 features gives K = 50 clusters; each is an arm, whose
+rewards are the relevances of its pairs divided by 4. Microsoft distributes the data; it is not
+included here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CZ_ALGORITHMS: Final = (
     "dp-se",
     "se",
 )
-r"""The algorithms of the paper's figures, and elimination without privacy as their floor."""
+r"""The algorithms of the paper's figures, and elimination without privacy as the baseline."""
 
 
 EASY: Final = Preset(
@@ -99,13 +99,13 @@ def table_arms(path: Path, arms: int | None = None) -> Table:
         for number, (column, cell) in enumerate(zip(columns, row, strict=True), start=1):
             value = _number(cell)
             if value is None or not 0 <= value <= 1:
-                reason = f"line {line}, column {number}: {cell[:40]!a} is no reward in [0, 1]"
+                reason = f"line {line}, column {number}: {cell[:40]!a} is not a reward in [0, 1]"
                 raise InvalidParameter("data", str(path), reason)
             column.append(value)
     if not columns:
-        raise InvalidParameter("data", str(path), "contains no row of rewards")
+        raise InvalidParameter("data", str(path), "contains no rows of rewards")
     if arms is not None and len(columns) != arms:
-        reason = f"must be {len(columns)}: so many columns are in the file"
+        reason = f"must be {len(columns)}, the number of columns in the file"
         raise InvalidParameter("arms", arms, reason)
     return Table(rewards=columns)
 
@@ -116,7 +116,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         names = not width and all(cell.strip() and _number(cell) is None for cell in row)
         width = width or len(row)
         if len(row) != width:
-            reason = f"line {line} has {len(row)} cells, the first line {width}"
+            reason = f"line {line} has {len(row)} cells, but the first line has {width}"
             raise InvalidParameter("data", str(path), reason)
         if not names:
             yield line, row
@@ -134,7 +134,7 @@ def _number(cell: str) -> Fraction | None:
 
 OWN: Final = Preset(
     name="own",
-    sentence="an arm a column of your own table of rewards in [0, 1] (--rewards FILE)",
+    sentence="your own table of rewards in [0, 1], one arm per column (--rewards FILE)",
     source=FromFile(
         read=table_arms,
         wanted="--rewards FILE: a CSV whose columns are arms and whose rows are rewards in [0, 1]",
@@ -160,7 +160,9 @@ def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
     if not shown:
         raise InvalidParameter("data", str(path), "contains no rows")
     if arms is not None and len(shown) != arms:
-        raise InvalidParameter("arms", arms, f"must be {len(shown)}: so many items are in the file")
+        raise InvalidParameter(
+            "arms", arms, f"must be {len(shown)}, the number of items in the file"
+        )
     return Bernoulli(means=[Fraction(clicked[item], shown[item]) for item in sorted(shown)])
 
 
@@ -176,7 +178,7 @@ def _obd_rows(path: Path) -> Iterator[tuple[int, int]]:
         try:
             yield _item(row[item]), _CLICKS[row[click]]
         except (ValueError, KeyError, IndexError):
-            reason = f"line {line} holds no item number and click 0 or 1"
+            reason = f"line {line} must contain an item number and a click, 0 or 1"
             raise InvalidParameter("data", str(path), reason) from None
 
 
@@ -188,7 +190,7 @@ def _item(text: str) -> int:
 
 OBD: Final = Preset(
     name="obd",
-    sentence="an arm an item of the Open Bandit Dataset, rewards are clicks (--data FILE)",
+    sentence="the Open Bandit Dataset, one arm per item, rewards are clicks (--data FILE)",
     source=FromFile(
         read=obd_arms,
         wanted="--data FILE: a CSV of the Open Bandit Dataset, e.g. random/all/all.csv",
@@ -219,16 +221,16 @@ def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     paths = (data,) if isinstance(data, Path) else tuple(data)
     if not paths:
-        raise InvalidParameter("data", (), "must name one file or more")
+        raise InvalidParameter("data", (), "must contain at least one file")
     read = [_read(path) for path in paths]
     features, relevance = (np.concatenate(parts) for parts in zip(*read, strict=True))
     named = ", ".join(map(str, paths))
     if len(relevance) < wanted:
-        reason = f"holds {len(relevance)} pairs: too few for {wanted} clusters"
+        reason = f"contains {len(relevance)} pairs, too few for {wanted} clusters"
         raise InvalidParameter("data", named, reason)
     labels = _clusters(features, wanted)
     if len(np.unique(labels)) < wanted:
-        reason = f"holds fewer than {wanted} different pairs: too few for as many clusters"
+        reason = f"contains fewer than {wanted} distinct pairs, too few for {wanted} clusters"
         raise InvalidParameter("data", named, reason)
     rewards = [relevance[labels == label] / _MOST_RELEVANT for label in range(wanted)]
     return Table(rewards=sorted(rewards, key=_mean_and_size))
@@ -293,9 +295,9 @@ def _wrong(line: bytes) -> str | None:
     for word in words[2:]:
         index, colon, value = word.partition(b":")
         if not colon or not index.isdigit() or len(index) > _DIGITS:
-            return f"{_shown(word)} is no FEATURE:VALUE"
+            return f"{_shown(word)} is not of the form FEATURE:VALUE"
         if not before < int(index) <= FEATURES:
-            return f"feature {int(index)} must rise, from 1 to {FEATURES}"
+            return f"features must be increasing, from 1 to {FEATURES}, at feature {int(index)}"
         if not abs(_float(value)) <= _LARGEST:
             return f"feature {int(index)} is {_shown(value)}: it must be a finite number"
         before = int(index)

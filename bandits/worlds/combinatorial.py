@@ -1,10 +1,10 @@
-r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1, alone or together.
+r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1.
 
-A top-K world, coverage of targets, roads through a grid, spanning trees and influence in a small
-graph; and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem 5: a
-multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, of base arms that are
-equal within a path. Theorem 9: one best super arm of K base arms of its own, and others that share
-K - 1 public base arms and have one more each. All means are 1/2 or 1/2 less a gap.
+A top-K world, coverage of targets, roads through a grid, spanning trees, influence in a small
+graph, and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem 5: a
+multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, whose base arms have
+equal outcomes. Theorem 9: one best super arm of K separate base arms, and others that share K - 1
+public base arms and have one more each. All means are 1/2 or 1/2 minus a gap.
 """
 
 from __future__ import annotations
@@ -55,12 +55,10 @@ class BitWorld(Environment):
         if self.together is None:
             return
         if len(self.together) != m or any(each not in range(m) for each in self.together):
-            reason = f"must be a group from 0 to {m - 1} for each of {m} base arms"
+            reason = f"must contain a group from 0 to {m - 1} for each of {m} base arms"
             raise InvalidParameter("together", self.together, reason)
         if self.of.reward.independent and len({*self.together}) < m:
-            reason = (
-                "must be independent: the mean of this reward is no function of means otherwise"
-            )
+            reason = "must be independent: otherwise the mean reward is no function of the means"
             raise InvalidParameter("together", self.together, reason)
 
     @property
@@ -72,7 +70,7 @@ class BitWorld(Environment):
         return self.chances
 
     def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:
-        r"""The outcomes of all base arms in this many rounds, one row per round."""
+        r"""The outcomes of all base arms in ``rounds`` rounds, one row per round."""
         groups = self.together
         uniform = world.random((rounds, self.of.arms if groups is None else 1 + max(groups)))
         if groups is not None:
@@ -85,13 +83,13 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """Sum of K base arms: means 0.7 of K and 0.3 of the others, their order from the seed"""
+    """Sum of K base arms: K with mean 0.7, the others with 0.3, in an order from the seed"""
     problem = Problem(decisions=Unions.subsets(arms, size))
     return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
 
 
 def correlated(seed: int, arms: int, size: int) -> BitWorld:
-    r"""As :func:`top_k`, with one uniform number for all base arms."""
+    r"""As :func:`top_k`, with one uniform number per round for all base arms."""
     alone = top_k(seed, arms, size)
     return BitWorld(of=alone.of, chances=alone.chances, together=(0,) * arms)
 
@@ -99,7 +97,7 @@ def correlated(seed: int, arms: int, size: int) -> BitWorld:
 def coverage(seed: int, arms: int, size: int) -> BitWorld:
     r"""Cover six targets: choose size/2 of arms/2 places, each with edges to two targets.
 
-    Chances are uniform in [0, 1], targets drawn; the oracle is greedy, alpha = 1 - 1/e.
+    Probabilities are uniform in [0, 1], targets random; the oracle is greedy, alpha = 1 - 1/e.
     """
     for argument, value in (("arms", arms), ("super_arm", size)):
         if value % _EDGES:
@@ -115,14 +113,14 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """The cheapest road through a grid of n by n crossings: 2 n (n - 1) roads, 2 (n - 1) a path"""
+    """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path"""
     n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
     if 2 * n * (n - 1) != arms:
         raise InvalidParameter(
-            "arms", arms, "must be 2 n (n - 1), as 4, 12, 24, 40: a grid's roads"
+            "arms", arms, "must be 2 n (n - 1) for a grid, such as 4, 12, 24, 40"
         )
     if size != 2 * (n - 1):
-        reason = f"must be {2 * (n - 1)}: every path has as many roads"
+        reason = f"must be {2 * (n - 1)}, the number of roads of a path"
         raise InvalidParameter("super_arm", size, reason)
     at = range(n * n)
     right = [(each, each + 1) for each in at if each % n < n - 1]
@@ -132,12 +130,14 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The spanning tree of most weight of a complete graph of n nodes: n (n - 1)/2 edges."""
+    r"""The heaviest spanning tree of a complete graph of n nodes: n (n - 1)/2 edges."""
     n = next(n for n in range(2, 1 << 16) if n * (n - 1) // 2 >= arms)
     if n * (n - 1) // 2 != arms:
-        raise InvalidParameter("arms", arms, "must be n (n - 1)/2, as 3, 6, 10, 15: edges")
+        raise InvalidParameter(
+            "arms", arms, "must be n (n - 1)/2 for n nodes, such as 3, 6, 10, 15"
+        )
     if size != n - 1:
-        raise InvalidParameter("super_arm", size, f"must be {n - 1}: every tree has as many edges")
+        raise InvalidParameter("super_arm", size, f"must be {n - 1}, the number of edges of a tree")
     problem = Problem(decisions=SpanningTrees((*combinations(range(n), 2),)))
     return _uniform(seed, problem)
 
@@ -166,7 +166,7 @@ def _uniform(seed: int, problem: Problem) -> BitWorld:
 
 
 GAP: Final = 0.2
-r"""How far a mean lies below 1/2, less than 0.35 as the theorems need."""
+r"""The distance of a mean from 1/2, below 0.35 as the theorems require."""
 
 _MIDDLE: Final = 0.5
 
@@ -182,7 +182,7 @@ class LowerBound(NamedTuple):
 def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
     r"""Theorem 5: m super arms of one base arm, the best of mean 1/2."""
     if size != 1:
-        raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 is of single base arms")
+        raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 is about single base arms")
     return hard_paths(seed, arms, 1)
 
 
@@ -201,7 +201,7 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
     r"""Theorem 9: S* of K base arms, and m - 2K + 1 super arms of K - 1 public ones and one more.
 
-    Public base arms have one outcome in common. All means but those of S* are 1/2 less the gap.
+    Public base arms share one outcome. All means outside S* are 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(
@@ -224,7 +224,7 @@ def lower_bound(
     Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
     is 1.
     """
-    exact = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    exact = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     m, k, log = arms, super_arm, math.log(horizon)
     delta = GAP * k  # of a super arm: each of its base arms is below by the gap
     local = 64 * math.expm1(float(min(exact, Fraction(300)))) ** 2
@@ -255,15 +255,15 @@ CSB: Final = tuple(
         kind="combinatorial",
     )
     for name, instance, arms, size, sentence in (
-        ("topk", top_k, 20, 2, "20 base arms of mean 0.7 or 0.3, the sum of K of them"),
-        ("correlated", correlated, 20, 2, "as csb/topk, all base arms from one coin"),
+        ("topk", top_k, 20, 2, "20 base arms with mean 0.7 or 0.3, the sum of K of them"),
+        ("correlated", correlated, 20, 2, "as csb/topk, from one number per round"),
         ("coverage", coverage, 20, 6, "cover six targets from K/2 of ten places, greedily"),
-        ("path", path, 24, 6, "the cheapest road through a grid of 4 by 4 crossings"),
-        ("tree", tree, 15, 5, "the spanning tree of most weight of six nodes"),
-        ("influence", influence, 10, 6, "two sources that reach most of nine people"),
+        ("path", path, 24, 6, "the cheapest path through a grid of 4 by 4 crossings"),
+        ("tree", tree, 15, 5, "the heaviest spanning tree of six nodes"),
+        ("influence", influence, 10, 6, "the two sources that reach the most of nine people"),
         ("hard-mab", hard_mab, 20, 1, "single base arms, means 0.5 and 0.3 (CSB, Theorem 5)"),
         ("hard-paths", hard_paths, 20, 4, "disjoint paths, means 0.5 and 0.3 (CSB, Theorem 6)"),
         ("hard-public", hard_public, 20, 4, "shared base arms, means 0.5 and 0.3 (CSB, Theorem 9)"),
     )
 )
-r"""The presets: of each its base arms, and the size of its super arms."""
+r"""The presets, each with its number of base arms and the size of its super arms."""

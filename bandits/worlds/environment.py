@@ -33,14 +33,14 @@ _MOST_DEVIATION: Final = 1000
 class Environment(ABC):
     r"""K arms; a pull of arm a gives an independent reward of mean ``means[a]``.
 
-    Rewards lie in [0, 1], except in an environment with other actions than pulls of one arm, whose
-    ``lowest`` is their lower end.
+    Rewards lie in [0, 1], except in an environment whose actions are not pulls of one arm, where
+    they are at least ``lowest``.
     """
 
     __slots__ = ()
 
     lowest: ClassVar[int] = 0
-    r"""The least mean that an action may have; the largest is 1."""
+    r"""The smallest possible mean of an action; the largest is 1."""
 
     @property
     def model(self) -> LinearModel | Problem | None:
@@ -72,10 +72,10 @@ class Environment(ABC):
     ) -> tuple[int, ...]:
         r"""The encoded sums over the users of ``ask``, for each action.
 
-        Here each user pulls one arm once. Raises :class:`InvalidParameter` for another ask.
+        Here each user pulls one arm once. Raises :class:`InvalidParameter` for any other ask.
         """
         if not isinstance(ask, OwnRounds) or len(ask.actions) != 1 or encoding.low != 0:
-            reason = "must be pulls of one arm with rewards in [0, 1]: this world has no other"
+            reason = "must be pulls of one arm with rewards in [0, 1], the only asks of this world"
             raise InvalidParameter("ask", ask, reason)
         return (self.encoded_sum(ask.actions[0], ask.users, encoding.precision, world),)
 
@@ -169,7 +169,7 @@ class Bernoulli(Environment):
     >>> Bernoulli(means=(0.5, 1.0)).encoded_sum(1, 8, 4, np.random.default_rng(1))
     32
 
-    Raises :class:`InvalidParameter` for no arm or a mean outside of [0, 1].
+    Raises :class:`InvalidParameter` for no arms or a mean outside [0, 1].
     """
 
     chances: tuple[float, ...]
@@ -187,7 +187,7 @@ class Bernoulli(Environment):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Table(Environment):
-    r"""Rewards drawn with replacement from a table of real ones, a list for each arm.
+    r"""Rewards drawn with replacement from a table of real rewards, one list per arm.
 
     The table has distinct values with their counts; a batch is one multinomial draw. Values are
     exact rationals, a float by its shortest decimal form.
@@ -199,7 +199,7 @@ class Table(Environment):
     def __init__(self, *, rewards: Iterable[Iterable[Any]]) -> None:
         arms = [_distinct(arm) for arm in _listed("rewards", rewards)]
         if not arms:
-            raise InvalidParameter("rewards", (), "must hold one arm or more")
+            raise InvalidParameter("rewards", (), "must contain at least one arm")
         object.__setattr__(self, "values", tuple(values for values, _ in arms))
         object.__setattr__(self, "counts", tuple(counts for _, counts in arms))
 
@@ -229,7 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """Arm a is arm ``order[a]`` of ``world``: the place of an arm should help no algorithm"""
+    """Arm a is arm ``order[a]`` of ``world``: the position of an arm should not help algorithms"""
 
     world: Environment
     order: tuple[int, ...]
@@ -239,7 +239,7 @@ class Reordered(Environment):
             raise InvalidParameter("world", self.world, "must be an Environment")
         order = tuple(integer("order", arm, at_least=0) for arm in _listed("order", self.order))
         if sorted(order) != [*range(self.world.arms)]:
-            reason = f"must name each of {self.world.arms} arms once"
+            reason = f"must contain each of {self.world.arms} arms once"
             raise InvalidParameter("order", self.order, reason)
         object.__setattr__(self, "order", order)
 
@@ -259,8 +259,9 @@ class Reordered(Environment):
 def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNormal:
     r"""Instance ``seed`` of Chowdhury and Zhou's code: centers gap u + (1 - gap)/2, u uniform.
 
-    u comes from numpy's legacy generator under that seed, rewards have deviation 0.1. ``gap`` 0.5
-    gives their easy instances, with means in [0.25, 0.75], and 0.1 the hard ones, [0.45, 0.55].
+    u comes from numpy's legacy generator with this seed, rewards have standard deviation 0.1.
+    ``gap`` 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 the hard ones,
+    [0.45, 0.55].
 
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
     [0.524, 0.608, 0.551]
@@ -281,10 +282,10 @@ def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNorma
 def _means(argument: str, values: Sequence[RationalLike]) -> tuple[float, ...]:
     exact = [rational(argument, value) for value in _listed(argument, values)]
     if not exact:
-        raise InvalidParameter(argument, (), "must name one arm or more")
+        raise InvalidParameter(argument, (), "must contain at least one arm")
     for value in exact:
         if not 0 <= value <= 1:
-            raise InvalidParameter(argument, value, "must lie in [0, 1]: rewards do")
+            raise InvalidParameter(argument, value, "must lie in [0, 1], the range of rewards")
     return tuple(map(float, exact))
 
 
@@ -322,6 +323,6 @@ def _distinct(rewards: Iterable[Any]) -> tuple[tuple[Fraction, ...], tuple[int, 
             raise InvalidParameter("rewards", value, "must lie in [0, 1]")
         found[exact] = found.get(exact, 0) + count
     if not found:
-        raise InvalidParameter("rewards", (), "must hold a reward of every arm")
+        raise InvalidParameter("rewards", (), "must contain a reward of every arm")
     ordered = sorted(found.items())
     return tuple(value for value, _ in ordered), tuple(count for _, count in ordered)

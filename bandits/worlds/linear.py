@@ -4,7 +4,7 @@ LZJ, Section 7: d = 20, k = 10^3, sigma = 0.1, 10^5 users. The paper does not st
 choices: actions and theta* are uniform on the unit sphere, xi and the noise of a round are normal,
 and the privatizer clips averages at B = 2. Its Appendix C has no experiments; here the rewards are
 -1 and 1, which need no clipping, and all users are alike, so that Section 8 can be run (many
-clients per phase against one per round). Infinite sets of actions are represented by a cover
+clients per phase compared with one per round). Infinite sets of actions are represented by a cover
 (Remark 3.1).
 """
 
@@ -37,8 +37,8 @@ _FINEST: Final = 24
 class LinearWorld(Environment):
     r"""User u gives <theta_u, x> plus noise for x; theta_u = theta* + xi_u with xi_u normal or 0.
 
-    Of a model ``of`` with bounded rewards they are -B or B, which has the right mean; otherwise xi
-    and the noise of every round are normal, of deviations sigma and 1.
+    If the model ``of`` has bounded rewards they are -B or B with the right mean; otherwise xi and
+    the noise of every round are normal with standard deviations sigma and 1.
     """
 
     lowest: ClassVar[int] = -1
@@ -58,7 +58,7 @@ class LinearWorld(Environment):
         if float(np.sqrt(theta @ theta)) > 1 + 1e-12:
             raise InvalidParameter("theta", self.theta, "must have norm at most 1")
         if self.model.bounded and self.model.deviation != 0:
-            reason = "must be 0 where rewards are bounded: users are alike there"
+            reason = "must be 0 for bounded rewards, where all users are alike"
             raise InvalidParameter("deviation", self.model.deviation, reason)
 
     @property
@@ -118,12 +118,14 @@ class LinearWorld(Environment):
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         del arm, pulls, world
-        raise InvalidParameter("precision", precision, "must be of averages, clipped at the bound")
+        raise InvalidParameter(
+            "precision", precision, "must be the encoding of averages, clipped at the bound"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredWorld(LinearWorld):
-    """A whole ``shape`` of actions, played by a cover of it: regret is against all of the shape."""
+    """A whole ``shape`` of actions, played by its cover: regret is against the whole shape."""
 
     shape: Shape
 
@@ -165,7 +167,7 @@ def _cover_of(shape: Shape, size: int) -> Actions:
             return found
         if found.count > size:
             break
-    reason = f"must be the size of a cover of radius 1/j: of 1/{parts} it is {found.count}"
+    reason = f"must be the size of a cover of radius 1/j; for radius 1/{parts} it is {found.count}"
     raise InvalidParameter("arms", size, reason)
 
 
@@ -208,7 +210,7 @@ _BOX: Final = replace(
 
 _TABLE_2: Final = Preset(
     name="lzj/table2",
-    sentence="1000 actions in 20 dimensions, rewards -1 or 1, a user a round (LZJ, Table 2)",
+    sentence="1000 actions in 20 dimensions, rewards -1 or 1, one user per round (LZJ, Table 2)",
     source=signs_instance,
     algorithms=("pe", "cdp-pe", "ldp-pe", "sdp-pe"),
     epsilons=("1",),
@@ -220,7 +222,7 @@ _TABLE_2: Final = Preset(
 _CLIENTS_A_PHASE: Final = replace(
     _TABLE_2,
     name="lzj/clients",
-    sentence="the same, 2^(alpha l) clients a phase against one a round (LZJ, Section 8)",
+    sentence="the same, 2^(alpha l) clients per phase against one per round (LZJ, Section 8)",
     algorithms=("pe", "dpe", "cdp-pe", "cdp-dpe", "sdp-pe", "sdp-dpe"),
 )
 

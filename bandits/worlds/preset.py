@@ -1,4 +1,4 @@
-r"""Presets: numbered worlds, and the settings that a paper used in them."""
+r"""Presets: numbered worlds, and the settings of a paper in these worlds."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class FromFile:
 
 
 Source: TypeAlias = FromFile | Callable[..., Environment]
-"""A file, or what instance i with K arms is, the same at every call; with super arms their size
-is the third argument."""
+"""A file, or the function that returns instance i with K arms, deterministically; with super arms
+their size is the third argument."""
 
 Data: TypeAlias = Path | Sequence[Path] | None
-"""The file that a world is read from, or several of one world."""
+"""The file of a world, or several files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,7 @@ class Worlds:
         return max(world.arms for world in self.environments)
 
     def digest(self) -> str:
-        r"""SHA-256 of the definition of the environments, and of their means; different worlds
-        differ in it.
+        r"""SHA-256 of the definition of the environments and of their means.
 
         >>> from bandits.worlds import preset_of
         >>> easy, hard = (preset_of(name).worlds(2) for name in ("cz/easy", "cz/hard"))
@@ -77,7 +76,7 @@ class Worlds:
 class Preset:
     r"""Worlds, and the default settings of experiments in them.
 
-    ``schedule`` is for batched elimination under the paper's radius; the exact radius has its own.
+    ``schedule`` is for batched elimination with the paper's radius; the exact radius has its own.
     ``arms`` is None if the data determine the number. ``users`` is the population of a linear
     world, None if it is unlimited; ``super_arm`` is the K of a combinatorial one.
     """
@@ -103,12 +102,12 @@ class Preset:
         >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
         (10, 4)
 
-        Raises :class:`InvalidParameter` for K < 1, and where the data have their own.
+        Raises :class:`InvalidParameter` for K < 1, and if the data determine K.
         """
         if arms is None:
             return self.arms
         if self.arms is None:
-            reason = f"{self.name} has as many arms as its data: leave it out"
+            reason = f"{self.name} takes the number of arms from its data: omit this option"
             raise InvalidParameter("arms", arms, reason)
         return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
@@ -120,7 +119,9 @@ class Preset:
         if size is None:
             return self.super_arm
         if self.super_arm is None:
-            raise InvalidParameter("super_arm", size, f"{self.name} has none: leave it out")
+            raise InvalidParameter(
+                "super_arm", size, f"{self.name} has no super arms: omit this option"
+            )
         return integer("super_arm", size, at_least=1)
 
     def worlds(
@@ -137,16 +138,16 @@ class Preset:
         >>> preset_of("cz/easy").worlds(2).environments[1].arms
         10
 
-        Raises :class:`InvalidParameter` for instances outside of [1, 2^20], arms as
-        :meth:`arms_of`, a file that is missing or not of its format, one that the preset has no use
-        for, one that is named twice, and several where the preset reads one.
+        Raises :class:`InvalidParameter` for instances outside [1, 2^20], arms as in
+        :meth:`arms_of`, a missing or invalid file, a file for a simulated preset, a repeated file,
+        and several files if the preset reads one.
         """
         paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
         named = ", ".join(map(str, paths))
         count = integer("instances", instances, at_least=1, at_most=MOST_INSTANCES)
         wanted_arms, size = self.arms_of(arms), self.super_arm_of(super_arm)
         if paths and not isinstance(self.source, FromFile):
-            raise InvalidParameter("data", named, f"{self.name} is simulated: leave the file out")
+            raise InvalidParameter("data", named, f"{self.name} is simulated and takes no file")
         if not isinstance(self.source, FromFile):
             given = [each for each in (wanted_arms, size) if each is not None]
             built = self.source
@@ -156,7 +157,7 @@ class Preset:
         if len(paths) > 1 and not self.source.several:
             raise InvalidParameter("data", named, f"{self.name} reads one file")
         if len({path.resolve() for path in paths}) < len(paths):
-            raise InvalidParameter("data", named, "names one file twice")
+            raise InvalidParameter("data", named, "contains a file twice")
         for path in paths:
             require_plain("data", path)
         digest = _digest_of(paths)

@@ -93,7 +93,7 @@ def regenerate(
 def _studies(seed: int, jobs: int, only: Sequence[str]) -> list[Callable[[Player], Section]]:
     # Those that are asked for, each once; what is asked for wrongly is refused.
     if integer("jobs", jobs) != -1 and jobs < 1:
-        raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1: one a core")
+        raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1 (one per core)")
     integer("seed", seed, at_least=0)
     known = {study.__name__: study for study in STUDIES}
     for name in only:

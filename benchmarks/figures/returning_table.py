@@ -125,7 +125,7 @@ def visit_noise(
     most, times = rational("delta", delta), visits_of(max_visits)
     if not 0 < most < 1:
         raise InvalidParameter("delta", delta, "must lie in (0, 1)")
-    wanted = positive_rational("epsilon", epsilon, "no noise gives epsilon 0")
+    wanted = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     return _noise(law, wanted, most, times, route, integer("steps", steps, at_least=1))
 
 

@@ -37,7 +37,7 @@ _FLAT: Final = Fraction(1, 10**9)
 
 
 class CoinSum(Protocol):
-    r"""The interface of a law that is summed here; it must be a limit of sums of coins."""
+    r"""The interface of a law summed here; it must be a limit of sums of independent coins."""
 
     @property
     def mean(self) -> Fraction:
@@ -176,7 +176,7 @@ def _chernoff(law: CoinSum, c: arb, step: arb, t: int, base: arb) -> arb:
 def central_masses(law: CoinSum, reach: int) -> list[arb]:
     r"""P(X = k) for k = 0, ..., ``reach`` of a symmetric law, to *absolute* width about 2^-prec.
 
-    One line, c = 0, serves every k; for masses far below 2^-prec take :func:`mass`.
+    The line c = 0 serves every k; for masses far below 2^-prec use :func:`mass`.
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))

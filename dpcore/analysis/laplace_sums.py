@@ -9,7 +9,7 @@ and for 0 < c, N points z_j = c + 2 pi i j/N and t > 0 (docs/proofs/contour.md)
 
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_m e^(cmN) P(X >= t + mN),
 
-where the terms m != 0 are held below by Chernoff's bound. The frequencies fall as
+where Chernoff's bound limits the terms m != 0. The frequencies fall as
 
     |M(c + i theta)| = M(c) ((1 + q(c)(1 - cos theta))(1 + q(-c)(1 - cos theta)))^(-n/2),
     q(c) = 2 beta e^c/(1 - beta e^c)^2,
@@ -32,7 +32,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
 FEWEST_DRAWS: Final = 16
-r"""Below it the frequencies fall too slowly; PolyaDifference has its own tails there."""
+r"""With fewer draws the frequencies fall too slowly; use the tails of PolyaDifference."""
 
 _GUARD: Final = 24
 _GAP: Final = 4.0
@@ -44,7 +44,7 @@ _MOST_EXPONENT: Final = 600.0
 
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
     r"""P(X >= t) for t = ``least`` > 0, of relative width at most 2^-bits."""
-    count = positive_rational("draws", draws, "no draws are no noise")
+    count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
         raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: use PolyaDifference")
     width = positive_rational("scale", scale, "scale 0 adds no noise")
@@ -74,7 +74,7 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    """P(X >= t) by the fastest method for so many draws; None if PolyaDifference is faster"""
+    """P(X >= t) by the fastest method for ``draws``; None if PolyaDifference is faster"""
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)
     if draws >= FEWEST_DRAWS:

@@ -1,9 +1,9 @@
 r"""Floating-point functions of laws without a proven float formula, and starts for quantiles.
 
-An isolated integer is rounded once from its own ball (:func:`pointwise`); where many neighbours are
-asked for, a whole run of them is (:func:`by_runs`): one ball at the end of the run and the ratios
-P(X = k)/P(X = k-1) give the masses, and sums of them the tails. Runs are cached.
-:func:`normal_guess` and :func:`closer` only affect speed: quantiles are certified afterwards.
+An isolated integer is rounded once from its own ball (:func:`pointwise`). Many neighbouring
+integers are computed as a run (:func:`by_runs`): one ball at the end of the run and the ratios P(X
+= k)/P(X = k-1) give the masses, and their sums the tails. Runs are cached. :func:`normal_guess` and
+:func:`closer` only affect speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Column = Literal["pmf", "cdf", "sf"]
 
 
 class RunLaw(Hashable, Protocol):
-    r"""A law that provides ratios of successive masses, besides its balls."""
+    r"""A law that provides ratios of successive masses, in addition to its balls."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
@@ -80,7 +80,7 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
     r"""Approximate p-quantile of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
 
-    The first correction of Cornish and Fisher (1938). Nothing is proven, and nothing needs to be.
+    The first correction of Cornish and Fisher (1938); a starting point that needs no proof.
     """
     from scipy.special import ndtri  # here, not above: importing dpcore stays fast
 
@@ -98,7 +98,7 @@ def closer(
 ) -> Integers:
     r"""Newton steps on log P(X > k) towards ``level``, from guesses k >= 0: improved guesses.
 
-    ``tail`` falls in k and ``mass`` is its step. Nothing is proven, and nothing needs to be.
+    ``tail`` decreases in k and ``mass`` is its step; a starting point that needs no proof.
     """
     for _ in range(_STEPS):
         rest, step = tail(k), mass(k)

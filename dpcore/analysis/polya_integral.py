@@ -38,8 +38,8 @@ f is analytic on z."""
 def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) -> acb:
     r"""A ball around the integral of ``f`` from ``start`` to ``end``, at the ambient precision.
 
-    What ``f`` raises, or a signal's handler while it runs, is raised here: FLINT would leave an
-    exception that is no ``Exception`` set, and every later call would fail with a SystemError.
+    Exceptions of ``f``, or of a signal handler that runs meanwhile, are raised here: FLINT would
+    leave a ``BaseException`` pending, and every later call would fail with a SystemError.
     """
     raised: list[BaseException] = []
 

@@ -1,8 +1,8 @@
 r"""Rigorous theta sums: enclosures for a discrete Gaussian of any variance.
 
-With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so none
-of them costs more for v = 2^80 than for v = 1. :class:`ThetaSum` states the sum of some draws as
-``contour`` asks for it. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
+With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so their
+cost does not grow with v. :class:`ThetaSum` is the sum of several draws in the form that
+``contour`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
 E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
 All functions work at the ambient precision and return balls. Proofs: docs/proofs/contour.md.
 """

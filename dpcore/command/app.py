@@ -1,8 +1,8 @@
 r"""The ``dpcore`` command: exact noise from the shell, and the commands of the sibling packages.
 
 Sibling packages add their command groups through the entry-point group ``dpcore.commands``; each
-entry point names a click command (or a typer app) that becomes ``dpcore NAME``. One is loaded
-only when it is called or when help lists it, so a command pays for nothing it does not use.
+entry point names a click command (or a typer app) that becomes ``dpcore NAME``. It is imported only
+when it is called or when help lists it, so unused commands do not slow down the start.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ Seed = Annotated[
     str | None,
     option(
         "N",
-        "Seed: the same seed draws the same numbers, NOT PRIVATE. (default: random bits of the "
-        "operating system)",
+        "Seed: the same seed draws the same numbers, NOT PRIVATE. (default: random bits from "
+        "the operating system)",
         default=...,
     ),
 ]
@@ -169,7 +169,7 @@ def _dpcore(
 @with_optional_time_limit
 def sample(
     noise: Spelling,
-    size: str = option("N", "How many numbers, e.g. 5 or 1e6.", "-n", "--size", default="1"),
+    size: str = option("N", "The number of draws, e.g. 5 or 1e6.", "-n", "--size", default="1"),
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
@@ -202,7 +202,7 @@ def sample(
 def pmf(
     noise: Spelling,
     values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
-    bits: str = option("N", "The bounds differ by at most 2^-N.", default="64"),
+    bits: str = option("N", "The relative width of the bounds is at most 2^-N.", default="64"),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute the probability of each integer K: a proven lower and upper bound.
@@ -231,9 +231,9 @@ def _whole() -> Any:
 def run(arguments: Sequence[str]) -> int:
     r"""Run the command with ``arguments`` and return its exit code.
 
-    0 done; 2 the command line or a parameter was wrong, or the output could not be written (one
-    line on stderr says which); 70 a defect of this toolkit; 130 Ctrl-C; 141 the reader of the
-    output went away; other codes are the command's own, and none but a command's own answer is 1.
+    0: success; 2: the command line or a parameter was wrong, or the output could not be written
+    (one line on stderr says which); 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output
+    closed it. Other codes are specific to the command; code 1 is always a result of the command.
     ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` is ``COMMAND --help``.
     """
     arguments = list(arguments)
@@ -293,14 +293,14 @@ def _explain(error: BaseException, arguments: Sequence[str]) -> int:
             _abandon_output()
             return _CLOSED_PIPE
         case RecursionError():
-            return _complain("what was given is nested too deeply to be read", USAGE)
+            return _complain("the input is nested too deeply to be parsed", USAGE)
         case OSError(filename=None):
             _abandon_output()
             return _complain(f"standard output: {error.strerror or error}", USAGE)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno}"
     shown = " ".join(f"{type(error).__name__}: {error}".split())
-    return _complain(f"a defect of dpcore, please report it: {shown} at {place} (--debug)", DEFECT)
+    return _complain(f"a bug in dpcore, please report it: {shown} at {place} (--debug)", DEFECT)
 
 
 def _complain(message: str, code: int) -> int:

@@ -16,8 +16,8 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
     r"""Read the text of a regular file of at most ``most`` bytes, in UTF-8, without a byte order
     mark.
 
-    A device may never end and a pipe never answer: neither is read. With ``stdin`` the path - is
-    standard input.
+    Devices and pipes are refused, since reading them could block for ever. With ``stdin`` the path
+    - is standard input.
     """
     if "\0" in str(path):
         raise InvalidParameter(argument, str(path), "is not a valid file name")

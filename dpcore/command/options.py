@@ -1,7 +1,6 @@
-r"""Shared by the commands of every package: option groups, options, and value parsers.
+r"""Command groups, options and value parsers shared by the commands of all packages.
 
-Each value is refused by the name of the option that was typed, before anything is drawn or
-computed.
+Invalid values are refused before anything is drawn or computed; errors name the option.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
     r"""An option as the default of a parameter; ``default=...`` if it is required.
 
-    Within ``Annotated`` it is ``default=...`` too: the default then stands with each parameter.
-    ``given`` is for :func:`typer.Option`, for instance the panel of the help that it is in.
+    Within ``Annotated`` it is ``default=...`` too: the default then follows each parameter.
+    ``given`` is passed to :func:`typer.Option`, for instance the panel of the help text.
 
     >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls
     ('-o', '--output')
@@ -81,8 +80,8 @@ def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> An
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
     r"""The command, with the fields of its dataclass parameter as options.
 
-    Options that several commands share, or that are handed on together, are written once: as the
-    fields of a dataclass, which a command asks for by the type of a parameter.
+    Options that several commands share, or that are passed on together, are declared once, as
+    fields of a dataclass; a command requests them with a parameter of this type.
     """
     own = inspect.signature(command, eval_str=True)
     groups = {name: one.annotation for name, one in own.parameters.items()}
@@ -144,7 +143,7 @@ def read_law(argument: str, text: str, more: Mapping[str, type[_T]]) -> Noise | 
 def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = None) -> Any:
     r"""Parse a noise such as ``skellam:variance=400``; errors name the option.
 
-    ``more`` are laws beside those of :class:`Noise`, by their names.
+    ``more`` maps names to laws that are not a :class:`Noise`.
 
     >>> read_law("--noise", "skellam:variance=0")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
 r"""Output files of a command: checked before the computation, and written atomically.
 
-A file is written beside its place, under a name that begins with a dot and holds the number of the
-process, and moved there. What a killed process left is removed when the file is next written.
+A file is written to a temporary name in the same folder, a dot and the process ID, and then
+renamed. Remains of a killed process are removed when the file is next written.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def check_folder(option: str, path: Path | None) -> None:
 
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""As :func:`check_folder`; a newly created folder is removed if the block fails and it is
-    empty.
-    """
+    r"""As :func:`check_folder`; a new folder is removed if the block fails and it is empty."""
     fresh = path is not None and not path.exists()
     check_folder(option, path)
     try:
@@ -63,7 +61,7 @@ def made_folder(option: str, path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def whole_picture(option: str, path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``, of the same suffix, renamed to it if the block succeeds."""
+    """A temporary path next to ``path``, renamed to it if the block succeeds."""
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     _sweep(path.parent, f".{path.stem}.", path.suffix)
     try:
@@ -79,7 +77,7 @@ def whole_picture(option: str, path: Path) -> Iterator[Path]:
 def write_whole(option: str, path: Path, text: str) -> None:
     r"""Write a file atomically: to a temporary path, then renamed.
 
-    What a link leads to is replaced and not the link; a device or a pipe is written to and never
+    A symbolic link is followed and its target replaced; a device or a pipe is written to and never
     replaced.
     """
     try:

@@ -1,8 +1,7 @@
 r"""The packages installed with dpcore, imported from their own location only.
 
-They have everyday names, and so has other people's code: a folder ``accounting`` of one's own, or
-another distribution's. Python takes what comes first, and what broke then looked like a defect.
-Which packages they are is read from the installation: dpcore names none of them.
+Their names are common, so a user's folder ``accounting`` or another distribution can shadow them,
+and the import errors would look like a bug. The list of packages is read from the installation.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def require_own_packages() -> None:
         if not where.is_relative_to(_HOME / name):
             raise ShadowedPackage(
                 name,
-                f"{where} shadows it; rename that, or run the command dpcore from "
-                "another folder, without a PYTHONPATH that leads there",
+                f"{where} shadows it; rename it, or run the command dpcore from another "
+                "folder, without a PYTHONPATH that includes it",
             )
 
 
@@ -94,8 +93,8 @@ def _require_whole(name: str) -> None:
             raise ShadowedPackage(
                 name,
                 f"{_HOME / file} is not the file that dpcore installed; "
-                + (f"{', '.join(others)} installs that name too: " if others else "")
-                + "install dpcore again, in an environment without the other package",
+                + (f"{', '.join(others)} also installs this name: " if others else "")
+                + "reinstall dpcore in an environment without the other package",
             )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 NEEDED: Final = "needs matplotlib: pip install 'dpcore[plot]'"
-r"""What is said where matplotlib is not installed."""
+r"""The message if matplotlib is not installed."""
 
 _ENDINGS: Final = (".svg", ".png", ".pdf")
 _DOTS: Final = 150
@@ -33,10 +33,10 @@ _SIZE: Final = (7.0, 4.5)
 _LINE: Final = 95
 _LINES: Final = 3
 _INSIDE, _LABEL = 0.98, 0.85
-r"""Shares of the width of a picture: what may be filled, and by one entry of a legend."""
+r"""Fractions of the width of a plot: the usable part, and the most for one legend entry."""
 
 _PLAIN: Final = (5e-4, 1e4)
-r"""Numbers of a logarithmic axis that are written without an exponent."""
+r"""The range of tick labels on a logarithmic axis that are written without an exponent."""
 
 # Text stays text, and a dollar sign a dollar sign.
 _STYLE: Final[dict[Any, Any]] = {
@@ -67,8 +67,8 @@ def check_picture(argument: str, path: Path) -> None:
     ...
     dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png, .pdf
 
-    Raises :class:`InvalidParameter`, naming the argument, for an ending that is no picture's, a
-    folder that is missing or cannot be written to, and a missing matplotlib.
+    Raises :class:`InvalidParameter`, naming the argument, for an unknown file extension, a folder
+    that is missing or not writable, and a missing matplotlib.
     """
     if path.suffix.lower() not in _ENDINGS:
         raise InvalidParameter(argument, str(path), f"must end in {', '.join(_ENDINGS)}")
@@ -142,7 +142,7 @@ def outside_legend(
 
 
 def fold(text: Text, width: float, lines: int = _LINES) -> None:
-    r"""Wrap a text to ``lines`` of at most ``width`` dots; the rest is cut."""
+    r"""Wrap a text to ``lines`` of at most ``width`` pixels; the rest is cut off."""
     words = text.get_text()
     for letters in range(_LINE, 9, -5):
         text.set_text("\n".join(wrap(words, letters, max_lines=lines)))

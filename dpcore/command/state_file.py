@@ -1,12 +1,10 @@
 r"""An append-only file of records, locked while it is open.
 
 A record is length, crc32 of the length, sha256, payload. Each sha256 covers the one before it, so a
-record stands where it was written and in no other file. Only the last one can be torn: by an end of
-the process it is too short, and a power cut can leave zeros in its place. Anything else is damage.
-
-What is appended is on the disk when :meth:`StateFile.append` returns. Nothing is buffered: what the
-system refuses is refused there and then, and never again when the file is closed. A new file is
-private to its owner (mode 0600), whatever the umask.
+record is valid only in its place in its file. Only the last record can be torn: too short if the
+process ended, or replaced by zeros after a power cut. Anything else is damage. Appended data is on
+disk when :meth:`StateFile.append` returns. Nothing is buffered, so every error is raised there, not
+when the file is closed. A new file is private to its owner (mode 0600), whatever the umask.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ Place: TypeAlias = str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFile:
-    r"""An open file and its lock; ``reader`` reads it from the beginning."""
+    r"""An open, locked file; ``reader`` reads it from the beginning."""
 
     argument: str
     path: Path
@@ -72,8 +70,7 @@ class StateFile:
 def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]:
     r"""Open and lock the file, or create it; ``owner`` names other programs that may hold it.
 
-    It is never truncated by opening, and removed again where the block fails before it holds a
-    byte.
+    Opening never truncates it; if the block fails while it is empty, it is removed again.
     """
     try:
         import fcntl
@@ -121,7 +118,7 @@ def _sync_folder(path: Path) -> None:
 
 
 MOST: Final = 1 << 31
-r"""No payload is longer."""
+r"""The largest length of a payload."""
 
 _LENGTH: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<QI32s")
@@ -130,7 +127,7 @@ _PIECE: Final = 1 << 20
 
 
 class Damaged(ValueError):
-    r"""Corruption not explained by an interrupted process or a power cut, with its offset."""
+    r"""Damage that an interrupted process or a power cut cannot explain, with its offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +145,7 @@ def started(schema: str) -> bytes:
 
 
 def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    r"""The bytes of the record that follows digest ``before``, and its digest."""
+    r"""The record with this payload after digest ``before``, as bytes, and its digest."""
     digest = _digest(before, payload)
     length = len(payload)
     return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest

@@ -1,8 +1,7 @@
 r"""Terminal output; names, reasons and paths are untrusted text.
 
-What others wrote may hold characters that steer a terminal, turn its letters around, or start a
-line that looks like ours. Every line that a command shows goes through :func:`say`, and nothing
-else decides how such characters look.
+Such text may contain characters that control a terminal, reverse its letters, or start a line that
+imitates a report. Every printed line goes through :func:`say`, which escapes them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def printable(text: str) -> str:
 
 
 def page(lines: Iterable[str]) -> str:
-    r"""The text that :func:`say` writes for ``lines``."""
+    r"""The text that :func:`say` prints for ``lines``."""
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -35,7 +34,7 @@ def say(lines: Iterable[str], stream: TextIO | None = None) -> None:
 
 
 def show(found: dict[str, Any] | Iterable[str]) -> None:
-    r"""Print a dictionary as JSON, or lines as lines.
+    r"""Print a dictionary as JSON, or a sequence of lines as text.
 
     >>> show({"schema": "dpcore-budget/1"})
     {
@@ -65,7 +64,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fact(name: str, value: str, *, margin: int) -> str:
-    r"""Format a name and a value, which begins in column ``margin``."""
+    r"""Format a name and its value, with the value at column ``margin``."""
     return f"{name.ljust(margin)}{value}"
 
 

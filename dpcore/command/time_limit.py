@@ -26,10 +26,10 @@ class OutOfTime(DpcoreError):
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    r"""Raise :class:`OutOfTime` if the body computes for longer, whatever it is doing.
+    r"""Raise :class:`OutOfTime` if the body computes for longer.
 
-    Counted is the processor's time, so that a busy machine changes no answer. There is no limit
-    where the system has no such clock (Windows), and in threads other than the main one.
+    Processor time is measured, so a busy machine does not change the result. There is no limit on
+    systems without such a clock (Windows) and in threads other than the main one.
     """
     clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
     if clock is None or sign is None or threading.current_thread() is not threading.main_thread():
@@ -38,8 +38,8 @@ def time_limit(seconds: int) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         raise OutOfTime(
-            f"no answer within {seconds} seconds of computing: raise --within, use less extreme "
-            "numbers, or ask for a wider interval"
+            f"no answer within {seconds} seconds of computing: raise --within, use less "
+            "extreme numbers, or request a wider interval"
         )
 
     before = signal.signal(sign, stop)
@@ -52,12 +52,12 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 
 def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with an option ``--within``: 60 seconds by default."""
+    r"""Add an option ``--within`` to a command, with 60 seconds by default."""
     return _bounded(command, Annotated[str, _OPTION], _SECONDS)
 
 
 def with_optional_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command with an option ``--within``, and no limit by default."""
+    r"""Add an option ``--within`` to a command, without a limit by default."""
     return _bounded(command, Annotated[str | None, _OPTION], None)
 
 

@@ -1,10 +1,10 @@
 r"""Run calls in worker processes that end with their parent and leave Ctrl-C to it.
 
 joblib starts them, so ``joblib.parallel_config`` chooses where: processes of this machine by
-default, or the workers of a cluster. A terminal sends Ctrl-C to all its processes: ours are born
-with the signal blocked and then pass over it. The parent, which gets it, ends them. A parent that
-is killed ends nobody: its workers look for it from the moment that Python and this module are
-loaded in them, before they are given any work, and end soon after it.
+default, or the workers of a cluster. A terminal sends Ctrl-C to all its processes: workers start
+with the signal blocked and then ignore it, and the parent terminates them. A parent that is killed
+cannot do this: its workers therefore poll for it as soon as this module is loaded, before they
+receive any work, and end soon after it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer
 
 OVERDUE: Final = 124
-r"""The exit code of a worker that was ended: its call far over its time, or its parent gone."""
+r"""The exit code of a worker that ended itself: its call took far too long, or its parent died."""
 
 _Found = TypeVar("_Found")
 _MOST_JOBS: Final = 1024
@@ -42,7 +42,7 @@ def checked_jobs(jobs: int) -> int:
     r"""``jobs`` if it is a valid number of processes: -1 (one per core), or in [1, 1024]."""
     count = integer("jobs", jobs)
     if count != -1 and not 1 <= count <= _MOST_JOBS:
-        reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1: one a core"
+        reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1 (one per core)"
         raise InvalidParameter("jobs", jobs, reason)
     return count
 
@@ -61,11 +61,10 @@ def in_processes(
 ) -> Generator[_Found, None, None]:
     r"""Run ``function(*call)`` for each call in ``jobs`` processes; the results come in order.
 
-    One job runs them in this process, -1 stands for one a core. Only a few calls for each process
-    are taken before their results are read.
-
-    A :class:`DpcoreError` of the function is raised here; anything else is :class:`WorkerLost`,
-    from the error it was. Closing the generator gives up what is not done.
+    With one job they run in this process; -1 means one job per core. Only a few calls per process
+    are started before their results are read. A :class:`DpcoreError` of the function is raised
+    here; any other error is the cause of a :class:`WorkerLost`. Closing the generator abandons
+    unfinished calls.
     """
     width = width_of(jobs)
     if width == 1:
@@ -205,7 +204,7 @@ def _interrupts_later() -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""Ends this process when its parent died, or a call ran past the time ``due()``."""
+    r"""Ends this process if its parent died, or if a call ran past the time ``due()``."""
 
     parent: int
     due: Callable[[], float | None] | None = None
@@ -222,11 +221,11 @@ class Watch:
 
 @cache
 def watch_over(parent: int) -> Watch:
-    r"""The watch of this process over the process of that number, its parent.
+    r"""The watch of this process over its parent, the process of this ID.
 
-    A worker of a cluster is somebody else's, and is not ended. joblib's own processes watch also
-    where their parent, whose number they bring with them, ended while they were starting; what a
-    server of forks started does not.
+    A worker of a cluster is not managed here and not terminated. joblib's own processes know the ID
+    of their parent and also notice if it ended while they were starting; processes of a fork server
+    do not.
     """
     watch = Watch(parent=parent)
     if os.getppid() == parent or current_process().name.startswith("Loky"):
@@ -235,7 +234,7 @@ def watch_over(parent: int) -> Watch:
 
 
 def leave_ctrl_c_to(parent: int) -> None:
-    r"""Ignore Ctrl-C in this process while the process of that number handles it.
+    r"""Ignore Ctrl-C in this process while the process of this ID handles it.
 
     A handler and not SIG_IGN, which programs started from here would inherit.
     """

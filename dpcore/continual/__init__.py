@@ -1,7 +1,7 @@
 r"""Running sums of a stream with exact noise: tree, doubling blocks, square root.
 
-``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` say what is run; ``start()`` takes the items one
-after another. What they guarantee is derived by ``accounting.guarantee``. Proofs:
+``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` are configurations; ``start()`` returns a stream
+that takes items one after another. ``accounting.guarantee`` derives their guarantee. Proofs:
 docs/proofs/continual.md.
 """
 

@@ -1,8 +1,8 @@
 r"""Running sums by the square-root factorisation: correlated noise, released exactly.
 
 The matrix A of prefix sums is R R, R lower triangular and constant along diagonals, with r_k =
-binom(2k, k)/4^k. Here C, with the integers c_k = floor(g r_k), at least 1, stands for g R, g the
-``grid``. The noised numbers are y = C x + z, z fresh integer noise, and what is released is a
+binom(2k, k)/4^k. Here C, with the integers c_k = floor(g r_k), at least 1, approximates g R, g the
+``grid``. The noised numbers are y = C x + z with fresh integer noise z, and the release is a
 function of y: A C^-1 y = A x + A C^-1 z, rounded to 1/g. A x is a multiple of 1/g already, so the
 value is exact: the sum plus the rounded noise. Henzinger, Upadhyay and Upadhyay, "Almost Tight
 Error Bounds on Differentially Private Continual Counting" (2023); Fichtenberger, Henzinger and
@@ -50,7 +50,7 @@ class SquareRootSum(ContinualSum):
     >>> root.mean_squared_error(1)
     Enclosure([3.9377441406249999, 4.0627441406250001])
 
-    Raises :class:`InvalidParameter` for a grid that is not such a power of two.
+    Raises :class:`InvalidParameter` if the grid is not such a power of two.
     """
 
     name: ClassVar[str] = "square-root"
@@ -72,7 +72,7 @@ class SquareRootSum(ContinualSum):
         return column(self.horizon, self.grid)
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""Of sum_k (h_k/g) z_k, k < ``taken``, and of what rounding to 1/g can add or take."""
+        r"""Bounds of the variance of sum_k (h_k/g) z_k, k < ``taken``, with the rounding."""
         count = self.checked_count(taken)
         if not count:
             return Enclosure.exactly(0)
@@ -107,8 +107,8 @@ def column(horizon: int, grid: int) -> tuple[int, ...]:
 def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) -> int:
     r"""floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2), exactly, for the draws z_0, ..., z_t.
 
-    h = g A C^-1 as a power series, h_0 = 1. The h_k are enclosed to 2^-``bits``, finer where the
-    ends disagree: they are multiples of 1/g^k, so in the end nothing is left open.
+    h = g A C^-1 as a power series, h_0 = 1. The h_k are enclosed to 2^-``bits``, and more finely if
+    the bounds disagree: they are multiples of 1/g^k, so this always ends.
     """
     while True:
         low = reach = 0

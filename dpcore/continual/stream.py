@@ -1,12 +1,12 @@
 r"""Streams of bounded items, and private running sums.
 
-A :class:`ContinualSum` is a frozen configuration: the horizon, the noise, the range of the items.
-Whatever it releases is a function of integers with fresh noise each: the noised numbers. One item
-moves them by at most ``moves``, in the steps of the items, and by just that if it is the first
-item: so one release of ``mechanism`` costs exactly what the whole stream costs, also when items
-are chosen after earlier releases. Binary trees and disjoint blocks: Dwork, Naor, Pitassi and
-Rothblum, "Differential Privacy under Continual Observation" (2010); Chan, Shi and Song, "Private
-and Continual Release of Statistics" (2011). Proofs: docs/proofs/continual.md.
+A :class:`ContinualSum` is an immutable configuration: the horizon, the noise, the range of the
+items. All releases are functions of integers with fresh noise, the noised numbers. One item moves
+them by at most ``moves``, in steps of the items, and the first item by exactly that: so the whole
+stream costs exactly as much as one release of ``mechanism``, even if items are chosen after earlier
+releases. Binary trees and disjoint blocks: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy
+under Continual Observation" (2010); Chan, Shi and Song, "Private and Continual Release of
+Statistics" (2011). Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Total:
 class ContinualSum(ABC):
     r"""The configuration of running sums of at most ``horizon`` items, without state.
 
-    Items are multiples of ``unit`` in [``low``, ``high``] (fixed point: ``unit="1/16"``). Under
-    the scope's relation ``replace`` one item takes another value of that range; under
-    ``add-remove`` an item becomes 0, or a 0 an item, in its place. A unit of the scope is one item:
-    under ``user`` that each user gives at most one item is the caller's promise.
+    Items are multiples of ``unit`` in [``low``, ``high``] (fixed point: ``unit="1/16"``). Under the
+    relation ``replace`` one item takes another value of that range; under ``add-remove`` an item
+    becomes 0, or a 0 an item, in its place. The unit is one item: with the unit ``user`` the caller
+    must ensure that each user contributes at most one item.
 
     ``noise`` is added to each noised number, in steps of the items (``SquareRootSum``: of
     1/``grid`` of a step).
 
     Raises :class:`InvalidParameter` for a horizon that is not an integer >= 1 or is too long, a
-    noise that is not symmetric or of another type, and a range without two items, with ends that
-    are not multiples of ``unit``, or without 0 where the scope needs it.
+    noise that is not symmetric or of another type, and a range that has fewer than two items, has
+    bounds that are not multiples of ``unit``, or lacks 0 if the scope needs it.
     """
 
     name: ClassVar[str]
@@ -92,9 +92,9 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def moves(self) -> tuple[int, ...]:
-        r"""Changes of the noised numbers when the first item changes by one unit, without zeros.
+        r"""The nonzero changes of the noised numbers if the first item changes by one unit.
 
-        No item moves more numbers, nor the k-th largest of its moves further.
+        No item moves more numbers, nor has a larger k-th largest move.
         """
 
     @property
@@ -114,7 +114,7 @@ class ContinualSum(ABC):
         r"""E[(value - sum)^2] after ``taken`` items, for the sum that the total estimates."""
 
     def covered(self, taken: int) -> int:
-        r"""The number of items in the total, after ``taken`` items: all by default."""
+        r"""The number of items in the total after ``taken`` items; by default all of them."""
         return self.checked_count(taken)
 
     def start(self, *, rng: Rng = SYSTEM) -> RunningSum:
@@ -167,8 +167,8 @@ class RunningSum:
     ...
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
-    A refused item leaves the stream as it was. After any other error in the middle of an item, and
-    in a forked process, nothing more is answered; copying and pickling raise ``TypeError``: a
+    A refused item leaves the stream as it was. After any other error during an item, and in a
+    forked process, all further calls are refused. Copying and pickling raise ``TypeError``, since a
     second stream from the same state would draw noise for the same items again.
     """
 
@@ -200,15 +200,18 @@ class RunningSum:
     def add(self, item: object) -> Total:
         r"""Add one item, and release the new total, or the previous one (``DoublingSum``).
 
-        Raises :class:`InvalidParameter`, with nothing drawn, for an item that is not a number, out
-        of range or between two multiples of the unit, and for an item beyond the horizon.
+        Raises :class:`InvalidParameter`, before anything is drawn, for an item that is not a
+        number, out of range, not a multiple of the unit, or beyond the horizon.
         """
         if not HERE:
             forget_inherited()
         with self._lock.here():
             state, taken, setting = self._state, self._taken + 1, self.configuration
             if state is None:
-                reason = "is refused: an item is being added, adding one broke off, or the process "
+                reason = (
+                    "is refused: an item is being added, an earlier one was interrupted, or "
+                    "the process "
+                )
                 raise InvalidParameter("item", item, reason + "was forked: start a new stream")
             if taken > setting.horizon:
                 reason = f"exceeds the horizon: the guarantee is for {setting.horizon} items"
@@ -264,10 +267,10 @@ class _BlockSum(ContinualSum):
 class TreeSum(_BlockSum):
     r"""Release the sum after each of ``horizon`` items, from noisy nodes of a binary tree.
 
-    The sum of the first t items is that of the blocks in the binary form of t, 7 = 4 + 2 + 1, and
-    each block gets its noise once. An item is in at most one block of each of the floor(log2 T) + 1
-    levels, the first item in all of them: ``moves`` is a 1 for each level. The error after t items
-    is that of as many draws as t has binary ones.
+    The sum of the first t items adds the blocks in the binary expansion of t, 7 = 4 + 2 + 1, and
+    each block has its own noise, drawn once. An item is in at most one block of each of the
+    floor(log2 T) + 1 levels, the first item in all of them: ``moves`` is a 1 for each level. The
+    error after t items is that of as many draws as t has binary ones.
 
     >>> from dpcore import DiscreteLaplace
     >>> tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))
@@ -302,8 +305,8 @@ class DoublingSum(_BlockSum):
     r"""Release the sum when the number of items is a power of two, from disjoint noisy blocks.
 
     The blocks are item 1, item 2, items 3-4, 5-8 and so on: each item is in one, so ``moves`` is
-    (1,), whatever the horizon. Between two powers of two the last sum stands, and its ``items``
-    says of how many items it is. The error at 2^k items is that of k + 1 draws.
+    (1,), whatever the horizon. Between two powers of two the last sum is returned again, and
+    ``items`` is its number of items. The error at 2^k items is that of k + 1 draws.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> doubling = DoublingSum(horizon=100, noise=DiscreteLaplace(scale=1))

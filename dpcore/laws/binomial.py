@@ -1,7 +1,7 @@
-r"""The binomial law: P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), the heads of n coins.
+r"""The binomial law: P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), the number of heads in n flips.
 
-The noise of the shuffle model: each user adds a few coins and the analyzer subtracts their mean.
-Proofs: docs/proofs/laws.md.
+The noise of the shuffle model: each user adds a few random bits and the analyzer subtracts their
+mean. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _EXACT_BITS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Binomial(CountNoise):
-    r"""Binomial noise: the heads of n = ``trials`` coins that show them with p = ``probability``.
+    r"""Binomial noise: the number of heads in n = ``trials`` flips, each with p = ``probability``.
 
     P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 
-    p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The values lie in
-    0 ... n: a release is (epsilon, delta) private and never Pure.
+    p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The values lie in 0 ... n:
+    a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60; beyond variance 2^20
     each distinct k costs about a millisecond. Raises :class:`InvalidParameter` for trials < 1 and
-    for a probability outside (0, 1): such coins add no noise.
+    for a probability outside (0, 1): such bits add no noise.
 
     >>> noise = Binomial(trials=268, probability="1/2")
     >>> noise.pmf(134), noise.quantile(0.975)
@@ -58,7 +58,7 @@ class Binomial(CountNoise):
     )
 
     trials: Whole = Whole()
-    probability: Exact = Exact(within="(0, 1)", reason="a sure coin adds no noise")
+    probability: Exact = Exact(within="(0, 1)", reason="probability 1 adds no noise")
 
     @property
     def mean(self) -> Fraction:
@@ -93,13 +93,13 @@ class Binomial(CountNoise):
         return ways + k * ball(p).log() + (n - k) * ball(1 - p).log()
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k): an exact rational for few coins, else from logarithms of factorials."""
+        r"""P(X = k): an exact rational for few trials, else from logarithms of factorials."""
         if not self._few:
             return CountNoise.pmf_ball(self, k)
         return ball(self._exactly(k) - self._exactly(k - 1))
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k): an exact rational for few coins and at the middle of fair ones."""
+        r"""P(X <= k): an exact rational for few trials, and at the middle if p = 1/2."""
         if self._few:
             return ball(self._exactly(k))
         if 2 * self.probability == 1 and 2 * k + 1 == self.trials:
@@ -107,7 +107,7 @@ class Binomial(CountNoise):
         return CountNoise.cdf_ball(self, k)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): an exact rational for few coins and at the middle of fair ones."""
+        r"""P(X > k): an exact rational for few trials, and at the middle if p = 1/2."""
         if self._few:
             return ball(1 - self._exactly(k))
         if 2 * self.probability == 1 and 2 * k + 1 == self.trials:
@@ -134,7 +134,7 @@ class Binomial(CountNoise):
         return self.trials * (ball(self.probability) * c.expm1()).log1p()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""(1 + p' (e^(i theta) - 1))^n: n coins of the tilted probability p'."""
+        r"""(1 + p' (e^(i theta) - 1))^n: n trials of the tilted probability p'."""
         turned = self._tilted(c) * acb(0, theta).expm1()
         if turned.real > -1:
             return (self.trials * turned.log1p()).exp()
@@ -159,7 +159,7 @@ class Binomial(CountNoise):
         return log_ratio(heads, self.mean) - log_ratio(tails, self.trials - self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""The heads of n coins; beyond 4096 of them, inversion of the distribution function."""
+        r"""Count heads in n flips; beyond n = 4096, invert the distribution function."""
         if self.trials > _MOST_COINS:
             return invert(rng, self.cdf_ball, math.floor(self.mean))
         return sum(bernoulli(rng, self.probability) for _ in range(self.trials))

@@ -1,8 +1,8 @@
 r"""Base of noise on 0, 1, 2, ... with rational, decreasing ratios of successive masses.
 
-Poisson and binomial laws live on 0, 1, 2, ... (up to the number of trials), and the ratio
-P(X = k+1)/P(X = k) is a rational number that falls in k. So the law is log-concave, masses grow
-from one of them by exact steps, and far tails are sums below a geometric series. Nearer the
+Poisson and binomial laws have the support 0, 1, 2, ... (up to the number of trials), and
+P(X = k+1)/P(X = k) is a rational number that decreases in k. So the law is log-concave, all masses
+follow from one of them by exact steps, and far tails are bounded by geometric series. Nearer the
 middle a tail is a contour sum. Proofs: docs/proofs/laws.md.
 """
 
@@ -88,7 +88,7 @@ class CountNoise(Additive):
         return self._log_mass(k).exp() if self._inside(k) else arb(0)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): a falling sum far out, a contour sum nearer, 1 - P(X <= k) below the mean."""
+        r"""P(X > k): a direct sum far out, a contour sum nearer, 1 - P(X <= k) below the mean."""
         if k < 0:
             return arb(1)
         if not self._inside(k + 1):
@@ -100,7 +100,7 @@ class CountNoise(Additive):
         return contour.upper_tail(cast(contour.CoinSum, self), k + 1)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k): a falling sum far out, a contour sum nearer, 1 - P(X > k) above the mean."""
+        r"""P(X <= k): a direct sum far out, a contour sum nearer, 1 - P(X > k) above the mean."""
         if k < 0:
             return arb(0)
         if not self._inside(k + 1):
@@ -167,7 +167,7 @@ class CountNoise(Additive):
 def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
     r"""``first`` (1 + r_0 + r_0 r_1 + ...) for decreasing rational ratios 0 <= r_i < 1.
 
-    What is left after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
+    The remainder after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
     """
     total, term, cut = first, first, first * arb(2) ** (-ctx.prec)
     for above, below in ratios:
@@ -179,7 +179,7 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
             return total + arb(rest / 2, rest / 2)
         term = term * above / below
         total += term
-    raise AssertionError("ratios end with a 0, or never")
+    raise AssertionError("must end with 0 or be infinite")
 
 
 class _Rounded(NamedTuple):
@@ -228,7 +228,7 @@ def _walk(mass: arb, ratios: Iterator[Ratio]) -> Iterator[arb]:
 
 
 def table_of_counts(noise: CountNoise) -> InversionTable:
-    r"""The table of a law of standard deviation up to about 2^11, outwards from its mode."""
+    r"""The table of a law of standard deviation up to about 2^11, built outwards from its mode."""
     mode = noise._mode
     start = fixed_enclosure(narrow(lambda: noise.pmf_ball(mode), FIXED_BITS))
     left = _outward(start, noise._downwards(mode), _LEFT_BITS)

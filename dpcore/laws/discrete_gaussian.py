@@ -1,8 +1,8 @@
 r"""The discrete Gaussian law: P(X = k) = e^(-k^2/2v) / sum_j e^(-j^2/2v), v = sigma squared.
 
-Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (arXiv
-2004.00010v5). Under a query that moves by at most Delta it satisfies ZCdp(Delta^2/2v). The sum
-of two draws is not a discrete Gaussian. Proofs: docs/proofs/laws.md.
+Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (arXiv 2004.00010v5).
+With sensitivity Delta it satisfies ZCdp(Delta^2/2v). The sum of two draws is not a discrete
+Gaussian. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _MIDPOINT: Final = tuple(
 class DiscreteGaussian(SymmetricNoise):
     r"""Discrete Gaussian noise: P(X = k) = e^(-k^2/2v)/Z, v = ``sigma_squared`` > 0.
 
-    Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance lies
-    slightly below it (Canonne, Kamath and Steinke, Corollary 9). A release under sensitivity
-    Delta is ZCdp(Delta^2/2v) and not Pure for any epsilon.
+    Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance lies slightly
+    below it (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta is
+    ZCdp(Delta^2/2v) and not pure DP for any epsilon.
 
     The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter`
     for a parameter that is not a positive rational.

@@ -10,8 +10,8 @@ the masses at |k| <= n/2 give all others.
 
 Batches of a large sum: with V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period n and is
 greatest at 0 (Poisson summation over the lattice of integer vectors with sum 0). So a discrete
-Gaussian of parameter V is drawn and kept with probability f(k)/f(0), which is at least 1 - 2S for
-an S that is computed beforehand and tiny unless v is small. Proofs: docs/proofs/laws.md.
+Gaussian of parameter V is drawn and kept with probability f(k)/f(0), which is at least 1 - 2S; S is
+computed beforehand and is tiny unless v is small. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
 class GaussianSumBatch:
     r"""Exact draws of the sum ``law`` from ``proposal``, the discrete Gaussian of parameter n v.
 
-    ``most`` >= S and below 1/2. A word below 2^64 (1 - 2 most) keeps a proposal at once, whatever
-    it is; for the others balls and further bits decide.
+    ``most`` >= S and below 1/2. A word below 2^64 (1 - 2 most) accepts any proposal at once;
+    otherwise balls and further bits decide.
     """
 
     __slots__ = ("_law", "_proposal", "_sure")
@@ -146,7 +146,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.sigma_squared < _LEAST_VARIANCE:
-            reason = "must be >= 1e-6: below, a draw is 0 but for a chance of 1e-217000"
+            reason = "must be >= 1e-6: below, P(X != 0) is less than 1e-217000"
             raise InvalidParameter("sigma_squared", self.sigma_squared, reason)
 
     @property
@@ -168,7 +168,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return narrow(lambda: self.count * theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""The mass at the nearest of |k| - count Z to 0, by a contour sum, moved out exactly."""
+        r"""The mass at the member of |k| - count Z nearest to 0, times an exact factor."""
         n = self.count
         moves, rest = divmod(abs(k) + n // 2, n)
         rest -= n // 2
@@ -194,10 +194,10 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def build_batch(self) -> Batch:
-        r"""One table where few masses give it; else rejection from a discrete Gaussian.
+        r"""A table if few masses suffice; otherwise rejection from a discrete Gaussian.
 
-        Where the deviation from that is large and the draws too many (``sigma_squared`` below
-        about 1.4), a table of all masses, and lazy inversion beyond that.
+        If the law is far from that and the number of draws large (``sigma_squared`` below about
+        1.4), a table of all masses, and beyond its range lazy inversion.
         """
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:

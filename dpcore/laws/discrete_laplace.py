@@ -1,8 +1,8 @@
 r"""The discrete Laplace law: P(X = k) = tanh(1/(2s)) e^(-|k|/s).
 
 Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms" (2009),
-call it the two-sided geometric. Under a query that moves by at most Delta it is Pure(Delta/s)
-exactly. Proofs: docs/proofs/laws.md.
+call it the two-sided geometric. With sensitivity Delta a release is exactly Pure(Delta/s). Proofs:
+docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DiscreteLaplace(SymmetricNoise):
 
     With beta = e^(-1/s): P(X = k) = (1 - beta)/(1 + beta) beta^|k|, P(X > m) = beta^(m+1)/(1+beta)
     for m >= 0, variance 2 beta/(1 - beta)^2. Neighbouring masses have the ratio e^(1/s), so a
-    release under sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller epsilon.
+    release with sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller epsilon.
 
     The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` for a
     scale that is not a positive rational.

@@ -30,8 +30,8 @@ _MOST_UNITS: Final = 1 << 12
 class Poisson(CountNoise):
     r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
-    Mean and variance are l. Its values are never negative: the analyzer subtracts the mean. One
-    side of the support ends at 0, so a release is (epsilon, delta) private and never Pure.
+    Mean and variance are l. Its values are never negative: the analyzer subtracts the mean. The
+    support ends at 0, so a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs
     about a millisecond. Raises :class:`InvalidParameter` for a mean that is not a positive
@@ -92,9 +92,9 @@ class Poisson(CountNoise):
         return log_ratio(max(Fraction(t), Fraction(1, 2)), self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""floor(l) unit Poissons, and one more of which each unit stays with chance l - floor(l).
+        r"""Sum floor(l) unit Poissons and one more, thinned with probability l - floor(l).
 
-        Beyond l = 4096, where that would take too long, inversion of the distribution function.
+        Beyond l = 4096, where this would take too long, invert the distribution function.
         """
         whole = math.floor(self.mean)
         if whole > _MOST_UNITS:

@@ -2,8 +2,8 @@ r"""The Polya law, or negative binomial, at any real shape r > 0 and scale s > 0
 
 P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s). Shapes add: n
 draws of shape r/n sum to one of shape r, and the difference of two draws of shape 1 is the discrete
-Laplace of scale s; so Polya shares of shape 1/n are how n parties add discrete Laplace noise
-together (Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
+Laplace of scale s; so n parties add discrete Laplace noise together by Polya shares of shape 1/n
+(Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LEFT_BITS: Final = 72
 _RIGHT_BITS: Final = 40
 
 COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2^10"))
-"""Where the float64 functions of Polya laws are offered."""
+"""The parameters for which the float64 functions of Polya laws are available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -64,9 +64,9 @@ class Polya(Additive):
     Mean r beta/(1-beta), variance r beta/(1-beta)^2. Its values are never negative, so a release
     with Polya noise alone is never pure DP; it is a share.
 
-    The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each distinct k
-    that has no neighbours among those asked for costs about a millisecond, and up to fifty far
-    out. Raises :class:`InvalidParameter` for parameters that are not positive rationals.
+    The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
+    costs about a millisecond, and up to fifty far out. Raises :class:`InvalidParameter` for
+    parameters that are not positive rationals.
 
     >>> noise = Polya(shape="1/4", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -88,7 +88,7 @@ class Polya(Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""Exactly for shape >= 1: the ratio beta (k+r)/(k+1) increases in k otherwise."""
+        r"""True exactly for shape >= 1: otherwise the ratio beta (k+r)/(k+1) increases in k."""
         return self.shape >= 1
 
     @property
@@ -149,10 +149,10 @@ class Polya(Additive):
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""floor(r) geometrics and an urn for the rest of the shape: rational coins only.
+        r"""Sum floor(r) geometric draws and an urn for the rest: rational probabilities only.
 
-        Beyond scale 2^12 exact logarithmic jumps stand for the urn; beyond shape 2^12 inversion of
-        the distribution function for everything.
+        Beyond scale 2^12 exact log-series jumps replace the urn; beyond shape 2^12 the distribution
+        function is inverted.
         """
         whole = math.floor(self.shape)
         if whole > _MOST_WHOLE:
@@ -164,7 +164,7 @@ class Polya(Additive):
         return total + part(rng, self.shape - whole, self.scale)
 
     def build_batch(self) -> Batch:
-        r"""One table of at most 2^17 values; beyond, geometrics and logarithmic jumps."""
+        r"""A table if 2^17 values suffice; otherwise geometric draws plus log-series jumps."""
         first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
@@ -219,7 +219,7 @@ def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
 def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
     r"""One draw of Polya(r, s), 0 < r < 1, as this party's part of a geometric total.
 
-    The i-th of N units goes to it with chance (r + own)/(1 + i), own = units it has already.
+    The i-th of N units goes to it with probability (r + own)/(1 + i), own = its units so far.
     """
     own = 0
     for i in range(geometric_exp(rng, 1 / scale)):

@@ -1,8 +1,8 @@
-r"""The difference of two Polya draws: the sum of some shares of a discrete Laplace law.
+r"""The difference of two Polya draws, such as a sum of shares of discrete Laplace noise.
 
 With beta = e^(-1/s), P(X = k) = (1-beta)^(2r) beta^|k| Gamma(|k|+r)/(Gamma(r) |k|!)
 2F1(r, |k|+r; |k|+1; beta^2). Shape 1 is the discrete Laplace of scale s, 1/n one of n shares of it,
-and r < 1 what is left of it after dropouts. Proofs: docs/proofs/polya.md.
+and r < 1 the noise that remains after dropouts. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from dpcore.sampling.rng import Rng
 class PolyaDifference(Additive, SymmetricNoise):
     r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
-    Variance 2 r beta/(1-beta)^2. Shapes add. Log-concave exactly for r >= 1, so below that the
-    worst loss of a release need not lie at the ends.
+    Variance 2 r beta/(1-beta)^2. Shapes add. Log-concave exactly for r >= 1, so for smaller r the
+    worst loss need not lie at the ends.
 
-    The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each distinct k
-    that has no neighbours among those asked for costs up to fifty milliseconds. Raises
-    :class:`InvalidParameter` for parameters that are not positive rationals.
+    The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
+    costs up to fifty milliseconds. Raises :class:`InvalidParameter` for parameters that are not
+    positive rationals.
 
     >>> noise = PolyaDifference(shape="0.9", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -62,7 +62,7 @@ class PolyaDifference(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""For shape >= 1, where both parts are, and so is their convolution."""
+        r"""True for shape >= 1, where both parts and hence their convolution are log-concave."""
         return self.shape >= 1
 
     @property
@@ -107,11 +107,11 @@ class PolyaDifference(Additive, SymmetricNoise):
         return one.sample_reference(rng) - one.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""The difference of two draws of Polya(r, s), whose own batch must fit int64 too."""
+        r"""The difference of two draws of Polya(r, s), whose batches must fit int64, too."""
         return Difference(batch_of(self._one))
 
     def log_mass(self, k: int) -> arb:
-        r"""log P(X = k), as a ball that is tight also where the mass is next to 1."""
+        r"""log P(X = k), as a ball that is tight even if the mass is close to 1."""
         if k or self.scale >= 1:
             return self.pmf_ball(k).log()
         # P(X = 0) = (1-beta)^(2r) (1 + rest), rest = sum_{j>0} (Gamma(j+r)/(Gamma(r) j!))^2 beta^2j

@@ -2,15 +2,15 @@ r"""Polya draws of any scale: a Poisson number of logarithmic jumps, by octaves.
 
 X of law Polya(r, s) is a compound Poisson sum: jumps of size m arrive with rate r e^(-m/s)/m for
 each m >= 1, independently (Quenouille 1949). Candidates arrive with rate r in each of these cells
-and are kept with a chance c <= 1 that makes the rates right. With T = 2^t >= s:
+and are kept with a probability c <= 1 that gives the right rates. With T = 2^t >= s:
 
-    octave o < t: m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
-    beyond:       w with chance 2^(-w-1), w = 0, 1, ...,
+    octave o < t: m uniform on [2^o, 2^(o+1)), c = (2^o/m) e^(-m/s); beyond: w with probability
+    2^(-w-1), w = 0, 1, ...,
                   m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
 
 So the number of candidates is Poisson(r (t+1)), a rational mean, and c <= (2/e)^(w+1) in the last
-cell. In a batch floats decide c only where their certified error cannot matter; the reference flips
-exact coins. Proofs: docs/proofs/polya.md.
+cell. In a batch, floats decide c only if their certified error cannot matter; the reference uses
+exact draws. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def octaves(scale: Fraction) -> int:
 
 
 def sum_of_jumps(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""One draw of Polya(shape, scale) by exact coins: the plain version of :class:`LogJumps`."""
+    r"""One exact draw of Polya(shape, scale), the reference for :class:`LogJumps`."""
     cells = octaves(scale) + 1
     arrived = Poisson(mean=shape * cells).sample_reference(rng)
     return sum(jump(rng, scale, rng.below(cells)) for _ in range(arrived))

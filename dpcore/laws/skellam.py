@@ -1,8 +1,8 @@
 r"""The Skellam law: P(X = k) = e^(-v) I_|k|(v), the difference of two Poisson(v/2).
 
 Skellam (1946); as privacy noise, Agarwal, Kairouz and Liu, "The Skellam Mechanism for
-Differentially Private Federated Learning" (arXiv 2110.04995). Closed under sums, so shares of it
-add up to it exactly. Proofs: docs/proofs/laws.md.
+Differentially Private Federated Learning" (arXiv 2110.04995). Closed under sums, so it divides
+exactly into shares. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Skellam(Additive, SymmetricNoise):
     r"""Skellam noise: P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
 
     I_k is the modified Bessel function of the first kind. X = A - B for independent A, B of law
-    Poisson(v/2); Skellam(v) plus an independent Skellam(w) is Skellam(v + w). Log-concave. Under
-    sensitivity Delta its largest loss is infinite; its curve is derived in accounting.
+    Poisson(v/2); Skellam(v) plus an independent Skellam(w) is Skellam(v + w). Log-concave. The
+    largest loss of a release is infinite; ``accounting`` derives the privacy curve.
 
     The float64 functions cover 1e-9 <= variance <= 2^60; beyond variance 2^22 each distinct k
     costs about a millisecond. Raises :class:`InvalidParameter` for a variance that is not a
@@ -73,7 +73,7 @@ class Skellam(Additive, SymmetricNoise):
         return True
 
     def pmf_ball(self, k: int) -> arb:
-        r"""e^(-v) I_|k|(v); by a contour sum where the Bessel series grow long."""
+        r"""e^(-v) I_|k|(v); by a contour sum if the Bessel series are long."""
         if self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance:
             return contour.mass(self, abs(k))
         return ball(self.variance).bessel_i(arb(abs(k)), scaled=True)

@@ -1,7 +1,7 @@
 r"""Sums of independent draws, if their law is a law of dpcore.
 
-The inverse of ``share``: ``summed(noise.share(n), n)`` has the law of ``noise``. What is left of
-planned noise when some users drop out is a shorter sum. Proofs: docs/proofs/protocol.md.
+The inverse of ``share``: ``summed(noise.share(n), n)`` has the law of ``noise``. If some users drop
+out, the remaining noise is a shorter sum. Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 r"""Secure aggregation with masks: the sum mod m of the vectors of all users who do not drop out.
 
-:class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network
-would carry. On a network the roles run apart: a :class:`~dpcore.masked.device.Device` at each user,
-an :class:`~dpcore.masked.device.AggregationServer` in one place. Semi-honest protocol of Bonawitz
-et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary,
-theorem and proof in docs/proofs/masked_aggregation.md.
+:class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network would
+carry. On a network the roles run separately: a :class:`~dpcore.masked.device.Device` for each user
+and one :class:`~dpcore.masked.device.AggregationServer`. Semi-honest protocol of Bonawitz et al.,
+"Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary, theorem
+and proof in docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 class Step(IntEnum):
-    r"""The four messages of a user, in order; a user who vanishes at a step sends nothing from it
-    on.
-    """
+    r"""The four messages of a user, in order; after dropping out a user sends none."""
 
     KEYS = 1
     SHARES = 2
@@ -45,16 +43,16 @@ class Step(IntEnum):
 class MaskedAggregation:
     r"""Add up secret vectors mod m by masks: the server sees only the sum, even if t of n drop out.
 
-    What the server learns is the sum over the users whose masked input arrived, at least n - t of
-    them, and who they are. This holds against a semi-honest server together with any c < n - t
-    semi-honest users, who then know the sum of the others' inputs, at least n - t - c of them. It
-    does not hold against a server that deviates.
+    The server learns only the sum over the users whose masked input arrived, at least n - t, and
+    who they are. This holds against a semi-honest server together with any c < n - t semi-honest
+    users, who then know the sum of the other inputs, at least n - t - c of them. It does not hold
+    against a malicious server.
 
     Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
     random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
     probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
-    graph; rarely, t or fewer dropouts leave no sum. :func:`dpcore.masked.round.size_neighbourhood`
-    finds the least k.
+    graph; in rare cases, t or fewer dropouts make the round fail.
+    :func:`dpcore.masked.round.size_neighbourhood` finds the least k.
 
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
     [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
@@ -119,8 +117,8 @@ class MaskedAggregation:
     def round(self, name: str | None = None, *, rng: Rng = SYSTEM) -> Round:
         r"""One round of this aggregation, identified by 32 random bytes or the hash of a name.
 
-        A name must not be used twice under the same enrolled keys: messages of the first round
-        would be accepted in the second.
+        Do not use a name twice with the same enrolled keys: messages of the first round would be
+        accepted in the second.
 
         >>> parts = MaskedAggregation(users=2, dropouts=0, coordinates=1, modulus=2)
         >>> parts.round("monday") == parts.round("monday"), parts.round() == parts.round()
@@ -141,8 +139,8 @@ class MaskedAggregation:
     ) -> Total:
         r"""Enrol all users, run all roles in this process, and return the sum.
 
-        ``messages`` gives each of the n identities its vector; ``vanish`` the step at which a user
-        drops out. Raises :class:`InvalidParameter` for inputs that do not fit, and
+        ``messages`` maps each of the n identities to its vector, ``vanish`` each dropout to the
+        step of dropping out. Raises :class:`InvalidParameter` for invalid inputs, and
         :class:`AggregationRefused` if more than t users, or too many neighbours of one user, drop
         out. This is a simulation: the caller sees every input. With a seeded ``rng`` it is
         reproducible.

@@ -1,10 +1,10 @@
 r"""Run a round over a network: one device per user, and the server.
 
-The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. A
-state that is kept could be used twice, which would reveal an input, or give users inconsistent
-messages. Here the state is in one place: each step takes it out and replaces it by the next state;
-only one process has it, one thread at a time, and it cannot be copied. Use this module over a
-network. Proof: docs/proofs/masked_aggregation.md, claim (O).
+The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. If
+a state were used twice, it could reveal an input or send inconsistent messages. Here each step
+consumes the state and replaces it by the next one; only one process holds it, one thread at a time,
+and it cannot be copied. Use this module over a network. Proof: docs/proofs/masked_aggregation.md,
+claim (O).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _SingleUse:
 
     @property
     def due(self) -> str:
-        r"""The next step; empty after the last one, or when the state was dropped."""
+        r"""The next step; empty after the last step, or if the state was dropped."""
         return _NOTHING if self._gone() else self._DUE.get(type(self._state), _NOTHING)
 
     def forget(self) -> None:
@@ -93,7 +93,7 @@ class _SingleUse:
         raise AggregationRefused(f"the step {step}", self._name, reason)
 
     def __reduce__(self) -> NoReturn:
-        reason = "it holds the state of a round, and a copy would answer a second time"
+        reason = "it holds the state of a round, which must be used only once"
         raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")
 
 
@@ -101,8 +101,8 @@ class _SingleUse:
 class Device(_SingleUse):
     r"""A user's end of one round: four steps, each run once, each giving the bytes to send.
 
-    It starts at a seat, from :func:`dpcore.masked.user.sit`. A second device at one seat draws
-    other keys, and refuses a list that does not hold them.
+    It starts from the result of :func:`dpcore.masked.user.sit`. A second device of the same user
+    draws other keys and refuses a list without them.
     """
 
     __slots__ = ()
@@ -145,8 +145,8 @@ class Device(_SingleUse):
 class AggregationServer(_SingleUse):
     r"""The server's end of one round: messages arrive individually, each step is closed once.
 
-    It starts from :func:`dpcore.masked.server.open_round`, and tells everyone one story: two
-    requests about one user, of two states that were both kept, would uncover an input.
+    It starts from :func:`dpcore.masked.server.open_round`, and sends everyone consistent messages:
+    two requests about one user, from two copies of a state, would reveal an input.
     """
 
     __slots__ = ()
@@ -168,7 +168,7 @@ class AggregationServer(_SingleUse):
         return f"<AggregationServer: {self.due or 'nothing'} is due>"
 
     def receive(self, data: bytes) -> None:
-        r"""One message for the step that is open: :func:`dpcore.masked.server.receive`."""
+        r"""Receive one message of the current step: :func:`dpcore.masked.server.receive`."""
         with self._lock.here():
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))

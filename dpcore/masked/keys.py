@@ -1,14 +1,13 @@
-r"""The keys of masked aggregation: who can derive them, and the context that each is bound to.
+r"""The keys of masked aggregation: which parties can derive them, and the context of each.
 
-    channel   X25519(enrolled user key, enrolled server key)   tags every message, one key a way
-    sharing   X25519(c_u, c_v)                                 seals the shares u sends to v
-    masking   X25519(s_u, s_v)                                 the mask that u adds and v takes off
-    seed      32 bytes of one user                             that user's own mask, and its
+    channel X25519(enrolled user key, enrolled server key) tags every message, one key per direction
+    sharing X25519(c_u, c_v) seals the shares u sends to v masking X25519(s_u, s_v) the mask that u
+    adds and v subtracts seed 32 bytes of one user that user's own mask, and its
                                                                commitment
 
 Every key is HKDF-SHA256 (RFC 5869) of such a secret, with the round and its parameters as salt and
 a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals are
-ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. Nothing here is our own cryptography.
+ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. No custom cryptography is used.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePair:
-    r"""The shares that a user holds of another user: of its mask key and of its seed.
+    r"""The shares of another user's mask key and seed.
 
-    Both together, from enough users, uncover an input: at most one of the two ever leaves.
+    Both together, from enough users, reveal an input: at most one of the two is ever sent.
     """
 
     key: int = field(repr=False)
@@ -86,12 +85,15 @@ def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
     secrets = {}
     for name, key in public.items():
         if not is_canonical(key):
-            reason = f"must hold canonical X25519 keys of 32 bytes: that of {name!r} is not one"
+            reason = (
+                f"must contain canonical X25519 keys of 32 bytes: the key of {name!r} is not "
+                "canonical"
+            )
             raise InvalidParameter("public", key, reason)
         try:
             secrets[name] = own.exchange(X25519PublicKey.from_public_bytes(key))
         except ValueError:
-            reason = f"must hold X25519 keys of large order: that of {name!r} is not one"
+            reason = f"must contain X25519 keys of large order: the key of {name!r} has low order"
             raise InvalidParameter("public", key.hex(), reason) from None
     return secrets
 
@@ -122,12 +124,12 @@ def mask_key(secret: bytes, terms: Round, one: str, other: str) -> bytes:
 
 
 def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
-    r"""The key of the mask that only ``identity`` knows until enough others reveal its seed."""
+    r"""The key of the self-mask of ``identity``, secret until enough users reveal its seed."""
     return _derive(seed, terms, b"self mask", identity)
 
 
 def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
-    r"""A commitment by which the server checks a recombined seed."""
+    r"""A commitment with which the server checks a reconstructed seed."""
     return _derive(seed, terms, b"seed commitment", identity)
 
 
@@ -136,8 +138,8 @@ def seal_shares(
 ) -> bytes:
     r"""A fresh nonce and the ciphertext of both shares, under a key of this sender and receiver.
 
-    Round, sender and receiver are in the key and again in the associated data. The nonce is drawn
-    although a key seals once, so that a user whose step was run twice by mistake reveals nothing.
+    Round, sender and receiver are in the key and again in the associated data. The nonce is random
+    although a key seals only once, so that running a step twice by mistake reveals nothing.
     """
     nonce = rng.bits(8 * _NONCE_BYTES).to_bytes(_NONCE_BYTES, "big")
     plain = write_element(shares.key) + write_element(shares.seed)
@@ -171,8 +173,8 @@ def _share_cipher(
 class Channel:
     r"""One end of the authenticated channel between a user and the server, in one round.
 
-    Keeps bytes whole and tells who sent them; hides nothing. Both ends derive the two keys from
-    the enrolled X25519 keys.
+    It provides integrity and authenticity, not secrecy. Both ends derive the two keys from the
+    enrolled X25519 keys.
     """
 
     terms: Round
@@ -201,17 +203,17 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""The body, if the bytes are from the other end, in this round, of the expected type."""
+        r"""The body of authentic bytes of this round and of the expected type."""
         header = read_header(data)
         if len(data) > most_bytes(expected, self.terms):
             reason = f"is longer than any {expected.__name__} of this round"
             raise AggregationRefused(header.type.__name__, header.sender, reason)
         refused = _refusal_of(self, header.identifier, header.sender, header.receiver)
         if header.type is not expected:
-            refused = refused or f"arrived where a {expected.__name__} is due"
+            refused = refused or f"arrived instead of a {expected.__name__}"
         signed, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
         if not hmac.compare_digest(tag, _tag(self.receiving, signed)):
-            refused = refused or "is not authentic: it was changed, or made by somebody else"
+            refused = refused or "is not authentic: it was changed or forged"
         if refused:
             raise AggregationRefused(header.type.__name__, header.sender, refused)
         return cast("B", decode(signed, self.terms)[1])  # the type stands in the header
@@ -221,9 +223,9 @@ def _refusal_of(channel: Channel, identifier: bytes, sender: str, receiver: str)
     if identifier != channel.terms.identifier:
         return "belongs to another round"
     if sender != channel.other:
-        return "has a sender who is not expected here"
+        return "has an unexpected sender"
     if receiver != channel.own:
-        return "is addressed to somebody else"
+        return "is addressed to another user"
     return ""
 
 

@@ -3,9 +3,9 @@ r"""The messages of masked aggregation: immutable values with a canonical encodi
     bytes = version, type, round (32), sender, receiver, body, tag (32)
 
 An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are big
-endian and of fixed width; what is listed by identity is listed in increasing order of identity.
-So each value has exactly one encoding, and :func:`decode` refuses every other string of bytes by
-name. The tag (see :mod:`dpcore.masked.keys`) covers all that stands before it.
+endian and of fixed width; lists are sorted by identity. So each value has exactly one encoding, and
+:func:`decode` refuses every other byte string. The tag (see :mod:`dpcore.masked.keys`) covers
+everything before it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class AggregationRefused(DpcoreError, ValueError):
-    r"""A refused message or end of a step: the message, the user, and the reason.
+    r"""A message or the end of a step was refused: the message, the user, and the reason.
 
-    ``sender`` is who the bytes claim to be from; "" is the server, and None stands where the bytes
-    broke off before a name. What was known before the refusal still holds: no state has changed.
+    ``sender`` is the claimed sender; "" is the server, and None means that the bytes end before a
+    name. No state has changed.
     """
 
     def __init__(self, message: str, sender: str | None, reason: str) -> None:
@@ -66,7 +66,7 @@ class KeyAdvertisement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyList:
-    r"""Step 1, server to user: everyone who advertised (U1 in the paper)."""
+    r"""Step 1, server to user: the users who advertised (U1 in the paper)."""
 
     keys: Mapping[str, PublicKeys]
 
@@ -95,7 +95,7 @@ class MaskedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskRequest:
-    r"""Step 3, server to user: whose masked input arrived (U3), and whose did not (U2 - U3)."""
+    r"""Step 3, server to user: the users whose masked input arrived (U3) or did not (U2 - U3)."""
 
     survivors: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -203,12 +203,12 @@ class _Reader:
         try:
             return encoded.decode()
         except UnicodeDecodeError:
-            self.refuse("names an identity that is not UTF-8")
+            self.refuse("contains an identity that is not UTF-8")
 
     def public_key(self) -> bytes:
         key = self.take(KEY_BYTES)
         if not is_canonical(key):
-            self.refuse("holds a public key that is not canonical")
+            self.refuse("contains a public key that is not canonical")
         return key
 
     def public_keys(self) -> PublicKeys:
@@ -221,7 +221,7 @@ class _Reader:
         try:
             return read_element(self.take(ELEMENT_BYTES))
         except InvalidParameter:
-            self.refuse("holds a share outside the field")
+            self.refuse("contains a share outside the field")
 
     def listed(self, read: Callable[[], T]) -> dict[str, T]:
         entries: dict[str, T] = {}
@@ -229,7 +229,7 @@ class _Reader:
         for _ in range(self.number(2)):
             name = self.identity()
             if name <= last:  # the empty name is the server's, and no user's
-                self.refuse("lists identities that are not in increasing order")
+                self.refuse("contains identities that are not in increasing order")
             entries[name] = read()
             last = name
         return entries
@@ -239,7 +239,7 @@ class _Reader:
         wide[:, 8 - width :] = np.frombuffer(self.take(count * width), np.uint8).reshape(-1, width)
         values = wide.view(">u8").reshape(-1)
         if bool(np.any(values >= modulus)):
-            self.refuse("holds a value that is not below the modulus")
+            self.refuse("contains a value that is not below the modulus")
         residues = values.astype(np.int64)
         residues.setflags(write=False)
         return residues

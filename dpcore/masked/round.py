@@ -1,14 +1,14 @@
 r"""The parameters of a round of masked aggregation, shared by all parties.
 
-Shared keys and masks are with everyone, or with the nearest k on a random circle. With everyone a
-user's work grows with n; with k = O(log n) neighbours it does not (Bell, Bonawitz, Gascon, Lepoint
-and Raykova, "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead", CCS 2020,
+Keys and masks are shared with all users, or with the nearest k on a random circle. With all users,
+the work of a user grows with n; with k = O(log n) neighbours it does not (Bell, Bonawitz, Gascon,
+Lepoint and Raykova, "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead", CCS 2020,
 semi-honest variant): the users sit on a circle in a uniformly random order, a Harary graph under a
 random permutation.
 
-How often that fails is bounded by exact rationals: sums of hypergeometric masses in integers,
-joined by the union bound. The bounds hold for any users that collude and any that vanish, **if
-neither depends on the graph**. Proof: docs/proofs/masked_aggregation.md.
+The failure probabilities are bounded by exact rationals: sums of hypergeometric masses, combined by
+the union bound. The bounds hold for any colluding users and dropouts, **if neither depends on the
+graph**. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ MOST_NEIGHBOURS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    r"""k ``neighbours`` of each user, and how many shares of it, its own among them, reconstruct.
+    r"""The number k of ``neighbours`` per user, and how many shares, with its own, reconstruct.
 
-    k is even, half of it on either side of the circle, in [2, 1024]; (k + 1)/2 < ``threshold`` <=
-    k + 1; otherwise :class:`InvalidParameter`. Which k and threshold are safe depends on how many
-    collude and vanish: :func:`dpcore.masked.round.size_neighbourhood`.
+    k is even, with half of the neighbours on either side, and in [2, 1024]; (k + 1)/2 <
+    ``threshold`` <= k + 1; otherwise :class:`InvalidParameter`.
+    :func:`dpcore.masked.round.size_neighbourhood` finds safe values for the numbers of colluding
+    users and dropouts.
     """
 
     neighbours: Whole = Whole(at_least=2)
@@ -51,7 +52,9 @@ class Neighbourhood:
             reason = f"must be even and <= {MOST_NEIGHBOURS}: half of them on either side"
             raise InvalidParameter("neighbours", self.neighbours, reason)
         if 2 * threshold <= count + 1:
-            reason = "must be > (neighbours + 1) / 2: otherwise two groups could reconstruct"
+            reason = (
+                "must be > (neighbours + 1) / 2: otherwise two disjoint groups could reconstruct"
+            )
             raise InvalidParameter("threshold", self.threshold, reason)
         if threshold > count + 1:
             reason = f"must be <= {count + 1}, the number of users with shares"
@@ -61,7 +64,7 @@ class Neighbourhood:
 def neighbours_of(
     names: Sequence[str], neighbourhood: Neighbourhood | None, rng: Rng
 ) -> dict[str, tuple[str, ...]]:
-    r"""Each name with its neighbours and itself, in increasing order; all names without a graph.
+    r"""Map each name to its neighbours and itself, sorted; without a graph, to all names.
 
     The order on the circle is uniform and independent of everything else. Nothing is drawn for the
     complete graph. ``names`` are distinct and more than k + 1.
@@ -80,8 +83,8 @@ def neighbours_of(
 class Round:
     r"""The parameters that all parties of a round agree on; every key is bound to them.
 
-    ``identifier`` is 32 bytes that no other round under the same enrolled keys has; ``users``
-    are enrolled, up to ``dropouts`` of them may vanish, 2 dropouts < users; inputs are vectors of
+    ``identifier`` is 32 bytes, unique among rounds with the same enrolled keys; up to ``dropouts``
+    of the enrolled ``users`` may drop out, 2 dropouts < users; inputs are vectors of
     ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a ``neighbourhood``
     everyone shares with everyone; with one, k <= users - 2.
     """
@@ -100,7 +103,7 @@ class Round:
             raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
         check_fields(self)
         if 2 * self.dropouts >= self.users:
-            reason = "must be < users / 2: otherwise two disjoint groups could answer for one user"
+            reason = "must be < users / 2: otherwise two disjoint groups could reconstruct a secret"
             raise InvalidParameter("dropouts", self.dropouts, reason)
         graph = self.neighbourhood
         if graph is not None:
@@ -153,7 +156,7 @@ def check_identity(identity: str) -> str:
 
 
 MOST_EXPOSURE: Final = Fraction(1, 1 << 40)
-r"""2^-40: the chance of exposure beyond which nothing here calls a graph private."""
+r"""2^-40: the largest probability of exposure that is accepted as private."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +164,9 @@ class NeighbourhoodRisk:
     r"""Upper bounds on the probabilities, over the random graph, of the three failures.
 
     ``corrupted``: the colluding users hold enough shares of some honest user to read its input.
-    ``disconnected``: the honest users whose inputs arrive fall apart into groups, and the server
-    learns the sum of each. ``stranded``: too few hold shares of some user, and the round ends
-    without a sum. The first two concern privacy, the third does not.
+    ``disconnected``: the graph of the honest users whose inputs arrive is disconnected, and the
+    server learns the sum of each component. ``stranded``: too few users hold shares of some user,
+    and the round ends without a sum. The first two concern privacy, the third does not.
     """
 
     corrupted: Fraction
@@ -184,9 +187,7 @@ def neighbourhood_risk(
     r"""Bounds for up to ``dropouts`` users who drop out and up to ``colluding`` users."""
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
-        reason = (
-            f"must be <= users - 2 = {users - 2}: everyone is the graph without a neighbourhood"
-        )
+        reason = f"must be <= users - 2 = {users - 2}; for all users, omit the neighbourhood"
         raise InvalidParameter("neighbours", neighbourhood.neighbours, reason)
     count, threshold = neighbourhood.neighbours, neighbourhood.threshold
     holding = _Tail(users - 1, colluding, count)
@@ -207,9 +208,9 @@ def size_neighbourhood(
 ) -> Neighbourhood | None:
     r"""The least k, with its least threshold, that meets both bounds; None: use all users.
 
-    ``exposure`` bounds the chance that the server learns more than the sum, ``failure`` the chance
-    that up to ``dropouts`` users who vanish leave no sum. None where no k <= min(n - 2, 1024) keeps
-    them: then the complete graph serves, ``neighbourhood=None``.
+    ``exposure`` bounds the probability that the server learns more than the sum, ``failure`` the
+    probability that up to ``dropouts`` dropouts make the round fail. None if no k <=
+    min(n - 2, 1024) meets both: then use the complete graph, ``neighbourhood=None``.
     """
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     most_exposed = rational_in("exposure", exposure, "(0, 1)")

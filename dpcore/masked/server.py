@@ -1,17 +1,14 @@
 r"""The server of masked aggregation: it receives messages one by one and closes four steps.
 
-    open_round        gives Advertising    step 1: who is here, with which keys
-    close_keys        gives Sharing        step 2: sealed shares
-    close_shares      gives Masking        step 3: masked inputs
-    close_inputs      gives Unmasking      step 4: shares that unmask the sum
-    finish            gives Total
+    open_round gives Advertising step 1: the users and their keys close_keys gives Sharing step 2:
+    sealed shares close_shares gives Masking step 3: masked inputs close_inputs gives Unmasking step
+    4: shares that unmask the sum finish gives Total
 
-``receive(state, bytes)`` gives the state with one message more, or refuses it and the old state
-stands. A step is closed when the caller's clock says so: that gives the next state and the message
-for each user who is still there, or a refusal when fewer than n - t are, or too few neighbours of
-somebody. **Each step is closed once**: :class:`dpcore.masked.device.AggregationServer` sees to it.
-A semi-honest server learns the sum and nothing else of the inputs:
-docs/proofs/masked_aggregation.md.
+``receive(state, bytes)`` returns the state with one more message, or refuses it and leaves the
+state unchanged. The caller decides when to close a step: this returns the next state and a message
+for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
+**Each step is closed once**: :class:`dpcore.masked.device.AggregationServer` ensures this. A
+semi-honest server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -113,10 +110,9 @@ AnyStep: TypeAlias = Advertising | Sharing | Masking | Unmasking
 def open_round(
     terms: Round, enrolled: KeyPair, roster: Sequence[tuple[str, bytes]], rng: Rng = SYSTEM
 ) -> Advertising:
-    r"""The initial state. ``roster`` holds the identity and enrolled public key of each user.
+    r"""The initial state. ``roster`` lists the identity and enrolled public key of each user.
 
-    Who is near whom is drawn here, from ``rng``: after it is settled who colludes, and before
-    anyone is told.
+    The graph of neighbours is drawn here from ``rng``: collusion must not depend on it.
     """
     names = [check_identity(name) for name, _ in roster]
     if len(set(names)) < len(names):
@@ -137,10 +133,10 @@ def receive(state: S, data: bytes) -> S:
     header = read_header(data)
     name = header.sender
     if name not in state.channels:
-        _refuse(header.type, name, "comes from somebody who is not enrolled")
+        _refuse(header.type, name, "comes from a user who is not enrolled")
     body = _checked(state, name, data)
     if name in state.arrived:
-        _refuse(type(body), name, "is a second one in this round")
+        _refuse(type(body), name, "was already received in this round")
     # A state awaits one type, and `_checked` gives that one.
     arrived: dict[str, Any] = {**state.arrived, name: body}
     return replace(state, arrived=arrived)
@@ -157,7 +153,9 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
             shares = channel.receive(data, SealedShares)
             _check_part(name, state.keys, shares)
             if set(shares.sealed) != set(_near(state, name, state.keys)) - {name}:
-                _refuse(SealedShares, name, "must be for everyone else who advertised keys")
+                _refuse(
+                    SealedShares, name, "must be addressed to every other user who advertised keys"
+                )
             return shares
         case Masking():
             masked = channel.receive(data, MaskedInput)
@@ -168,7 +166,7 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
             _check_part(name, state.inputs, reply)
             survivors, dropped = _asked(state, name, state.inputs)
             if set(reply.seeds) != set(survivors) or set(reply.keys) != set(dropped):
-                _refuse(UnmaskReply, name, "must answer exactly what was asked")
+                _refuse(UnmaskReply, name, "must answer exactly the request")
             return reply
 
 
@@ -279,20 +277,20 @@ def without_pair_masks(total: Integers, state: Unmasking, name: str, private: by
 def _seed_mask_key(state: Unmasking, name: str, value: int) -> bytes:
     seed = _secret(value, name)
     if commitment(seed, state.terms, name) != state.commitments[name]:
-        _refuse_total(f"the shares do not give the seed that {name!r} committed to")
+        _refuse_total(f"the shares do not reconstruct the seed that {name!r} committed to")
     return self_mask_key(seed, state.terms, name)
 
 
 def _masking_key(state: Unmasking, name: str, value: int) -> bytes:
     private = _secret(value, name)
     if public_of(private) != state.keys[name].masking:
-        _refuse_total(f"the shares do not give the mask key of {name!r}")
+        _refuse_total(f"the shares do not reconstruct the mask key of {name!r}")
     return private
 
 
 def _secret(value: int, name: str) -> bytes:
     if value >> (8 * KEY_BYTES):
-        _refuse_total(f"the shares do not give a secret of {name!r}")
+        _refuse_total(f"the shares do not reconstruct a secret of {name!r}")
     return value.to_bytes(KEY_BYTES, "big")
 
 
@@ -300,14 +298,14 @@ def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:
     others = [body.keys for other, body in state.arrived.items() if other != name]
     taken = {key for pair in others for key in (pair.sharing, pair.masking)}
     if keys.sharing == keys.masking or {keys.sharing, keys.masking} & taken:
-        _refuse(KeyAdvertisement, name, "holds a key that stands for another purpose or user")
+        _refuse(KeyAdvertisement, name, "contains a key of another purpose or user")
     if not (is_usable(keys.sharing) and is_usable(keys.masking)):
-        _refuse(KeyAdvertisement, name, "holds a key of low order")
+        _refuse(KeyAdvertisement, name, "contains a key of low order")
 
 
 def _check_part(name: str, part: Mapping[str, object], body: Body) -> None:
     if name not in part:
-        _refuse(type(body), name, "comes from a user who vanished in an earlier step")
+        _refuse(type(body), name, "comes from a user who dropped out in an earlier step")
 
 
 def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -> None:
@@ -315,8 +313,8 @@ def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -
     if count < terms.quorum:
         _refuse_step(
             expected,
-            f"of {terms.users} users {count} are there and {terms.quorum} are needed: "
-            f"more than {terms.dropouts} vanished",
+            f"{count} of {terms.users} users remain and {terms.quorum} are needed: more than "
+            f"{terms.dropouts} dropped out",
         )
     if terms.neighbourhood is None:
         return  # everyone is near everyone
@@ -324,7 +322,7 @@ def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -
         count = len(_near(state, owner, state.arrived))
         if count < terms.threshold:
             near = f"{terms.holders} users at {owner!r}"
-            _refuse_step(expected, f"of {near} {count} are there and {terms.threshold} are needed")
+            _refuse_step(expected, f"{count} of {near} remain and {terms.threshold} are needed")
 
 
 def _refuse_step(expected: type[Body], reason: str) -> NoReturn:

@@ -3,9 +3,9 @@ nothing.
 
 The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold``; the
 share of point x is its value at x (A. Shamir, "How to share a secret", CACM 22(11), 1979). The
-default field has 2^257 - 93 elements, so that 32 bytes are one element and a uniform element is
-almost never drawn twice. Arithmetic takes a time that depends on the values: who measures a party
-from within is not kept out. Proof: docs/proofs/masked_aggregation.md.
+default field has 2^257 - 93 elements, so that 32 bytes fit in one element and two uniform elements
+are almost never equal. The time of the arithmetic depends on the values: there is no protection
+against an attacker who measures it. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
 def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: int = PRIME) -> int:
     r"""f(0) from the :func:`weights` of some points, computed once, and the values there.
 
-    Too few shares, or shares of different secrets, give a number that means nothing: who needs
-    to know compares it with something that was published.
+    Too few shares, or shares of different secrets, give a meaningless number: compare the result
+    with a published commitment.
     """
     terms = zip(coefficients, values, strict=True)
     return sum(weight * value for weight, value in terms) % prime

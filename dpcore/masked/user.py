@@ -3,11 +3,10 @@ r"""The user's side of masked aggregation: four steps from (state, bytes) to (st
     sit -> advertise_keys -> share_keys -> mask_input -> unmask
 
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
-Figure 4 without its consistency round: the semi-honest protocol. What it protects against stands
-in docs/proofs/masked_aggregation.md. Each state leads to one message: **a step is taken once from
-a state, and the state is then forgotten**. To answer two requests from one state would uncover the
-input; a :class:`dpcore.masked.device.Device` sees to it. Secrets are drawn from ``rng``; with a
-seeded one nothing is private.
+Figure 4 without its consistency round: the semi-honest protocol. Its adversary is described in
+docs/proofs/masked_aggregation.md. **Use each state for one step only**: two answers from one state
+would reveal the input; a :class:`dpcore.masked.device.Device` ensures this. Secrets are drawn from
+``rng``; with a seeded generator nothing is private.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: the shares it holds, of itself and every neighbour who shared (U2)."""
+    r"""After step 3: its shares of itself and of every neighbour who shared (U2)."""
 
     channel: Channel
     shares: Mapping[str, SharePair]
@@ -143,15 +142,17 @@ def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Ma
     neighbours in U2.
 
     ``values`` are ``coordinates`` integers in [0, m), or :class:`InvalidParameter`. Raises
-    :class:`AggregationRefused` for too few senders, strangers, or a seal that does not open.
+    :class:`AggregationRefused` for too few or unknown senders, or an invalid seal.
     """
     channel, terms = state.channel, state.channel.terms
     inputs = checked_input(values, terms)
     sealed = channel.receive(received, ShareDelivery).sealed
     if not set(sealed) <= set(state.secrets):
-        _refuse("ShareDelivery", "names a sender who advertised no keys, or its receiver")
+        _refuse("ShareDelivery", "contains a sender who advertised no keys, or its receiver")
     if len(sealed) + 1 < terms.threshold:
-        _refuse("ShareDelivery", f"holds fewer than {terms.threshold} users with its receiver")
+        _refuse(
+            "ShareDelivery", f"contains fewer than {terms.threshold} users, including its receiver"
+        )
     shares = {channel.own: state.own}
     for name, cipher in sealed.items():
         try:
@@ -199,7 +200,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
 def checked_input(values: IntegersLike, terms: Round) -> Integers:
     r"""``values`` as int64; raises unless they are ``coordinates`` integers in [0, m).
 
-    An input is private: no refusal repeats it.
+    An input is private: error messages do not contain it.
     """
     try:
         array = np.asarray(values)
@@ -219,9 +220,9 @@ def _check_keys(keys: Mapping[str, PublicKeys], state: Advertised) -> None:
         _refuse("KeyList", f"must name {terms.threshold} to {terms.holders} users")
     own = PublicKeys(sharing=state.sharing.public, masking=state.masking.public)
     if keys.get(state.channel.own) != own:
-        _refuse("KeyList", "does not hold the keys its receiver sent")
+        _refuse("KeyList", "does not contain the keys of its receiver")
     if len({key for pair in keys.values() for key in (pair.sharing, pair.masking)}) < 2 * len(keys):
-        _refuse("KeyList", "holds one key twice")
+        _refuse("KeyList", "contains a key twice")
 
 
 def _agreements(own: KeyPair, public: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -57,8 +57,8 @@ Integers = npt.NDArray[np.int64]
 def one_thread() -> AbstractContextManager[object]:
     r"""A context in which BLAS runs in the calling thread.
 
-    Several threads wait for each other longer than small matrices take, and a busy machine makes
-    them wait longer still.
+    For small matrices threads wait for each other longer than the computation takes, especially on
+    a busy machine.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
 

@@ -18,12 +18,12 @@ _BITS: Final = 96
 
 
 def lower_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""Exceeds the probability of a hit with probability at most ``level``; in floats."""
+    r"""Lower bound on the probability of a hit, wrong with probability <= ``level``; in floats."""
     return np.where(hits > 0, _quantile(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
 
 
 def upper_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""Is below the probability of a hit with probability at most ``level``; in floats."""
+    r"""Upper bound on the probability of a hit, wrong with probability <= ``level``; in floats."""
     return np.where(hits < runs, _quantile(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0)
 
 

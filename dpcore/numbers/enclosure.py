@@ -1,9 +1,9 @@
 r"""Enclosures: proven lower and upper bounds of a real number.
 
-An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational ends (or infinite ones);
-no rounding stands between the proof and the reader. The arithmetic behind it is ball arithmetic
-(python-flint's ``arb``, Johansson 2017): every operation returns a ball that contains the true
-result, at any working precision, so precision decides width and never correctness.
+An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational (or infinite) bounds, which
+are not rounded. The arithmetic behind it is ball arithmetic (python-flint's ``arb``, Johansson
+2017): every operation returns a ball that contains the true result, at any working precision, so
+precision affects the width and never the correctness.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpcore.forks import ProcessLock
 from dpcore.numbers.ordered import Ordered
 
 End: TypeAlias = Fraction | float
-"""One end of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
+"""One bound of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
 
 _LOCK: Final = ProcessLock()
 _MOST_BITS: Final = 1 << 22
@@ -66,7 +66,7 @@ class Enclosure(Ordered):
     r"""``lower <= x <= upper`` for one real number x, proven.
 
     Comparisons are those of :class:`~dpcore.numbers.ordered.Ordered`. ``float(x)`` and
-    ``f"{x:.3f}"`` raise: which end is safe depends on the quantity, which an enclosure does not
+    ``f"{x:.3f}"`` raise: which bound is safe depends on the quantity, which an enclosure does not
     know.
 
     >>> with precision(64):
@@ -78,9 +78,9 @@ class Enclosure(Ordered):
     >>> third < 0.5, third >= 1, third < third
     Traceback (most recent call last):
     ...
-    dpcore.errors.Undecided: Enclosure([0.33333333333333333, ... is open: ...
+    dpcore.errors.Undecided: Enclosure([0.33333333333333333, ... is undecided: ...
 
-    Raises :class:`InvalidParameter` when the ends are out of order or not numbers.
+    Raises :class:`InvalidParameter` if the bounds are out of order or not numbers.
     """
 
     lower: End
@@ -92,7 +92,7 @@ class Enclosure(Ordered):
 
     @classmethod
     def of(cls, value: arb) -> Enclosure:
-        r"""The exact ends of a ball; an unbounded ball has infinite ends.
+        r"""The exact bounds of a ball; infinite for an unbounded ball.
 
         >>> Enclosure.of(arb(2))
         Enclosure([2, 2])
@@ -154,7 +154,7 @@ class Enclosure(Ordered):
         return self.lower <= value <= self.upper
 
     def overlaps(self, other: Enclosure) -> bool:
-        r"""Whether some real number lies in both; two enclosures of one number always overlap."""
+        r"""Whether some real number lies in both; enclosures of the same number always overlap."""
         return self.lower <= other.upper and other.lower <= self.upper
 
     def __repr__(self) -> str:
@@ -202,8 +202,7 @@ def integer_below(value: arb) -> int:
 def round_up(value: End) -> float:
     r"""The smallest float >= ``value`` whose shortest decimal form is also >= ``value``.
 
-    What is printed, or written to JSON, are those decimals, and they may lie below the float. A
-    float is returned as it is.
+    Text and JSON show these decimals, which may lie below the float. A float is returned unchanged.
     """
     if isinstance(value, float):
         return value
@@ -225,9 +224,9 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     r"""Evaluate a ball computation at increasing precision until its relative width is <= 2^-bits.
 
     ``compute`` is called at the ambient precision and must be sound at any precision. Raises
-    :class:`PrecisionExhausted` when four million bits do not suffice, which for a positive
-    number means that it is beyond any use. Below 2^-4194304 and above 2^4194304 an end moves
-    outwards to 0, to that bound or to infinity: still an enclosure, no longer a narrow one.
+    :class:`PrecisionExhausted` if four million bits do not suffice. Below 2^-4194304 and above
+    2^4194304 a bound moves outwards to 0, to that limit or to infinity: the result is still an
+    enclosure, but not narrow.
     """
     working, topped = bits + 32, False
     while working <= _MOST_BITS:

@@ -1,8 +1,8 @@
 r"""float64 functions with proven error bounds: e^(-x), log(1+x), and exact products.
 
-numpy promises nothing about the last bits of its exp, so the exponential here is built from
-tables rounded once from balls and a Taylor polynomial in +, - and *, which IEEE 754 does round
-correctly. The bound is derived in docs/proofs/numbers.md:
+numpy does not guarantee the last bits of its exp, so the exponential here uses tables rounded once
+from balls and a Taylor polynomial in +, - and *, which IEEE 754 rounds correctly. The bound is
+derived in docs/proofs/numbers.md:
 
     |exp_neg(x) - e^(-x)| <= 2^-48 e^(-x)           for 0 <= x <= 700,
     |log1p(x) - log(1 + x)| <= 2^-48 |log(1 + x)|   for 2^-1000 - 1 <= x <= 2^1000.
@@ -102,7 +102,7 @@ def two_product(a: Floats, b: Floats) -> Split:
 def compensated_sum(values: Floats) -> tuple[float, float]:
     r"""The sum of x_i by pairwise compensated summation, and a bound of its error, about u.
 
-    What each addition rounds off is known exactly (Knuth 1969), and is added up as well: only that
+    The rounding error of each addition is known exactly (Knuth 1969) and summed as well: only that
     second sum has an error.
     """
     count, low, size = len(values), 0.0, 0.0

@@ -1,4 +1,4 @@
-r"""Certified integers: the first that a predicate accepts, and ceilings of irrational numbers."""
+r"""Certified integers: the least that satisfies a predicate, and ceilings of reals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOUBLINGS: Final = 1 << 16
 def least(holds: Callable[[int], bool], near: int) -> int:
     r"""The least m with holds(m), for a predicate that is false up to some m and true from there.
 
-    Steps double away from ``near`` and then halve: about 2 log2 of the distance calls.
+    The step doubles away from ``near`` and then halves: about 2 log2(distance) calls.
     """
     low, high, step = near - 1, near, 1
     while not holds(high):
@@ -61,4 +61,4 @@ def ceiling(compute: Callable[[], arb]) -> int:
         if found is not None:
             return int(found)
         bits *= 2
-    raise PrecisionExhausted(f"a ceiling is not decided by {_MOST_BITS} bits")
+    raise PrecisionExhausted(f"a ceiling is undecided at {_MOST_BITS} bits")

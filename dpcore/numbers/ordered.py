@@ -1,7 +1,7 @@
 r"""Comparisons of intervals: decided for the whole interval, or refused.
 
-A proven bound is no float: ``bound <= 1`` may hold of every number that it leaves possible, fail of
-every one, or be open. In the third case an answer would be a guess.
+A proven bound is an interval: ``bound <= 1`` may hold for all of its numbers, for none, or for
+some. In the third case the answer is unknown, and an error is raised.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ _NUMBERS = (int, float, Fraction, Decimal)
 class Ordered:
     r"""``<``, ``<=``, ``>``, ``>=`` against numbers and other intervals; no ``bool``.
 
-    A float is read by its shortest decimals, as everywhere: 0.1 is one tenth. ``==`` with a number
-    and ``bool`` raise :class:`TypeError`; a comparison that the ends leave open raises
-    :class:`Undecided`.
+    A float is read by its shortest decimal form: 0.1 is one tenth. ``==`` with a number and
+    ``bool`` raise :class:`TypeError`; an undecided comparison raises :class:`Undecided`.
     """
 
     __slots__ = ()
@@ -51,7 +50,7 @@ class Ordered:
     def _refuse_number(self, other: object) -> None:
         # Two proven ends are no number: == would be False next to the very value it encloses.
         if isinstance(other, _NUMBERS):
-            raise TypeError(f"{self!r} == {other!r} is not decided: use <, <=, >, >= or its ends")
+            raise TypeError(f"{self!r} == {other!r} is undefined: use <, <=, >, >= or its bounds")
 
 
 def _below(one: Ordered, other: object, sign: str, *, strictly: bool) -> bool:

@@ -1,9 +1,9 @@
 r"""Parse privacy parameters as exact rationals.
 
 Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
-``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one
-tenth and not the binary number next to it. Everything else is refused by name. A value of a
-subclass is read as the plain one that it holds, whatever its own methods say.
+``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one tenth
+and not the binary number next to it. Other types are refused. Instances of subclasses are read as
+plain values.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Exact(_Declared[RationalLike, Fraction]):
     r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
-    ``__post_init__`` makes the value exact and refuses values <= 0 where ``zero`` says why 0 is
-    refused, or values outside of ``within``, with ``reason`` if one is given.
+    ``__post_init__`` makes the value exact and refuses values <= 0 if ``zero`` gives the reason, or
+    values outside ``within``, with ``reason`` if given.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Whole(_Declared[int, int]):
 
 
 class Of(_Declared[T, T]):
-    """A field that must be an instance of ``kind``; ``reason`` is the error"""
+    """A field that must be an instance of ``kind``; ``reason`` is the error message"""
 
     def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
         super().__init__(default)
@@ -107,7 +107,7 @@ class Of(_Declared[T, T]):
 
 
 class Choice(_Declared[E, E]):
-    """A field that is a member of an enumeration, given as it is or by value"""
+    """A field that is a member of an enumeration, given as a member or by its value"""
 
     def __init__(self, kind: type[E], default: E | None = None) -> None:
         super().__init__(default)
@@ -154,7 +154,7 @@ def rational(argument: str, value: object) -> Fraction:
 def _exact(argument: str, value: object) -> Fraction:
     # The methods of a subclass may say anything: only those of the types themselves are asked.
     if value.__class__ is not type(value):
-        raise InvalidParameter(argument, value, "must be a number, not an object that imitates one")
+        raise InvalidParameter(argument, value, "must be a number of a supported type")
     value = _without_numpy(value)
     match value:
         case bool():
@@ -320,5 +320,5 @@ def text(argument: str, value: object, reason: str) -> str:
 
 
 def write_rational(value: Fraction) -> str:
-    r"""The shortest text that :func:`rational` parses back: ``"3"`` or ``"1/3"``."""
+    r"""The shortest text that :func:`rational` parses as ``value``: ``"3"`` or ``"1/3"``."""
     return str(value)

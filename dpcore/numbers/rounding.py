@@ -26,7 +26,7 @@ def up(value: End, digits: int = 4) -> str:
 
 
 def exactly(value: Fraction) -> str:
-    r"""``value`` in decimals if thirty digits are exact, otherwise as a fraction."""
+    r"""``value`` in decimals if thirty digits represent it exactly, otherwise as a fraction."""
     text = down(value, _LONGEST)
     return text if Fraction(text) == value else str(value)
 
@@ -37,7 +37,7 @@ def shortest(value: Fraction) -> str:
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str], digits: int = 6) -> str:
-    """``value`` exactly where twelve characters write it, else in decimals by ``down`` or ``up``"""
+    """``value`` exactly if twelve characters suffice, else in decimals by ``down`` or ``up``"""
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, digits)
 

@@ -1,8 +1,8 @@
 r"""Secure aggregation and shuffling: the functionality S between users and server.
 
-:class:`IdealAggregation` and :class:`Shuffler` are functionalities: what a trusted third party
-would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
-aggregation with the same face. ``protocol_run.run`` plays a protocol over them. Proofs:
+:class:`IdealAggregation` and :class:`Shuffler` are functionalities: they do what a trusted third
+party would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
+aggregation with the same interface. ``protocols.run.run`` runs a protocol over them. Proofs:
 docs/proofs/protocol.md.
 """
 
@@ -71,8 +71,9 @@ class IdealAggregation:
     ) -> Total:
         r"""The sum over the users who do not drop out before the input step.
 
-        Raises :class:`InvalidParameter` for a message that is no vector of integers in [0, m), for
-        messages of different lengths, for a dropout who did not take part, and if no user is left.
+        Raises :class:`InvalidParameter` for a message that is not a vector of integers in [0, m),
+        for messages of different lengths, for a dropout who did not take part, and if no user is
+        left.
         """
         rows = _stacked(messages, self.modulus)
         names = tuple(messages)
@@ -85,10 +86,10 @@ class IdealAggregation:
 class RelaxedAggregation:
     r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
 
-    What the server sees is within a factor e^epsilon_hat of what the sum mod m alone could
-    simulate, and after processing it is the sum up to statistical distance q_hat (CZ, Definition
-    9). Nothing here builds one: simulated, it outputs the sum itself, which is one such
-    aggregation. It is no :class:`Aggregation`: ``run`` takes it for a ``ShuffledPure`` only.
+    The server's view is within a factor e^epsilon_hat of a simulation from the sum mod m alone, and
+    after processing it is the sum up to statistical distance q_hat (CZ, Definition 9). It is not
+    implemented: the simulation outputs the sum itself, which is one such aggregation. It is not an
+    :class:`Aggregation`: ``run`` accepts it for a ``ShuffledPure`` only.
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
@@ -129,7 +130,7 @@ def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ..
     if not isinstance(vanish, Mapping) or not set(vanish) <= set(names):
         raise InvalidParameter("vanish", vanish, "must name users in this run")
     if not all(isinstance(step, Step) for step in vanish.values()):
-        raise InvalidParameter("vanish", vanish, "must give a Step for each")
+        raise InvalidParameter("vanish", vanish, "must map each name to a Step")
     gone = {name for name, step in vanish.items() if step <= Step.INPUT}
     here = tuple(place for place, name in enumerate(names) if name not in gone)
     if not here:

@@ -2,7 +2,7 @@ r"""Fixed-point encoding of reals in [0, 1] with exact randomised rounding.
 
 With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)), so the
 expectation is x g exactly and a sum of encodings is an unbiased estimate of g times the sum. This
-is line 3 of Algorithm 2 of Chowdhury and Zhou (arXiv 2206.05772), without its floats. Proofs:
+is line 3 of Algorithm 2 of Chowdhury and Zhou (arXiv 2206.05772), without floats. Proofs:
 docs/proofs/protocol.md.
 """
 
@@ -29,10 +29,10 @@ RealsLike: TypeAlias = npt.NDArray[Any] | list[Any] | tuple[Any, ...]
 """Many reals: an array of floats or integers, or a sequence that numpy reads as one."""
 
 MOST_STEPS: Final = 1 << 40
-"""The largest precision: what the float that finds the integer part can carry (see the proof)."""
+"""The largest precision for which a float finds the integer part exactly (see the proof)."""
 
 _SCALE_BITS: Final = 62
-_RANGE: Final = "must lie in [0, 1]; clamp=True moves it there"
+_RANGE: Final = "must lie in [0, 1]; clamp=True clips it"
 _KIND: Final = "must be an array of floats, or of objects for exact rationals"
 
 
@@ -41,12 +41,11 @@ class FixedPoint:
     r"""Encode x in [0, 1] as an integer: x g rounded at random to a neighbour, g = ``precision``.
 
     E(x) = floor(x g) + Bernoulli(x g - floor(x g)), g >= 1. E[E(x)] = x g, and E(x) is floor(x g)
-    or ceil(x g): replacing one value moves a sum by at most g. A float is data here, and is read as
-    its exact binary value, not as the decimal that it prints; write ``"0.1"`` or
-    ``Fraction(1, 10)`` for one tenth.
+    or ceil(x g): replacing one value moves a sum by at most g. A float is read as its exact binary
+    value, not as its decimal form; write ``"0.1"`` or ``Fraction(1, 10)`` for one tenth.
 
-    With ``clamp`` a value outside of [0, 1] is moved to the nearer end first; without it such a
-    value is refused. Infinite values and nan are always refused.
+    With ``clamp`` a value outside [0, 1] is clipped first; without it such a value is refused.
+    Infinite values and nan are always refused.
 
     >>> from dpcore import SeededRng
     >>> encoding = FixedPoint(precision=10)
@@ -73,8 +72,8 @@ class FixedPoint:
 
         The values of an object array are encoded one by one.
 
-        Raises :class:`InvalidParameter`, with nothing drawn, for values outside of [0, 1] (unless
-        ``clamp``), infinite values, nan, and anything that is no number.
+        Raises :class:`InvalidParameter`, before anything is drawn, for values outside [0, 1]
+        (unless ``clamp``), infinite values, nan, and anything that is not a number.
         """
         if not isinstance(rng, Rng):
             raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")

@@ -1,12 +1,12 @@
 r"""Sums of numbers by shuffled bits with a bounded loss at every output: pure DP.
 
-Bounded messages that always depend on their input give users away: at the ends of what a sum can be
-everybody is at an end. Here a message hides x behind a share of discrete Laplace noise, and rarely,
-or where the noise would not fit, it is a cover: a number drawn without looking at x, from the whole
-range of messages. Covers are so rare that the noise of the sum is the discrete Laplace's, and they
-bound the loss at the outputs that this noise leaves open. After the noise of Goryczka and Xiong
-(2017) and the pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and
-of Ghazi, Kumar and Manurangsi (2023); the guarantee of the parameters is
+Bounded messages that always depend on their input cannot be pure: at an extreme value of the sum
+every message is known. Here a message is x plus a share of discrete Laplace noise or, rarely and
+whenever the noise would not fit, a cover: a number drawn from the whole range of messages,
+independently of x. Covers are so rare that the noise of the sum is practically discrete Laplace,
+and they bound the loss at the extreme outputs. After the noise of Goryczka and Xiong (2017) and the
+pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and of Ghazi, Kumar
+and Manurangsi (2023); the guarantee of the parameters is
 ``accounting.protocols.pure_shuffle.purity``. Proofs: docs/proofs/shuffle.md.
 """
 
@@ -37,13 +37,13 @@ class PureShuffle:
     r"""Sum values of [0, 1] from shuffled bits, each user hidden by noise and rare covers.
 
     R: x becomes E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of ``share``. With
-    chance c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a cover: Y uniform on
-    {0, ..., 2J + g}. Else Y = J + E(x) + Z. The user sends 2J + g bits, Y of them 1. A: for k users
-    (the number of ones - k J)/g. If nobody's message is a cover, that is the sum of the encodings
-    plus the noise of k shares, less what lies beyond the reach; the chance of a cover is
-    :meth:`missed`, and covers move the expectation of the sum by at most half of it.
+    probability c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a cover: Y uniform
+    on {0, ..., 2J + g}. Else Y = J + E(x) + Z. The user sends 2J + g bits, Y of them 1. A: for k
+    users (the number of ones - k J)/g. Without covers, that is the sum of the encodings plus the
+    noise of k shares within the reach; :meth:`missed` bounds the probability of a cover, and covers
+    move the expectation of the sum by at most half of it.
 
-    What it guarantees depends on all parameters together and is not known here.
+    ``accounting`` derives the guarantee from all parameters together.
     """
 
     name: ClassVar[str] = "pure-shuffle"
@@ -52,7 +52,8 @@ class PureShuffle:
     reach: Whole = Whole()
     share: PolyaDifference
     cover: Exact = Exact(
-        within="(0, 1)", reason="without covers the ends of the range give a user away"
+        within="(0, 1)",
+        reason="must be > 0: without covers the extreme outputs reveal a user's value",
     )
     precision: Whole = Whole(1, at_most=MOST_STEPS)
 
@@ -74,7 +75,7 @@ class PureShuffle:
 
     @property
     def planned_noise(self) -> PolyaDifference:
-        r"""The law of the total noise of all users, in steps, up to :meth:`missed`."""
+        r"""The law of the total noise, in steps, except with probability :meth:`missed`."""
         return self.observed_noise(self.users)
 
     def observed_noise(self, honest: int) -> PolyaDifference:
@@ -123,7 +124,7 @@ class PureShuffle:
         return noise, covered | (np.abs(noise) > self.reach)
 
     def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
-        r"""The ones that ``present`` users send whose bits add up to ``total``, at precision 1."""
+        r"""The ones sent by ``present`` users whose bits add up to ``total``, at precision 1."""
         if self.precision != 1:
             raise InvalidParameter("precision", self.precision, "must be 1: a sum of bits")
         count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)

@@ -1,7 +1,7 @@
 r"""Run a protocol once in this process: users, functionality and analyzer.
 
-Dropouts and collusion are part of a run: the noise of who vanishes is not there, the noise of who
-colludes hides nobody, and the record that a run returns holds the rest only. Proofs:
+Dropouts and collusion are part of a run: the noise of users who drop out is missing, the noise of
+colluding users does not count, and the record of the run has only the remaining noise. Proofs:
 docs/proofs/protocol.md.
 """
 
@@ -35,7 +35,8 @@ from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledP
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
-"""What users hold: by name (exact rationals too), or an array of users "0", "1", and so on."""
+"""The users' values: a mapping by name (exact rationals, too), or an array of users "0", "1", and
+so on."""
 
 _NOBODY: Final[Mapping[str, Step]] = {}
 
@@ -44,10 +45,10 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 class RunOutcome:
     r"""The result of a run: the estimate, the participants, and the record for accounting.
 
-    ``record`` is None where no one mechanism is all that the server sees: for a
-    :class:`PureShuffle` (``accounting.protocols.pure_shuffle.purity`` has its promise), and for a
-    :class:`ShuffledPure` (its promise is that of ``sum_mechanism(honest)`` plus 2 epsilon_hat,
-    given the assumed aggregation). ``assumptions`` are what the promise takes for granted.
+    ``record`` is None if the server's view is not a single mechanism: for a :class:`PureShuffle`
+    (see ``accounting.protocols.pure_shuffle.purity``) and for a :class:`ShuffledPure` (the
+    guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
+    ``assumptions`` are those of the guarantee.
     """
 
     estimate: Fraction | tuple[Fraction, ...]
@@ -62,16 +63,18 @@ class RunOutcome:
         added.
         """
         if self.record is None:
-            reason = "must have a mechanism of all that the server sees: this one has no release"
+            reason = (
+                "must describe the server's view by one mechanism: this protocol has no "
+                "release record"
+            )
             raise InvalidParameter("protocol", "(as run)", reason)
         return self.record
 
 
 class RoundRefused(AggregationRefused):
-    r"""A round without an estimate; charge its ``release`` for the information it may have
-    revealed.
+    r"""A round that failed without an estimate; charge its ``release``.
 
-    ``release`` is the record that the run would have returned; what the aggregation refused is the
+    ``release`` is the record that the run would have returned; the aggregation's error is the
     cause. A server with colluding users may know the sum although the round was refused.
     """
 
@@ -124,14 +127,14 @@ def run(
 
     Raises :class:`InvalidParameter` unless there is one value for each of n users; for an
     aggregation of another modulus, unknown users, more colluding users than a masked aggregation
-    tolerates, and if no honest user is left.
+    tolerates, and if no honest user remains.
 
     Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
     is no estimate then, but with colluding users the server may know the sum: charge ``release`` of
     the error as if the round had succeeded, and draw fresh noise for the next round, because two
-    sums of the same messages differ by the users that are in only one of them. A masked aggregation
-    that refused before ``UnmaskReply`` has revealed nothing to a semi-honest server; charging it is
-    the safe choice.
+    sums of the same messages differ by the users that are in only one of them. If a masked
+    aggregation refused before ``UnmaskReply``, a semi-honest server learned nothing; charging the
+    release is the safe choice.
 
     >>> from dpcore.masked.aggregation import MaskedAggregation
     >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
@@ -287,7 +290,7 @@ def _sum(
         # With so many shares of a secret, the server reads that user's message by itself.
         reason = f"must be fewer than n - t = {functionality.threshold}: they remove every mask"
         if functionality.neighbourhood is not None:
-            reason = "must be so few that the neighbourhoods fail with probability <= 2^-40"
+            reason = "must be small enough that the neighbourhoods fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)

@@ -33,8 +33,8 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 class BitMessages:
     r"""One message of bits from each user: a uint8 array of shape (users, coordinates, bits).
 
-    The only thing a :class:`aggregation.Shuffler` accepts. All messages have one length, so that
-    the number of bits tells nothing; bits of different coordinates are never mixed.
+    The only thing a :class:`aggregation.Shuffler` accepts. All messages have the same length, so
+    the number of bits reveals nothing; bits of different coordinates are never mixed.
     """
 
     bits: Bits
@@ -72,17 +72,17 @@ def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
 class BitSum(ABC):
     r"""R and A over shuffled bits, the common part of the protocols in this file.
 
-    n = ``users``, g = ``precision`` steps a unit, b = ``noise_bits`` a user and coordinate, each 1
-    with p = ``probability``. R: g + b bits a coordinate, E(x) + Binomial(b, p) of them 1. A: for k
-    messages, (the number of ones - k b p)/g. The noise of the sum is Binomial(k b, p) whatever the
-    data are.
+    n = ``users``, g = ``precision`` steps per unit, b = ``noise_bits`` per user and coordinate,
+    each 1 with p = ``probability``. R: g + b bits per coordinate, E(x) + Binomial(b, p) of them 1.
+    A: for k messages, (the number of ones - k b p)/g. The noise of the sum is Binomial(k b, p) for
+    all data.
     """
 
     name: ClassVar[str]
 
     users: Whole = Whole()
     noise_bits: Whole = Whole()
-    probability: Exact = Exact(within="(0, 1)", reason="a bit that is known hides nothing")
+    probability: Exact = Exact(within="(0, 1)", reason="must be < 1: a constant bit adds no noise")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -129,7 +129,7 @@ class BitSum(ABC):
         r"""E(x), checked, of shape (users present, coordinates)."""
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: the messages of the users that hold x, a value or a row of coordinates each."""
+        r"""R: the messages of the users with values x, a value or a row of coordinates each."""
         steps = self._encoded(x, rng)
         noise = Binomial(trials=self.noise_bits, probability=self.probability)
         ones = steps + noise.sample(steps.shape, rng=rng)
@@ -179,8 +179,8 @@ class BinaryShuffle(BitSum):
 class VectorShuffle(BitSum):
     r"""The sum of vectors in [0, 1]^s by shuffling (LZJ, Algorithms 2 and 4), s = ``coordinates``.
 
-    ``noise_bits`` and ``probability`` are those of one user and coordinate. The caller scales
-    values to [0, 1]. With one coordinate, a flat array of values is accepted.
+    ``noise_bits`` and ``probability`` are per user and coordinate. The caller scales values to [0,
+    1]. With one coordinate, a flat array of values is accepted.
 
     >>> protocol = VectorShuffle(
     ...     users=100, precision=8, coordinates=3, noise_bits=4, probability="1/2"

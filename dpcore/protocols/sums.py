@@ -1,12 +1,12 @@
 r"""The protocol P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
 
-Users hold x in [0, 1]. The randomizer R encodes x in g steps a unit and adds noise mod m; S hands
-the server the sum mod m and nothing else (``aggregation``); the analyzer A reads the sum back.
-Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
-Algorithms 2 to 7. Protocols whose messages are bits to be shuffled are in ``shuffled_bits``.
+Users hold x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m; S
+reveals only the sum mod m to the server (``aggregation``); the analyzer A decodes it. Chowdhury and
+Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772), Algorithms 2
+to 7. Protocols whose messages are bits to be shuffled are in ``shuffled_bits``.
 
-A protocol is a value made of explicit integers and laws. It carries no epsilon: what its noise
-promises is derived elsewhere from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
+A protocol consists of explicit integers and laws. It has no epsilon: its guarantee is derived from
+``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModularSum(ABC):
     n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, E the
     encoding. A: z = (y - m)/g if y > n g + tau, else y/g. While the noise of the sum stays within
     [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol`` certifies
-    how likely that is. A larger ``modulus`` may be given (a power of two, say), a smaller one is
+    how likely that is. A larger ``modulus``, such as a power of two, is allowed; a smaller one is
     refused.
     """
 
@@ -150,8 +150,8 @@ class ModularSum(ABC):
     ) -> Fraction | Floats:
         r"""A: the estimate of the sum of x from y, the sum of the messages mod m.
 
-        An exact rational; for an array of sums, one estimate each, to the nearest float. Draws
-        only where the analyzer adds noise: there each call is one more release.
+        An exact rational; for an array of sums, one estimate each, to the nearest float. If the
+        analyzer adds noise, each call draws noise and is another release.
         """
         noise = self.central_noise
         read = self.unwrap(y)
@@ -211,7 +211,7 @@ class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
     ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem 1),
-    Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated (Theorem 4);
+    Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated privacy (Theorem 4);
     ``noise.share(n)`` derives it from the law of the total noise. The server sees only the sum mod
     m, so the noise of the honest users who are present hides one contribution.
 
@@ -242,8 +242,8 @@ class AggregatedSum(_Shared):
 class LocalSum(_Whole):
     r"""Sum with local privacy: the noise of each user suffices to hide x (Algorithms 6 and 7).
 
-    ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. No
-    aggregation and no other user is trusted, so the observed noise is that of one message.
+    ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. Neither the
+    aggregation nor other users are trusted, so the observed noise is that of one message.
 
     >>> protocol = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.planned_noise, protocol.observed_noise(1)
@@ -293,9 +293,9 @@ class ShuffledPure(_Shared):
     r"""Sum with pure privacy over an aggregation that shuffling approximates (Theorem 3).
 
     As :class:`AggregatedSum` with PolyaDifference shares, but the server sees more than the sum:
-    an (epsilon_hat, q_hat)-relaxed aggregation costs 2 epsilon_hat on top of what the noise gives.
-    That aggregation is an assumption, so there is no ``mechanism`` here: :meth:`sum_mechanism`
-    describes the sum alone, and ``run`` has no release of it.
+    an (epsilon_hat, q_hat)-relaxed aggregation costs 2 epsilon_hat in addition to the cost of the
+    noise. That aggregation is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism`
+    describes only the sum, and ``run`` returns no release record.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)
@@ -333,9 +333,9 @@ _MOST_BITS = 1 << 10
 class ProtocolSize:
     r"""A certified threshold tau and modulus m.
 
-    ``wraparound`` encloses P(\|noise\| > tau); its upper end bounds the chance that an estimate is
-    off by m/g, whatever the data are. ``one_less`` encloses P(\|noise\| > tau - 1), which exceeds
-    the failure probability: tau is the least (None where tau is 0).
+    ``wraparound`` encloses P(\|noise\| > tau); its upper bound also bounds the probability that an
+    estimate is off by m/g, for all data. ``one_less`` encloses P(\|noise\| > tau - 1), which
+    exceeds the failure probability: tau is the least (None where tau is 0).
     """
 
     threshold: int
@@ -354,9 +354,9 @@ def size_protocol(
 ) -> ProtocolSize:
     r"""The least tau with P(\|X\| > tau) <= ``failure`` certified, and m = n g + 2 tau + 1.
 
-    ``noise`` is the law of all the noise in the sum, ``protocol.planned_noise``. For the laws that
-    a protocol accepts, dropouts only lower the tail, so tau serves every number of users that
-    stay. A tail so close to ``failure`` that 1024 bits do not tell them apart counts as too large.
+    ``noise`` is the law of the total noise in the sum, ``protocol.planned_noise``. For the laws
+    that a protocol accepts, dropouts only reduce the tail, so tau is valid for any number of
+    remaining users. A tail that 1024 bits cannot separate from ``failure`` counts as too large.
 
     >>> from dpcore import DiscreteLaplace
     >>> size = size_protocol(

@@ -1,8 +1,8 @@
 r"""Exact Bernoulli and geometric draws from fair bits, by integer arithmetic as in the paper.
 
-The reference samplers share these. Each is Canonne, Kamath and Steinke, "The Discrete Gaussian
+The reference samplers share these functions: Canonne, Kamath and Steinke, "The Discrete Gaussian
 for Differential Privacy" (arXiv 2004.00010v5), Algorithm 1 and the first loop of Algorithm 2.
-Proofs: docs/proofs/rng.md; tests unroll every coin against its law.
+Proofs: docs/proofs/rng.md; tests enumerate every draw and compare its law.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def bernoulli_exp(rng: Rng, exponent: Fraction) -> bool:
 
     For x <= 1, let K be the first k with a failed Bernoulli(x/k). Then P(K > k) = x^k/k!, and
     P(K odd) = 1 - x + x^2/2! - ... = e^(-x). For larger x, e^(-x) is a product of factors e^(-1)
-    and one of e^(-(x - floor(x))), and the coins are flipped until one fails.
+    and one e^(-(x - floor(x))): the factors are drawn until one fails.
     """
     if exponent < 0:
         raise InvalidParameter("exponent", exponent, "must be >= 0")
@@ -47,8 +47,8 @@ def geometric_exp(rng: Rng, exponent: Fraction) -> int:
     r"""k >= 0 with probability exactly (1 - e^(-x)) e^(-kx), x > 0 rational.
 
     With x = n/d (Algorithm 2, lines 2-9): let U be uniform on {0, ..., d-1} accepted with
-    probability e^(-U/d), and V the number of successive successes of Bernoulli(e^(-1)). Then
-    U + dV has law proportional to e^(-u/d), and floor((U + dV)/n) is the geometric asked for.
+    probability e^(-U/d), and V the number of successive successes of Bernoulli(e^(-1)). Then U + dV
+    has law proportional to e^(-u/d), and floor((U + dV)/n) is the geometric draw.
     """
     if exponent <= 0:
         raise InvalidParameter("exponent", exponent, "must be > 0")

@@ -5,9 +5,10 @@ Only the top 64 bits u of V are drawn at first. With thresholds c_k = floor(2^64
 
     u < c_k  implies  V < F(k),      u > c_k  implies  V >= F(k),
 
-so u decides X unless it equals a threshold (probability about table size / 2^64). Then further
-bits of V are drawn and F(k) is enclosed more tightly until the comparison is decided. No tail is
-cut and nothing is rounded: the law of X is exactly F. Proof: docs/proofs/samplers.md.
+so u decides X unless it equals a threshold (probability about table size / 2^64). Then further bits
+of V are drawn and F(k) is enclosed more tightly until the comparison is decided. No tail is
+truncated and nothing is rounded: X has exactly the distribution function F. Proof:
+docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Batch(Protocol):
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""``count`` values filled piece by piece, each small enough to stay in the cache."""
+    r"""``count`` values, drawn in pieces that are small enough to stay in the cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -63,8 +64,8 @@ class Uniform:
     def below(self, value: Callable[[], arb]) -> bool:
         r"""Whether V < x, where ``value()`` is a ball around x at the ambient precision.
 
-        Draws more bits until certain; each 64 more bits are needed with probability 2^-64 once
-        the ball is tight. Raises :class:`PrecisionExhausted` when eight million bits do not do.
+        Draws more bits until certain; each 64 more bits are needed with probability 2^-64 once the
+        ball is tight. Raises :class:`PrecisionExhausted` if eight million bits do not suffice.
         """
         while self._bits <= _MOST_BITS:
             with precision(self._bits + 64):
@@ -82,8 +83,8 @@ class Uniform:
 def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]) -> int:
     r"""An integer c with c <= 2^64 F <= c + 1, given low <= 2^bits F <= high.
 
-    Such a c separates: u < c implies V < F and u > c implies V >= F. When the interval straddles
-    an integer it is narrowed by ``exact``, the ball of F at the ambient precision.
+    Such a c separates: u < c implies V < F and u > c implies V >= F. If the interval contains an
+    integer it is narrowed by ``exact``, the ball of F at the ambient precision.
     """
     threshold = low >> (bits - 64)
     if high <= (threshold + 1) << (bits - 64):
@@ -124,8 +125,8 @@ def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
 class InversionTable:
     r"""A law on consecutive integers, sampled by certified inversion.
 
-    ``thresholds[i]`` separates at F(first + i) (see :func:`certified_threshold`); the first is 0
-    or stands at the least value of the law. A table whose last threshold is below 2^64 - 1 is open
+    ``thresholds[i]`` separates at F(first + i) (see :func:`certified_threshold`); the first is 0 or
+    belongs to the least value of the law. A table whose last threshold is below 2^64 - 1 is open
     above: a word beyond it is refined. So every word either falls strictly between two thresholds,
     below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
     every integer k.
@@ -205,7 +206,7 @@ def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
 
 
 class Inverted:
-    r"""A batch of draws by :func:`invert`, for laws without a table or proposal."""
+    r"""A batch sampler that uses :func:`invert`, for laws without a table or proposal."""
 
     def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
         self._cdf, self._guess = cdf, guess
@@ -237,9 +238,9 @@ def table_of_masses(
     r"""The table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
 
     ``masses[i]`` = (low, high) around P(X = first + i), ``below`` the same around P(X < first):
-    (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. Where the
-    masses end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold
-    they cannot place costs a ball of F.
+    (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. If the masses
+    end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold that they
+    leave undecided costs a ball of F.
     """
     low, high = below
     sums = []
@@ -252,7 +253,8 @@ def table_of_masses(
 
 
 EXTRA: Final = 64
-r"""Values beyond a number of standard deviations, for laws too narrow to be nearly Gaussian."""
+r"""Extra values beyond a number of standard deviations, for laws too narrow to be nearly
+Gaussian."""
 
 
 class FloatTable(NamedTuple):
@@ -274,7 +276,7 @@ class FloatTable(NamedTuple):
 
 
 def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
-    r"""Each value rounded once, from balls of P(X = 0), ..., P(X = n) and of P(X > n)."""
+    r"""Round each value once, from balls of P(X = 0), ..., P(X = n) and of P(X > n)."""
     tails = [*accumulate(masses[:0:-1], initial=beyond)]
     return FloatTable(
         np.array([*map(nearest, masses), 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
@@ -282,7 +284,7 @@ def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""At least nine standard deviations: the table checks that less than 2^-64 lies beyond."""
+    r"""At least nine standard deviations: the table checks that the mass beyond is below 2^-64."""
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 
 

@@ -1,9 +1,9 @@
 r"""Noise drawn ahead of its release, so that the release time is independent of it.
 
-The time a sampler takes can tell the value it drew (Jin, McMurtry, Rubinstein and Ohrimenko,
-"Are we there yet?", 2022). Here a release hands out values that were drawn earlier, thousands at a
-time: taking one costs the same whatever it is. What is kept is as secret as the random numbers
-behind it: it is emptied in the child of a fork, erased when handed out, and never copied.
+The running time of a sampler can reveal the value that it drew (Jin, McMurtry, Rubinstein and
+Ohrimenko, "Are we there yet?", 2022). Here a release uses values that were drawn earlier, thousands
+at a time, so its time does not depend on the value. The stored values are as secret as the random
+numbers: they are dropped in a forked child, erased when used, and never copied.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dpcore.forks import HERE, forget_after_fork, forget_inherited
 from dpcore.numbers.arrays import Integers
 
 SERVED: Final = 1 << 12
-"""Batches up to this size are handed out of the reservoir; larger ones are drawn directly."""
+"""Batches up to this size come from the reservoir; larger ones are drawn directly."""
 
 _SCALARS: Final = 1 << 11
 _BLOCK: Final = 1 << 15
 
 
 class Reservoir(list[int]):
-    r"""Single values as the list itself (``pop`` is atomic), and a block for small batches."""
+    r"""Single values in a list (``pop`` is atomic), and a block for small batches."""
 
     __slots__ = ("__weakref__", "_blocks")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it
@@ -39,7 +39,7 @@ class Reservoir(list[int]):
         self._blocks: list[tuple[Integers, int]] = []
 
     def one(self, draw: Callable[[int], Integers]) -> int:
-        r"""A value from a new supply; called when ``pop`` finds none."""
+        r"""A value from a new supply; called if the list is empty."""
         if not HERE:
             forget_inherited()
         fresh = draw(_SCALARS).tolist()

@@ -1,13 +1,13 @@
 r"""The random number generators of dpcore, the only source of privacy randomness.
 
-An :class:`Rng` deals independent uniform bits. :class:`SystemRng` is the default and the only
-private one: AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system, in
-blocks of 64 KiB, re-keyed after a bounded amount and after a fork, with every dealt byte erased
-from the block. :class:`SeededRng` is the same stream under a key derived from its seed: the same
-on every platform, for simulation, and not private.
+An :class:`Rng` generates independent uniform bits. :class:`SystemRng` is the default and the only
+private generator: AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system, in
+blocks of 64 KiB, re-keyed after a bounded amount and after a fork, with every used byte erased from
+the block. :class:`SeededRng` is the same stream under a key derived from its seed: the same on
+every platform, for simulation, and not private.
 
-What is proven and what is assumed (AES is a pseudo-random permutation, the operating system's
-entropy is good) stands in docs/proofs/rng.md and docs/threat_model.md.
+For the proofs and the assumptions (AES is a pseudo-random permutation, the operating system's
+entropy is good) see docs/proofs/rng.md and docs/threat_model.md.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 class Rng(ABC):
     r"""A source of independent uniform bits.
 
-    A source implements :meth:`bits` (one integer) and :meth:`words` (an array); the rest is
-    derived here, once, so that a proof about :meth:`below` holds for every source.
+    A source implements :meth:`bits` (one integer) and :meth:`words` (an array); the other methods
+    are derived from these, so that a proof about :meth:`below` holds for every source.
     """
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class Rng(ABC):
     def below(self, bound: int) -> int:
         r"""An integer uniform on ``[0, bound)``, by rejection from the next power of two.
 
-        Raises :class:`InvalidParameter` when ``bound < 1``.
+        Raises :class:`InvalidParameter` if ``bound < 1``.
 
         >>> SeededRng(1).below(1)
         0
@@ -196,8 +196,8 @@ _LOCAL: Final = _Local()
 class SystemRng(Rng):
     r"""Private randomness: AES-256-CTR under fresh keys from the operating system.
 
-    All instances share one pool per thread: creating one is cheap, and it is safe to pass one to
-    another thread or to draw in a signal handler.
+    All instances share one pool per thread: an instance is cheap to create, and it is safe to pass
+    it to another thread or to draw in a signal handler.
 
     >>> rng = SystemRng()
     >>> 0 <= rng.below(6) < 6, rng.words(3).dtype
@@ -275,7 +275,7 @@ SYSTEM: Final = SystemRng()
 def permutation(count: int, rng: Rng) -> Integers:
     r"""A uniformly random order of 0 .. count-1: the order of independent uniform 64-bit keys.
 
-    Distinct keys come in every order equally often. If two are equal (chance below
+    Every order of distinct keys is equally likely. If two keys are equal (probability below
     count^2/2^65) all are drawn again, so the order is exactly uniform.
     """
     while True:

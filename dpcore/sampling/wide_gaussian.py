@@ -1,10 +1,10 @@
 r"""Large Gaussian, Poisson and binomial batches: rejection from a staircase.
 
-A staircase with steps of 2^b integers stands over the masses P(X = m + i), m = floor(E[X]). A
-step is drawn by certified inversion, a place on it uniformly, and kept with probability mass over
-height. On most steps the mass hardly varies: a word below its least ratio is kept at once, about
-98 in 100. For the others floats compute the ratio (of counts by Stirling's series), and where
-their certified error could matter balls and further bits decide. What lies beyond the last steps is
+A staircase with steps of 2^b integers covers the masses P(X = m + i), m = floor(E[X]). A step is
+drawn by certified inversion, an integer on it uniformly, and accepted with probability mass/height.
+On most steps the mass hardly varies, and about 98 of 100 words are below the least ratio and
+accepted at once. For the others floats compute the ratio (for counts by Stirling's series); if
+their certified error could matter, balls and further bits decide. Values beyond the last steps are
 drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
 """
 
@@ -37,7 +37,7 @@ Flags = np.typing.NDArray[np.bool_]
 
 
 class UnimodalLaw(Protocol):
-    r"""A law that rises up to floor(E[X]) or the next integer and falls from there."""
+    r"""A unimodal law whose mode is floor(E[X]) or the next integer."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
@@ -47,11 +47,10 @@ class UnimodalLaw(Protocol):
 class Centred:
     r"""X - floor(E[X]) in batches, for a ``law`` of ``variance`` v between 2^21 and 2^116.
 
-    For counts ``parts`` are the expected numbers of what is counted: (l,) for Poisson, (np,
-    n(1-p)) for the heads and the tails of a binomial; E[X] is the first, which need not fit int64,
-    and 1/v the sum of their inverses. Without parts the law is the discrete Gaussian: E[X] = 0.
-    Raises :class:`Unrepresentable` for other variances: the float series starts at 2^21, and beyond
-    2^116 a draw could leave int64.
+    For counts ``parts`` are expected counts: (l,) for Poisson, (np, n(1-p)) for the heads and tails
+    of a binomial; E[X] is the first, which need not fit int64, and 1/v the sum of their inverses.
+    Without parts the law is the discrete Gaussian, with E[X] = 0. Raises :class:`Unrepresentable`
+    for other variances: the float series starts at 2^21, and beyond 2^116 a draw could leave int64.
     """
 
     __slots__ = (
@@ -214,7 +213,7 @@ class Centred:
 
 
 class Shifted:
-    r"""X itself from a centred batch, where it fits int64."""
+    r"""X itself from a centred batch, if it fits int64."""
 
     __slots__ = ("_centred",)
 
@@ -247,7 +246,7 @@ def _outwards(value: arb) -> tuple[int, int]:
 def _float(value: arb) -> float:
     # An absolute error of 2^-52 and a relative one of 2^-53.
     if not value.rad() < arb(2) ** -60:
-        raise PrecisionExhausted("a logarithm is not known to 60 bits")
+        raise PrecisionExhausted("a logarithm could not be computed to 60 bits")
     return float(value.mid())
 
 

@@ -313,7 +313,7 @@ def test_whatever_is_returned_stands(
     [
         ({"noise": "skellam", "epsilon": 1}, "allow a delta > 0"),
         ({"noise": "discrete-gaussian", "epsilon": 1, "delta": 0}, "allow a delta > 0"),
-        ({"noise": "polya:shape=1/2", "epsilon": 1, "delta": "1e-30"}, "allow a larger delta"),
+        ({"noise": "polya:shape=1/2", "epsilon": 1, "delta": "1e-30"}, "use a larger delta"),
     ],
 )
 def test_what_no_noise_keeps_is_refused(given: dict[str, Any], said: str) -> None:

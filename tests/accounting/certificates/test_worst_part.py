@@ -58,7 +58,9 @@ def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
     )
     for other in ({"scope": {"unit": "user", "relation": "replace"}}, {"inner": PARTS[1].inner}):
         wrong = replace(PARTS[0], **other)
-        assert failures(EPSILON, wrong) == [("parts[0]", "is not what its own certificate is of")]
+        assert failures(EPSILON, wrong) == [
+            ("parts[0]", "differs from the content of its own certificate")
+        ]
     sentence = replace(PARTS[0], assumption="somebody said so")
     assert failures(EPSILON, sentence) == [
         ("parts[0]", "its own certificate does not assume: somebody said so")

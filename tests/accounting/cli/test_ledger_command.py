@@ -249,7 +249,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
         (["open"], "--budget"),
         ([*CHARGE, "--users", "ada"], "--noise: give either --noise, or --claim with"),
-        ([*CHARGE, *GAUSSIAN], "--users: give either --users or --users-file"),
+        ([*CHARGE, *GAUSSIAN], "--users: use either --users or --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),

@@ -121,7 +121,7 @@ def test_a_plan_of_many_bits_ends_within_the_time_allowed(command: Command) -> N
 def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
     answer = command("plan", "pure", "--parameters", "paper", "--honest", "50%")
     assert answer.code == 0
-    assert "NOT certified to keep the promise" in answer.out
+    assert "NOT certified to meet the target" in answer.out
     found = command("plan", "pure", "--parameters", "paper", "--honest", "50%", "--json").json
     assert found["meets_target"] is False
     assert found["guarantee"]["epsilon"]["lower"] > 1

@@ -174,7 +174,7 @@ def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> No
 
 
 NOT_JSON = "is not a certificate: it is not JSON"
-NO_SCHEMA = 'is not a certificate: it names no "schema"'
+NO_SCHEMA = 'is not a certificate: it has no "schema"'
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
     (["a"], per_user(1), "", "batch = .*must be a name"),
     (["a"], per_user(1), None, "batch = None"),
     (["a"], 1, "b", "guarantee = 1: must be a claim"),
-    (["a"], Approx(1, "1e-6", scope=PER_USER), "b", "no theorem here gives"),
+    (["a"], Approx(1, "1e-6", scope=PER_USER), "b", "cannot derive"),
 ]
 
 

@@ -198,7 +198,7 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], name: str
 def test_a_part_that_is_neither_a_law_nor_assumed_is_refused() -> None:
     run = run_of(POLICIES["pure"], horizon=60)
     other = RunGuarantee(parts=(compose(Pure("1/10")),), assumptions=())
-    with pytest.raises(NotDerived, match="neither a law nor assumed"):
+    with pytest.raises(NotDerived, match="neither a noise law nor an assumption"):
         certificate_of(replace(run, guarantee=other, releases=()), deltas=[DELTA])
 
 

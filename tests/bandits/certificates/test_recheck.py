@@ -266,10 +266,10 @@ FORGED: dict[str, Callable[[], dict[str, Any]]] = {
 
 REASONS = {
     "a part twice": "must not repeat a part",
-    "a release twice": "is listed before",
-    "users who are new and return": "does not fit the parts: users are new",
+    "a release twice": "is listed twice",
+    "users who are new and return": "does not match the parts, which imply: users are new",
     "releases and rounds of releases": "must all be releases, or all be rounds of releases",
-    "two relations": "must have one relation: scopes never compose",
+    "two relations": "must all have one relation: guarantees of different scopes do not compose",
 }
 
 
@@ -379,7 +379,10 @@ def test_scopes_never_compose() -> None:
     edited = document("pure")
     other = of_scope(Scope(relation=Relation.ADD_REMOVE))
     edited["parts"].append(other)
-    assert reason_of(text_told(edited)) == ("parts", "must have one scope: scopes never compose")
+    assert reason_of(text_told(edited)) == (
+        "parts",
+        "must all have one scope: guarantees of different scopes do not compose",
+    )
 
 
 def test_rounds_are_those_of_a_user() -> None:
@@ -422,7 +425,7 @@ def test_no_more_is_released_than_there_were_rounds() -> None:
     edited.update(horizon=times - 1)
     assert reason_of(text_told(edited)) == (
         "released",
-        "must be one release a round at most: more than the horizon",
+        "must be at most one release per round: their number exceeds the horizon",
     )
 
 

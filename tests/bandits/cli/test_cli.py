@@ -167,7 +167,7 @@ def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     assert err == "interrupted: no result; go on with --resume state\n"
     assert Path("state").read_bytes().count(b"\n") < 2000
     answer = bandit(*words[:-2], "--seed", 2)
-    assert "was begun with another seed: 1 there, 2 here" in answer.err
+    assert "was begun with another seed: 1 instead of 2" in answer.err
 
 
 def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:
@@ -221,7 +221,7 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
         ({"data": "b" * 64}, "data = None: must be the same in A and B"),
         ({"rows": []}, "rows = 1: must have an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
-        ({"rows": [{}]}, "B = b.json: holds what dpcore bandit run does not write"),
+        ({"rows": [{}]}, "B = b.json: contains invalid data"),
     ):
         Path("b.json").write_text(json.dumps({**one, **change}))
         answer = bandit("compare", "a.json", "b.json")
@@ -247,7 +247,7 @@ def test_a_plot_is_drawn_from_a_folder_or_its_table(bandit: Bandit) -> None:
         (["none", "--output", "a.svg"], "SOURCE = none: No such file"),
         (
             ["results/rows.json", "--output", "a.svg"],
-            "SOURCE = results/rows.json: is no regret.csv",
+            "SOURCE = results/rows.json: is not a regret.csv",
         ),
     ):
         answer = bandit("plot", *words)
@@ -284,7 +284,7 @@ def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyP
         preset="cz/easy", algorithms=("se",), epsilons=(1,), horizon=100, instances=1
     )
     monkeypatch.setattr(Experiment, "guarantee", lost)
-    with pytest.raises(InvalidParameter, match="nothing can be promised") as refused:
+    with pytest.raises(InvalidParameter, match="there is no guarantee") as refused:
         promises_of(small, 10)
     assert refused.value.argument == "epsilon (for se)"
 
@@ -303,10 +303,10 @@ def stored(name: str, *rows: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"by_instance": [10**400]}, "a regret per round outside of [-1000000, 1000000]"),
+        ({"by_instance": [10**400]}, "a regret per round outside [-1000000, 1000000]"),
         ({"by_instance": []}, "a row without regret"),
         ({"by_instance": [True]}, "a regret per round"),
-        ({"algorithm": ["se"]}, "an algorithm that is no name"),
+        ({"algorithm": ["se"]}, "an algorithm that is not a name"),
         ({"epsilon": 10**400}, "int too large"),
     ],
 )
@@ -316,7 +316,7 @@ def test_rows_that_no_run_wrote_are_refused(
     stored("good", ROW)
     answer = bandit("compare", "good", stored("bad", {**ROW, **change}))
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: B = bad: holds what dpcore bandit run does not write")
+    assert answer.err.startswith("error: B = bad: contains invalid data")
     assert words in answer.err
 
 

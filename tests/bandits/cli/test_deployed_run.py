@@ -74,7 +74,7 @@ def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: 
     (said,) = found["remarks"]
     assert said == (
         "dist-dp-se at epsilon 2 ran out of users: nothing was learned from "
-        f"{row['out_of_users']:,.0f} of 6,000 rounds. Give more --users or --visits."
+        f"{row['out_of_users']:,.0f} of 6,000 rounds. Use more --users or --visits."
     )
     assert said in bandit("run", *SMALL, *words, "--users", "10").out
     enough = bandit("run", *SMALL, *words, "--json").json

@@ -122,7 +122,7 @@ def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None
     for wrong in bad:
         Path("out/rows.json").write_text(json.dumps({**document, **wrong}))
         answer = bandit("plot", "out", "--output", "again.svg")
-        assert (answer.code, "does not write" in answer.err) == (2, True)
+        assert (answer.code, "contains invalid data" in answer.err) == (2, True)
     text = bandit("run", *words).out
     assert "Theorem 6 at epsilon 2: in the limit at least" in text
     assert "lower_bounds" not in bandit("run", "csb/topk", *SMALL, "--json").out

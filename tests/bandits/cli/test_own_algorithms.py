@@ -56,13 +56,13 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("own.py", "must be own.py:NAME, a policy in that file"),
+        ("own.py", "must be own.py:NAME, a policy of that file"),
         ("own.py:Nobody", "has no attribute 'Nobody'"),
         ("lost.py:Policy", "there is no file lost.py"),
-        ("others.py:ready", "must be made from epsilon"),
+        ("others.py:ready", "must take epsilon"),
         ("others.py:needs", "cannot be made without words"),
         ("others.py:wrong", "is a Fraction, and must be or return a bandits.Policy"),
-        ("others.py:refuses", "gives no policy"),
+        ("others.py:refuses", "returns no policy"),
         ("own.py:Halving,own.py:Halving", "names one twice"),
     ],
 )

@@ -41,14 +41,14 @@ REFUSED: dict[str, str] = {
     "cz/easy --algorithms vb-sdp-ae --delta=1e-31": "--delta = 1e-31: must be >= 1e-30 for vb",
     "cz/easy --algorithms dist-rdp-se:s=1e12": "--epsilon (for dist-rdp-se:s=1000000000000) = ",
     "cz/easy --algorithms dpe": "--algorithms = dpe: is played in worlds with linear rewards",
-    "cz/easy --algorithms se --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: leave it out",
+    "cz/easy --algorithms se --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: omit it",
     "cz/easy --algorithms dp-se --schedule paper": "--schedule = paper: has no effect on dp-se",
-    "cz/easy --algorithms se --output ''": "--output = '': must name a place",
+    "cz/easy --algorithms se --output ''": "--output = '': must not be empty",
     "cz/easy --algorithms se --output q --resume st": "--output = q/regret.csv: is a directory",
     "cz/easy --algorithms se --output out --resume pipe": "--resume = pipe: is not a regular file",
     "cz/easy --algorithms se --output out --resume zeros": "--resume = zeros: is not the state",
     "cz/easy --algorithms dist-rdp-se --radius paper --renyi-tail new": "--renyi-tail = new: must",
-    "cz/easy --renyi-tail printed": "--renyi-tail = printed: is of dist-rdp-se with",
+    "cz/easy --renyi-tail printed": "--renyi-tail = printed: applies only to dist-rdp-se with",
     "cz/easy --algorithms dist-rdp-se --radius paper --confidence 0.5": "--confidence = 0.5",
     "tkms/binary -T 3000 --algorithms sdp-ae --confidence 0.2": "--confidence = 0.2: has no effect",
     "cz/easy --visits 0": "--visits = 0",
@@ -61,11 +61,11 @@ REFUSED: dict[str, str] = {
     "cz/easy --honest 90% --radius paper": "--radius = paper",
     "csb/topk --super-arm 21": "--super-arm = 21: must be <= arms = 20",
     "csb/topk --algorithms cucb --release tree": "--release = tree: has no effect on cucb",
-    "cz/easy --super-arm 3": "--super-arm = 3: cz/easy has none: leave it out",
+    "cz/easy --super-arm 3": "--super-arm = 3: cz/easy has no super arms: omit this option",
     "csb/path --arms 25": "--arms = 25: must be 2 n (n - 1)",
     "csb/topk --algorithms cucb-ldp1:c=1": "cucb-ldp1:c = 1: must be a number in [2",
-    "csb/topk --algorithms cucb-ldp1:c=8": "--algorithms = cucb-ldp1:c=8: c is of the paper",
-    "csb/topk --visits 2": "--algorithms = cucb: has no noise that visits share",
+    "csb/topk --algorithms cucb-ldp1:c=8": "--algorithms = cucb-ldp1:c=8: c applies only to the paper",
+    "csb/topk --visits 2": "--algorithms = cucb: does not support returning users",
     "lzj/fig2 --algorithms dpe --users 88000 -T 1e6": "--users = 88000: are too few: 1000000",
     "lzj/fig2 --calibration pure --radius paper --algorithms cdp-dpe": "--radius = paper: must be",
     "lzj/fig2 --calibration pure --algorithms sdp-dpe": "--calibration = pure: must be exact or",
@@ -159,9 +159,9 @@ def test_a_run_prints_them_upwards_wherever_it_does(bandit: Bandit) -> None:
 
 def test_two_epsilons_of_one_float_are_refused(bandit: Bandit) -> None:
     both = ("0.50000000000000000001", "0.50000000000000000002")
-    with pytest.raises(InvalidParameter, match="names one twice: two of them are printed as"):
+    with pytest.raises(InvalidParameter, match="contains two epsilons that are printed as"):
         experiment(*both)
     answer = bandit(*RUN, "--epsilon", both[0], "--epsilon", both[1])
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: --epsilon = ")
-    assert "names one twice" in answer.err
+    assert "contains two epsilons" in answer.err

@@ -142,8 +142,8 @@ class Wrong(Oracle):
 @pytest.mark.parametrize(
     ("returned", "reason"),
     [
-        (np.array([[True, False, False]]), "which are no super arm"),
-        (np.array([[True, True, True]]), "[0, 1, 2], which are no super arm"),
+        (np.array([[True, False, False]]), "which are not a super arm"),
+        (np.array([[True, True, True]]), "[0, 1, 2], which are not a super arm"),
         (np.array([[1, 1, 0]]), "a boolean for each base arm"),
         (np.array([True, True, False]), "a boolean for each base arm"),
         (None, "a boolean for each base arm"),

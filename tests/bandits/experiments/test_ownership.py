@@ -113,7 +113,9 @@ def test_files_of_somebody_else_are_not_replaced(
     before = contents("out")
     answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out", "--resume", "state")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(f"error: --output = out/{name}: is no file of dpcore bandit run")
+    assert answer.err.startswith(
+        f"error: --output = out/{name}: is not a file of dpcore bandit run"
+    )
     assert contents("out") == before
     assert not Path("state").exists()
 
@@ -124,7 +126,9 @@ def test_nor_beside_results_of_ours(bandit: Bandit, name: str) -> None:
     Path("out", name).write_text(MINE[name])
     before = contents("out")
     answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out")
-    assert answer.err.startswith(f"error: --output = out/{name}: is no file of dpcore bandit run")
+    assert answer.err.startswith(
+        f"error: --output = out/{name}: is not a file of dpcore bandit run"
+    )
     assert contents("out") == before
 
 
@@ -139,7 +143,7 @@ def test_a_file_that_came_during_a_run_is_not_replaced(
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
     assert answer.code == 2
     assert answer.json["algorithms"] == ["se"]
-    assert answer.err.startswith("error: --output = out/regret.csv: is no file of dpcore bandit")
+    assert answer.err.startswith("error: --output = out/regret.csv: is not a file of dpcore bandit")
     assert contents("out") == {"regret.csv": MINE["regret.csv"].encode()}
 
 
@@ -153,7 +157,9 @@ def test_only_certificates_that_the_record_implies_are_removed(bandit: Bandit) -
         "certificate-cdp-se-2.json": kept,
     }
     answer = bandit(*RUN[:-1], "2", "--algorithms", "cdp-se", "--output", "out")
-    assert answer.err.startswith("error: --output = out/certificate-cdp-se-2.json: is no file of")
+    assert answer.err.startswith(
+        "error: --output = out/certificate-cdp-se-2.json: is not a file of"
+    )
     takes = rewired(
         remove_earlier, _certified=lambda folder, _: sorted(folder.glob("certificate-*.json"))
     )
@@ -169,12 +175,12 @@ def test_what_makes_a_file_ours_is_checked(bandit: Bandit) -> None:
     )
     refuse_foreign(Path("out"), one)
     Path("out/regret.svg").write_text("<svg>cz/hard, epsilon = 1</svg>")
-    with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is no file of"):
+    with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is not a file of"):
         refuse_foreign(Path("out"), one)
     rewired(refuse_foreign, _shows=lambda place, record: True)(Path("out"), one)
     Path("out/regret.svg").unlink()
     Path("out/regret.svg").symlink_to("nowhere")
-    with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is no file of"):
+    with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is not a file of"):
         refuse_foreign(Path("out"), one)
 
 
@@ -202,7 +208,7 @@ def test_a_run_that_fails_to_write_leaves_no_mixed_record(
     left = contents("out")
     assert "rows.json" not in left
     assert not {"certificate-dist-dp-se-1.json", CERTIFICATE} & set(left)
-    said = "out: is not whole: it has no rows.json, which dpcore bandit run --output writes last\n"
+    said = "out: is incomplete: it has no rows.json, which dpcore bandit run --output writes last\n"
     answer = bandit("plot", "out", "-o", "new.svg")
     assert (answer.code, answer.out, answer.err) == (2, "", f"error: SOURCE = {said}")
     assert bandit("compare", "out", "out").err == f"error: A = {said}"
@@ -243,6 +249,6 @@ def test_ctrl_c_while_results_are_written_says_so(
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--resume", "state")
     assert (answer.code, answer.out) == (130, "")
     assert answer.err == (
-        "interrupted: the result was being written, and is whole only in a folder with rows.json; "
+        "interrupted: the result was being written; only a folder with rows.json is complete; "
         "go on with --resume state\n"
     )

@@ -128,7 +128,7 @@ def test_a_missing_certificate_names_its_reason(
 
     monkeypatch.setattr(certificate, "certify_run", refused)
     answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
-    wanted = "no theorem here gives a certificate of cdp-se: parts: must hold at most 1024"
+    wanted = "cannot derive a certificate of cdp-se: parts: must hold at most 1024"
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
 
 
@@ -146,7 +146,7 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
     assert b"epsilon = 1" not in path.read_bytes()
     assert b"cdp-se" not in path.read_bytes()
     said = [*without_regret(lines)]
-    assert [words.split(" is not")[0] for words in said] == [
+    assert [words.split(" is omitted")[0] for words in said] == [
         "se at epsilon 1",
         "cdp-se at epsilon 2",
     ]
@@ -216,8 +216,8 @@ HEAD = ",".join(COLUMNS) + "\n"
     [
         ("", "no column preset"),
         (HEAD, "contains no runs"),
-        (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 holds no round"),
-        (HEAD + "x\n", "line 2 holds no round"),
+        (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 has no valid round"),
+        (HEAD + "x\n", "line 2 has no valid round"),
         (HEAD + '"x\n', "is not valid CSV"),
     ],
 )
@@ -240,12 +240,12 @@ def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidParameter, match=words):
             read_lines(path)
     path.write_text("".join(text.splitlines(keepends=True)[:-1]))
-    with pytest.raises(InvalidParameter, match="was cut: se at epsilon 1 misses rounds"):
+    with pytest.raises(InvalidParameter, match="is truncated: se at epsilon 1 lacks rounds"):
         read_lines(path)
     # All runs alike, but none to the horizon.
     ends = [line for line in text.splitlines(keepends=True) if line.split(",")[-2] != "500"]
     path.write_text("".join(ends))
-    with pytest.raises(InvalidParameter, match="was cut: cdp-se at epsilon 1"):
+    with pytest.raises(InvalidParameter, match="is truncated: cdp-se at epsilon 1"):
         read_lines(path)
 
 
@@ -253,7 +253,7 @@ def test_an_instance_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     lines = written(path)
     path.write_text("".join([*lines, *lines[1:]]))
-    with pytest.raises(InvalidParameter, match="line 14 has instance 0 at t = 100 a second time"):
+    with pytest.raises(InvalidParameter, match="line 14 has instance 0 at t = 100 twice"):
         read_lines(path)
     forgets = mutated(tidy.read_lines, "if t in run:", "if False:")
     assert len(forgets(path)) == 2

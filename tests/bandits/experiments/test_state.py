@@ -295,7 +295,7 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with resume(path, small(), WORLDS) as state:
         state.append(CELLS[1])
-    refused(path, "holds cells in another order")
+    refused(path, "contains cells in another order")
 
 
 @pytest.mark.parametrize(
@@ -304,13 +304,13 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
 def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     path = begun(tmp_path / "state")
     write(path, *records(path), _json({**CELLS[0].to_json(), **change}))
-    refused(path, "holds what no experiment wrote .* in cell 1")
+    refused(path, "contains invalid data .* in cell 1")
 
 
 @pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
 def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
     write(tmp_path / "state", header, _json(CELLS[0].to_json()))
-    refused(tmp_path / "state", "holds what no experiment wrote")
+    refused(tmp_path / "state", "contains invalid data")
 
 
 def test_what_json_does_not_know_is_never_written() -> None:

@@ -77,7 +77,9 @@ def test_the_clients_that_a_horizon_needs() -> None:
     enough, few = replace(dpe, population=88_437), replace(dpe, population=88_436)
     assert enough.init(30, 10**6).phase == 1
     for refused in (few.init, few.sizes):
-        with pytest.raises(InvalidParameter, match=r"users = 88436: are too few: .* needed twice"):
+        with pytest.raises(
+            InvalidParameter, match=r"users = 88436: are too few: .* each is used once"
+        ):
             refused(30, 10**6)
 
 

@@ -269,7 +269,7 @@ def test_what_a_protocol_rests_on_is_said_for_it() -> None:
 )
 def test_what_follows_from_the_protocol_cannot_be_written_anew(slip: str) -> None:
     # 64 steps where the protocol hides 16, say: the promise would be of the protocol's.
-    with pytest.raises(TypeError, match=f"Slip.{slip} follows from the protocol"):
+    with pytest.raises(TypeError, match=f"Slip.{slip} must not be overridden"):
         type("Slip", (Halves,), {slip: lambda self, pulls: 64})
     with pytest.raises(TypeError, match="follows from the protocol"):
         dataclass(frozen=True)(type("Slip", (SumPrivatizer,), {slip: property(lambda self: 64)}))
@@ -290,7 +290,7 @@ def test_a_pool_promises_what_is_released_to_its_users() -> None:
         if kind is SteadyPrivatizer:
             assert played(private, users=pool).guarantee is not None
             continue
-        with pytest.raises(InvalidParameter, match="must release what the pool charges"):
+        with pytest.raises(InvalidParameter, match="must be the privatizer of the pool"):
             played(private, users=pool)
         assert pool.most_visits == 0
 

@@ -176,8 +176,8 @@ def at(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "contains no row of rewards"),
-        ("a,b\n", "contains no row of rewards"),
+        ("", "contains no rows of rewards"),
+        ("a,b\n", "contains no rows of rewards"),
         ("a,b\nc,d\n", "line 2, column 1: 'c' is no reward"),
         ("0,1\n1\n", "line 2 has 1 cells, the first line 2"),
         ("a,b\n1\n", "line 2 has 1 cells, the first line 2"),

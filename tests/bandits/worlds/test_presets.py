@@ -65,7 +65,7 @@ def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
 
 
 def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="is simulated: leave the file out"):
+    with pytest.raises(InvalidParameter, match="is simulated and takes no file"):
         preset_of("cz/easy").worlds(1, data=tmp_path)
     for name in ("obd", "cz/mslr"):
         with pytest.raises(InvalidParameter, match="needs --data FILE"):
@@ -123,7 +123,7 @@ def test_the_command_takes_several_files(
     none = typed(capsys, "bandit", "run", "cz/mslr", *both, "--data", tmp_path / "none", *words)
     assert (none.code, "none: No such file" in none.err) == (2, True)
     twice = typed(capsys, "bandit", "run", "cz/mslr", *both[:2], *both[:2], *words)
-    assert (twice.code, "names one file twice" in twice.err) == (2, True)
+    assert (twice.code, "contains a file twice" in twice.err) == (2, True)
 
 
 ZERO = np.zeros(FEATURES)
@@ -138,13 +138,15 @@ BROKEN = {
     letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:inf\n": "line 61: feature 5 is inf",
     letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1e39\n": "line 61: feature 5 is 1e39",
     letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:a\n": "line 61: feature 5 is a",
-    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1 4:2\n": "line 61: feature 4 must rise",
-    letor_line(1, 1, ZERO) * 60 + "1 qid:1 0:1\n": "line 61: feature 0 must rise, from 1 to 136",
+    letor_line(1, 1, ZERO) * 60
+    + "1 qid:1 5:1 4:2\n": "line 61: features must be increasing, from 1 to 136, at feature 4",
+    letor_line(1, 1, ZERO) * 60
+    + "1 qid:1 0:1\n": "line 61: features must be increasing, from 1 to 136, at feature 0",
     letor_line(1, 1, ZERO) * 60 + "1 1:2\n": "line 61: no qid:NUMBER",
     "1 1:2\n" * 60: "line 1: no qid:NUMBER after the relevance",
-    letor_line(1, 1, ZERO) * 3: "holds 3 pairs: too few for 50 clusters",
-    letor_line(1, 1, ZERO) * 60: "fewer than 50 different pairs",
-    "": "holds 0 pairs: too few for 50 clusters",
+    letor_line(1, 1, ZERO) * 3: "contains 3 pairs, too few for 50 clusters",
+    letor_line(1, 1, ZERO) * 60: "fewer than 50 distinct pairs",
+    "": "contains 0 pairs, too few for 50 clusters",
 }
 
 
@@ -183,10 +185,10 @@ def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
     assert [tuple(np.random.RandomState(i).permutation(3)) for i in range(3)] == orders
     assert len(set(orders)) > 1
     assert all(sorted(world.means) == [0.0, 0.25, 0.5] for world in worlds.environments)
-    with pytest.raises(InvalidParameter, match="has as many arms as its data"):
+    with pytest.raises(InvalidParameter, match="takes the number of arms from its data"):
         preset_of("obd").worlds(1, arms=3, data=path)
     for arms in (2, 4):
-        with pytest.raises(InvalidParameter, match="must be 3: so many items"):
+        with pytest.raises(InvalidParameter, match="must be 3, the number of items"):
             obd_arms(path, arms)
 
 
@@ -204,12 +206,12 @@ def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) 
         ("", "no column item_id"),
         ("item_id,position\n1,2\n", "no column click"),
         (HEADER + "\n", "contains no rows"),
-        (obd_text((1, 0), (2, 2)), "line 3 holds no item number and click"),
-        (obd_text((1, 0), (2, "")), "line 3 holds no item number and click"),
-        (obd_text((-1, 0)), "line 2 holds no item number and click"),
-        (obd_text(("x", 0)), "line 2 holds no item number and click"),
+        (obd_text((1, 0), (2, 2)), "line 3 must contain an item number and a click"),
+        (obd_text((1, 0), (2, "")), "line 3 must contain an item number and a click"),
+        (obd_text((-1, 0)), "line 2 must contain an item number and a click"),
+        (obd_text(("x", 0)), "line 2 must contain an item number and a click"),
         (CLICKS + '"1,0\n', "is not valid CSV"),
-        (HEADER + "\n1\n", "line 2 holds no item number and click"),
+        (HEADER + "\n1\n", "line 2 must contain an item number and a click"),
         (HEADER + "\n\xff", "is not valid CSV"),
     ],
 )

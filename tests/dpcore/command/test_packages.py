@@ -144,7 +144,7 @@ def test_what_another_distribution_wrote_over_is_named(
     assert spec.origin == str(file)
     file.write_text("theirs = 1\n")
     with pytest.raises(
-        ShadowedPackage, match=r"is not the file that dpcore installed; invoices installs"
+        ShadowedPackage, match=r"is not the file that dpcore installed; invoices also installs"
     ):
         packages._FINDER.find_spec("accounting", None)
     assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None

@@ -50,7 +50,7 @@ def test_a_desk_closes_each_step_once(step: Step) -> None:
             assert refused.reason == f"comes too early: {CLOSERS[step - 1]} is due"
     again = refusal(desk.receive, PLAY.sent[step]["ann"])
     assert again is not None
-    assert again.reason == "is a second one in this round"
+    assert again.reason == "was already received in this round"
     closed(desk, step)
     refused = refusal(closed, desk, step)
     assert str(refused) == f"the step {CLOSERS[step - 1]} of the server: was taken already"

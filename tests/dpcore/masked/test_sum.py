@@ -94,8 +94,8 @@ def test_too_few_are_refused_at_the_step_they_left(step: Step, named: str) -> No
     with pytest.raises(AggregationRefused) as refused:
         sum_is_right(parts, {"user 0": Step.KEYS, "user 3": step}, 5)
     assert str(refused.value) == (
-        f"the step {named} of the server: of 5 users 3 are there and 4 are needed: "
-        "more than 1 vanished"
+        f"the step {named} of the server: 3 of 5 users remain and 4 are needed: "
+        "more than 1 dropped out"
     )
 
 
@@ -159,7 +159,7 @@ def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -
     # once they have shared: at the third step and the fourth.
     assert (len(said), seated) == ((7, 14) if step < Step.INPUT else (14, 7))
     assert all("of 3 users at 'user " in reason for reason in said)
-    assert all("1 are there and 2 are needed" in reason for reason in said)
+    assert all(" remain and 2 are needed" in reason for reason in said)
 
 
 def test_a_server_that_does_not_count_around_each_user_is_noticed(
@@ -174,7 +174,7 @@ def test_a_server_that_does_not_count_around_each_user_is_noticed(
         try:
             sum_is_right(parts, {"user 0": Step.UNMASK, f"user {other}": Step.UNMASK}, 5)
         except AggregationRefused as refused:
-            said.add("do not give" in refused.reason)
+            said.add("do not reconstruct" in refused.reason)
     assert said == {True}  # the commitment shows what the count should have
 
 
@@ -183,7 +183,7 @@ def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[st
     # One honest reply arrived, three are needed: no result. Two colluding users hold the rest.
     play = rehearse(dropouts=2)
     few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
-    with pytest.raises(AggregationRefused, match="1 are there and 3 are needed"):
+    with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
         masked_server.finish(few)
     held = {name: play.users[Step.UNMASK][name].shares for name in colluding}
     pooled = {
@@ -195,7 +195,7 @@ def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[st
         total = masked_server.finish(together)
         assert total.sum.tolist() == plain_sum(play.inputs, total.participants, 1000)
     else:
-        with pytest.raises(AggregationRefused, match="2 are there and 3 are needed"):
+        with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
             masked_server.finish(together)
 
 
@@ -219,7 +219,7 @@ HALVES = st.sampled_from([("seeds", "ann"), ("seeds", "zoë"), ("keys", "bob")])
 
 @given(st.sampled_from(HEARD), HALVES, st.integers(1, PRIME - 1))
 def test_a_wrong_share_gives_no_sum(liar: str, half: tuple[str, str], error: int) -> None:
-    with pytest.raises(AggregationRefused, match="do not give"):
+    with pytest.raises(AggregationRefused, match="do not reconstruct"):
         masked_server.finish(lied(liar, *half, error))
 
 
@@ -228,7 +228,7 @@ def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
     # Ann, Eve and Joe stand at 1, 3 and 4: the weight of Ann's share is 2.
     seed = int.from_bytes(WITHOUT_BOB.after[Step.SHARES]["ann"].seed, "big")
     error = (value - seed) * pow(2, -1, PRIME)
-    with pytest.raises(AggregationRefused, match="do not give a secret of 'ann'"):
+    with pytest.raises(AggregationRefused, match="do not reconstruct a secret of 'ann'"):
         masked_server.finish(lied("ann", "seeds", "ann", error))
 
 

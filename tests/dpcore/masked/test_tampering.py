@@ -127,7 +127,7 @@ def test_a_second_message_is_refused_and_the_sum_is_right(step: Step) -> None:
     state = PLAY.full[step]
     for name, data in PLAY.sent[step].items():
         before = dict(state.arrived)
-        assert "second one" in reason(masked_server.receive, state, data)
+        assert "already received" in reason(masked_server.receive, state, data)
         assert state.arrived == before, name
     assert PLAY.total is not None
     assert PLAY.total.sum.tolist() == plain_sum(PLAY.inputs, PLAY.total.participants, 1000)
@@ -165,15 +165,15 @@ def test_who_agreed_to_other_terms_is_refused(terms: dict[str, int]) -> None:
 @pytest.mark.parametrize("came", Step)
 def test_a_message_of_another_step_is_refused(due: Step, came: Step) -> None:
     said = reason(masked_server.receive, PLAY.server[due], PLAY.sent[came]["ann"])
-    assert ("is due" in said) == (due is not came)
+    assert ("arrived instead" in said) == (due is not came)
 
 
 @pytest.mark.parametrize("step", LATER)
 def test_a_message_for_somebody_else_is_refused(step: Step) -> None:
     said = reason(PLAY.step, step, "ann", PLAY.given[step]["bob"])
-    assert "addressed to somebody else" in said
+    assert "addressed to another user" in said
     # A user's own message, sent back to it.
-    assert "sender who is not expected" in reason(PLAY.step, step, "ann", PLAY.sent[step]["ann"])
+    assert "unexpected sender" in reason(PLAY.step, step, "ann", PLAY.sent[step]["ann"])
 
 
 def channel_of(name: str, play: Rehearsal | None = None) -> Channel:
@@ -212,7 +212,7 @@ def test_two_users_with_one_identity_are_refused() -> None:
         with pytest.raises(InvalidParameter, match=said):
             masked_server.open_round(PLAY.terms, PLAY.own, edited)
     again = channel_of("ann").send(KeyAdvertisement(keys=fresh_keys(1)))
-    assert "second one" in reason(masked_server.receive, PLAY.full[Step.KEYS], again)
+    assert "already received" in reason(masked_server.receive, PLAY.full[Step.KEYS], again)
 
 
 def test_keys_that_stand_for_two_things_or_nothing_are_refused() -> None:
@@ -241,12 +241,16 @@ def test_who_vanished_does_not_come_back() -> None:
         commitment=bytes(32), sealed=dict.fromkeys(("ann", "bob", "joe", "zoë"), seal)
     )
     late = channel_of("eve", play).send(body)
-    assert "vanished in an earlier" in reason(masked_server.receive, play.server[Step.SHARES], late)
+    assert "dropped out in an earlier" in reason(
+        masked_server.receive, play.server[Step.SHARES], late
+    )
     play = rehearse(vanish={"eve": Step.SHARES}, **GRAPH)
     late = channel_of("eve", play).send(MaskedInput(values=play.inputs["eve"]))
-    assert "vanished in an earlier" in reason(masked_server.receive, play.server[Step.INPUT], late)
+    assert "dropped out in an earlier" in reason(
+        masked_server.receive, play.server[Step.INPUT], late
+    )
     empty = channel_of("eve").send(UnmaskReply(seeds={}, keys={}))
-    assert "vanished in an earlier" in reason(
+    assert "dropped out in an earlier" in reason(
         masked_server.receive, PLAY.server[Step.UNMASK], empty
     )
 
@@ -261,7 +265,7 @@ def test_shares_for_others_than_those_who_advertised_are_refused() -> None:
     ):
         body = SealedShares(commitment=shares.commitment, sealed=sealed)
         said = reason(masked_server.receive, PLAY.server[Step.SHARES], channel_of("ann").send(body))
-        assert "everyone else" in said
+        assert "every other user" in said
 
 
 def test_a_reply_to_another_question_is_refused() -> None:
@@ -274,7 +278,7 @@ def test_a_reply_to_another_question_is_refused() -> None:
     ):
         body = UnmaskReply(seeds=seeds, keys=keys)
         said = reason(masked_server.receive, PLAY.server[Step.UNMASK], channel_of("ann").send(body))
-        assert "exactly what was asked" in said
+        assert "exactly the request" in said
 
 
 def relay(sealed: dict[str, bytes]) -> bytes:
@@ -341,9 +345,9 @@ def test_a_list_of_keys_that_cannot_be_is_refused() -> None:
     for listed, said in (
         ({name: keys[name] for name in NAMES[:3]}, "must name 4 to 5"),
         ({**keys, "mal": fresh_keys(1)}, "must name 4 to 5"),
-        ({**keys, "ann": fresh_keys(1)}, "does not hold the keys its receiver sent"),
-        ({name: keys[name] for name in NAMES[1:]}, "does not hold the keys its receiver sent"),
-        ({**keys, "bob": keys["eve"]}, "one key twice"),
+        ({**keys, "ann": fresh_keys(1)}, "does not contain the keys of its receiver"),
+        ({name: keys[name] for name in NAMES[1:]}, "does not contain the keys of its receiver"),
+        ({**keys, "bob": keys["eve"]}, "a key twice"),
         ({**keys, "bob": low}, "large order"),
     ):
         message = ways.send(KeyList(keys=listed))
