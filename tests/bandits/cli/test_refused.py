@@ -64,7 +64,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --super-arm 3": "--super-arm = 3: cz/easy has no super arms: omit this option",
     "csb/path --arms 25": "--arms = 25: must be 2 n (n - 1)",
     "csb/topk --algorithms cucb-ldp1:c=1": "cucb-ldp1:c = 1: must be a number in [2",
-    "csb/topk --algorithms cucb-ldp1:c=8": "--algorithms = cucb-ldp1:c=8: c applies only to the paper",
+    "csb/topk --algorithms cucb-ldp1:c=8": "--algorithms = cucb-ldp1:c=8: c applies only",
     "csb/topk --visits 2": "--algorithms = cucb: does not support returning users",
     "lzj/fig2 --algorithms dpe --users 88000 -T 1e6": "--users = 88000: are too few: 1000000",
     "lzj/fig2 --calibration pure --radius paper --algorithms cdp-dpe": "--radius = paper: must be",
