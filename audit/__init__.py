@@ -9,8 +9,9 @@ The public names are loaded when they are first asked for, so that ``import audi
 each is documented where it is defined.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from audit.assembly import Audit, audit
@@ -64,42 +65,7 @@ __all__ = [
     "read_target",
 ]
 
-_PLACES = {
-    "Audit": "assembly",
-    "AuditReport": "report.report",
-    "AuditSpec": "spec",
-    "CanaryReport": "training.canaries",
-    "Claim": "claims.claim",
-    "CurveClaim": "claims.curve_claim",
-    "ExactWitness": "report.record",
-    "Finding": "replay.findings",
-    "FitReport": "fit.fit",
-    "NothingMeasured": "testing.assertions",
-    "Outcome": "evidence.verdict",
-    "Refuted": "testing.assertions",
-    "StepReport": "training.step_report",
-    "TargetFailed": "errors",
-    "Witness": "evidence.event",
-    "assert_fits": "testing.fits",
-    "assert_private": "testing.assertions",
-    "assert_sensitivity": "testing.assertions",
-    "audit": "assembly",
-    "canaries": "training.canaries",
-    "declare": "replay.declared",
-    "dpsgd": "training.dpsgd",
-    "read_claim": "claims.curve_claim",
-    "read_target": "targets.spelling",
-}
-
-
-# Not dpcore.lazy_import: a test run without an audit should not pay for importing dpcore.
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'audit' has no attribute {name!r}")
-    found = getattr(import_module(f"audit.{_PLACES[name]}"), name)
-    # Bound here, so that the next look finds it at once.
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:
