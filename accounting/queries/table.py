@@ -184,11 +184,8 @@ class Table:
         r"""The number of counting rows per key; rows without a key are ignored."""
         polars = _polars()
         rows = self._bounded(scope, self._text(column), polars.lit(value=False), rng)
-        counted = polars.len().alias(_COUNT), polars.col(_BAD).any()
-        table = self._collected(rows.group_by(_VALUE).agg(counted))
-        if table[_BAD].any():
-            self._refuse_rows(scope)
-        table = table.drop_nulls(_VALUE)
+        found = rows.drop_nulls(_VALUE).group_by(_VALUE).agg(polars.len().alias(_COUNT))
+        table = self._collected(found)
         return dict(zip(table[_VALUE].to_list(), table[_COUNT].to_list(), strict=True))
 
     def _frame(self) -> Any:
@@ -208,17 +205,21 @@ class Table:
     def _bounded(self, scope: TableScope, value: Any, bad: Any, rng: Rng) -> Any:
         # At most so many rows of each user, by a hash of the user and the place of the row among
         # that user's, with a key that is drawn now. Bad rows are kept, so that one pass sees all.
-        polars, key = _polars(), rng.bits(63)
+        polars, key, most = _polars(), rng.bits(63), scope.rows_per_user
         user = self._named(scope)
-        rows = self._frame().select(
-            user,
-            user.hash(key).alias("hashed"),
-            value.alias(_VALUE),
-            (bad | user.is_null()).alias(_BAD),
-        )
+        counts = self._frame().group_by(user).agg(polars.len().alias(_COUNT))
+        more = polars.col(_COUNT) > most
+        many = self._collected(counts.filter(more | polars.col(_USER).is_null()))
+        if many[_USER].null_count():
+            self._refuse_rows(scope)
+        hashed = user.hash(key).alias("hashed")
+        rows = self._frame().select(user, hashed, value.alias(_VALUE), bad.alias(_BAD))
         place = polars.int_range(polars.len(), dtype=polars.UInt64)
         rank = (polars.col("hashed") + place).hash(key).rank("ordinal").over(_USER)
-        return rows.filter((rank <= scope.rows_per_user) | polars.col(_BAD)).select(_VALUE, _BAD)
+        # Only the rows of users with more are ranked: others stream. A filter keeps their order.
+        others = polars.col(_USER).is_in(many[_USER].implode())
+        ranked = rows.filter(others).filter((rank <= most) | polars.col(_BAD))
+        return polars.concat([rows.filter(~others), ranked]).select(_VALUE, _BAD)
 
     def _kind(self, column: str) -> Any:
         self.require(column)

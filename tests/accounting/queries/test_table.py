@@ -96,6 +96,8 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("user,x\nada,NaN\n", "row 1, column x = NaN"),
         ("user,x\nada,1\nbob,2\neve,-inf\n", "row 3, column x = -inf"),
         ("user,x\nada,2026-11-01\n", "row 1, column x = 2026-11-01"),
+        # Also in a row that would not count.
+        ("user,x\n" + "bob,1\n" * 20 + "bob,n/a\n", "row 21, column x = n/a: must be a finite"),
         ("user,x\nada,1\nbob,2,3\n", "cannot be read"),
         ("user,x\n", "has no row"),
     ],
