@@ -166,7 +166,10 @@ class RealPair(LossTable):
         sign = 1 if self.rises else -1
         x = self._output(epsilon, growth, sign)
         if x is None:
-            return arb(0).union(arb(1))
+            # delta is at most the difference of the weights, whatever is shifted.
+            here, there = ({j: weight for weight, j in terms} for terms in (self.p, self.q))
+            apart = (max(here[j] - there.get(j, 0), Fraction(0)) for j in here)
+            return arb(0).union(ball(sum(apart, Fraction(0))))
         return self._beyond(x, growth, sign).max(arb(0))
 
     def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
