@@ -169,9 +169,8 @@ class RealPair(LossTable):
         here, there = ({j: weight for weight, j in terms} for terms in (self.p, self.q))
         most = sum((max(here[j] - there.get(j, 0), Fraction(0)) for j in here), Fraction(0))
         x = self._output(epsilon, growth, sign)
-        if x is None:
-            return arb(0).union(ball(most))
-        return self._beyond(x, growth, sign).max(arb(0)).min(ball(most))
+        found = arb(0).union(arb(1)) if x is None else self._beyond(x, growth, sign).max(arb(0))
+        return found if found.upper() <= ball(most) else found.lower().union(ball(most))
 
     def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
         # (P - growth Q)(output above x, or below), weights of a shift taken together.

@@ -204,7 +204,6 @@ def test_noise_far_wider_than_the_shift_hides_one_round() -> None:
 def test_a_sample_that_is_all_but_empty_is_bounded_by_its_rate() -> None:
     found = replaced(Gaussian(sigma=1), "1e-300")
     assert found.epsilon("1e-6").upper == 0
-    assert found.epsilon("1e-290").upper == 0
 
 
 @pytest.mark.parametrize("rate", ["1e-300", "1e-320", "1e-400"])
