@@ -263,12 +263,17 @@ def _reach(pair: Pair, nats: float) -> tuple[int, int]:
     above = _fallen(at.noise, center, 1, nats)
     ends = [above, -above if at.noise.symmetric else _fallen(at.noise, center, -1, nats)]
     spots = [at.sign * (end - offset) for end in ends for offset in (at.here, at.there)]
-    # A bend much farther out belongs to a tail: without a cut, floats hold no mass there.
-    bends = [m + k for m in pair.bends() for k in (0, 1)]
-    values = [at.sign * m + offset for m in bends for offset in (at.here, at.there)]
-    if any(_log_mass(at.noise, value) > -nats - _BEYOND_NATS for value in values):
-        spots += bends
+    spots += [m + k for m in pair.bends() if _within_reach(pair, m, nats) for k in (0, 1)]
     return min(spots), max(spots) + 1
+
+
+def _within_reach(pair: Pair, bend: int, nats: float) -> bool:
+    # Where L rises to infinity far out, the bend is left to a tail: floats hold no mass there.
+    if as_ball(pair.loss(bend + 1)) != arb("inf"):
+        return True
+    at = pair.coordinates()
+    values = (at.sign * m + offset for m in (bend, bend + 1) for offset in (at.here, at.there))
+    return any(_log_mass(at.noise, value) > -nats - _BEYOND_NATS for value in values)
 
 
 def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:

@@ -35,6 +35,7 @@ _SECANTS: Final = 4
 _HALVINGS: Final = 60
 _FAR_OUT: Final = 1e12
 _NARROW: Final = 2.0**-20
+_LEAST_WEIGHT: Final = 2.0**-960
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +165,12 @@ class RealPair(LossTable):
             # At most 1 - e^(epsilon - L) of every loss L.
             return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
         sign = 1 if self.rises else -1
+        # delta is at most the difference of the weights, whatever is shifted.
+        here, there = ({j: weight for weight, j in terms} for terms in (self.p, self.q))
+        most = sum((max(here[j] - there.get(j, 0), Fraction(0)) for j in here), Fraction(0))
         x = self._output(epsilon, growth, sign)
-        if x is None:
-            return arb(0).union(arb(1))
-        return self._beyond(x, growth, sign).max(arb(0))
+        found = arb(0).union(arb(1)) if x is None else self._beyond(x, growth, sign).max(arb(0))
+        return found if found.upper() <= ball(most) else found.lower().union(ball(most))
 
     def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
         # (P - growth Q)(output above x, or below), weights of a shift taken together.
@@ -365,11 +368,19 @@ def _combined(weights: list[Fraction], components: list[Approximate]) -> Approxi
         value = value + w * each.value
         error += abs(w) * each.error
         size += np.abs(w * each.value)
-    return Approximate(value, (error + (len(terms) + 2) * _UNIT * size) * _UP)
+    error = (error + (len(terms) + 2) * _UNIT * size) * _UP
+    if any(abs(w) < _LEAST_WEIGHT for w, _ in terms):
+        # Weights that a float holds badly or not at all, of components of at most 1.
+        error += _LEAST_WEIGHT * len(weights)
+    return Approximate(value, error)
 
 
 def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: Floats) -> Floats:
-    logs = [math.log(weight) - density.exponent(x - shift) for weight, shift in terms]
+    # Of a quotient of integers: the weight itself may be below all floats.
+    logs = [
+        math.log(w.numerator) - math.log(w.denominator) - density.exponent(x - shift)
+        for w, shift in terms
+    ]
     found: Floats = np.logaddexp.reduce(logs, axis=0)
     return found
 

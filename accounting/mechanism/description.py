@@ -70,7 +70,8 @@ class Description:
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         make_integers(self, "group")
         usual, *_ = self.scheme.words
-        scope = Scope(unit=self.unit, relation=self.relation or usual)
+        chosen = usual if self.relation is None else self.relation
+        scope = Scope(unit=self.unit, relation=chosen)
         object.__setattr__(self, "relation", scope.relation)
         object.__setattr__(self, "unit", scope.unit)
         for name, value, must in self._unproven(scope.relation, usual):
@@ -208,6 +209,8 @@ def description_from_json(data: object) -> Description:
             )
     group = given.pop("members", 1)
     between = given.pop("relation", scope.relation if inner is data else relation)
+    if between is None:
+        raise InvalidParameter("relation", between, f"must be {_ADDED.value} or {_REPLACED.value}")
     found = Description(
         noise=noise_from_json(inner["noise"], REAL_LAWS),
         sensitivity=sensitivity_from_json(inner["sensitivity"]),

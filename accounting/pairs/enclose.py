@@ -21,6 +21,7 @@ MOST_BITS: Final = 1 << 15
 _BITS: Final = 64
 _TRIES: Final = 4
 _DOUBLINGS: Final = 512
+_UNSURE: Final = 8
 
 
 def enclose_delta(pair: ClosedPair, epsilon: Fraction, bits: int) -> Enclosure:
@@ -90,12 +91,13 @@ def _bracketed(
     # None where a comparison is uncertain; the last time, the ends are where it is certain.
     if curve(arb(0)) <= goal:
         return Enclosure.exactly(0)
-    low, high = arb(0), arb(1)
+    low, high, unsure = arb(0), arb(1), 0
     for _ in range(_DOUBLINGS):
         value = curve(high)
         if value <= goal:
             break
-        if not (value >= goal or last):
+        unsure += not value >= goal
+        if unsure > (_UNSURE if last else 0):
             return None
         low, high = (high if value >= goal else low), 2 * high
     else:

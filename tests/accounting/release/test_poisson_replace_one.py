@@ -199,3 +199,18 @@ def test_noise_far_wider_than_the_shift_hides_one_round() -> None:
     # delta(0) = (1/100) (2/sigma) phi(0), but for the third power of 1/sigma.
     truth = 2e-14 / math.sqrt(2 * math.pi)
     assert math.isclose(found.delta(0).upper_float, truth, rel_tol=1e-9)
+
+
+def test_a_sample_that_is_all_but_empty_is_bounded_by_its_rate() -> None:
+    found = replaced(Gaussian(sigma=1), "1e-300")
+    assert found.epsilon("1e-6").upper == 0
+
+
+@pytest.mark.parametrize("rate", ["1e-300", "1e-320", "1e-400"])
+@pytest.mark.parametrize("kind", [samples.poisson, samples.replaced])
+def test_rates_below_floats_are_not_lost(kind: Any, rate: str) -> None:
+    curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1, scope=ADD_REMOVE)
+    found = compose((kind(curve=curve, rate=rate), 10)).delta("1/10")
+    assert found.lower is not None
+    assert 0 <= found.lower <= 10 * Fraction(rate)
+    assert 0 < found.upper <= 1
