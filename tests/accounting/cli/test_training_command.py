@@ -126,7 +126,7 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ("{", "JSON"),
         ("[]", "parts"),
         ('{"claim": "perfect"}', "must be one of curve"),
-        ('{"class_name": "GaussianDpEvent", "noise_multiplier": {"a": 1}}', "name an event"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": {"a": 1}}', "must have a key"),
         ('{"class_name": "DpEvent"}', "name of an event"),
         ('{"class_name": "GaussianDpEvent"}', "needs noise_multiplier"),
         ('{"class_name": "GaussianDpEvent", "sigma": 1}', "takes noise_multiplier"),
