@@ -131,7 +131,7 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ('{"class_name": "GaussianDpEvent"}', "needs noise_multiplier"),
         ('{"class_name": "GaussianDpEvent", "sigma": 1}', "takes noise_multiplier"),
         ('{"class_name": "GaussianDpEvent", "noise_multiplier": -1}', "noise_multiplier"),
-        ('{"class_name": "UnsupportedDpEvent"}', "no theorem"),
+        ('{"class_name": "UnsupportedDpEvent"}', "cannot derive"),
         ("[" * 100000, "nested too deeply"),
         ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deeply"),
     ],
