@@ -113,7 +113,7 @@ def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
     assert "certificate-*.json" in answer.err
     later = command('{"schema": "dpcore-certificate/9"}')
     assert (later.code, "certificate-*.json" in later.err) == (2, False)
-    assert "form 'dpcore-certificate/9': this version of dpcore reads dpcore-cert" in later.err
+    assert "schema 'dpcore-certificate/9': this version of dpcore reads dpcore-cert" in later.err
     foreign = command('{"schema": "alien/1"}').err
     assert "certificate-*.json" not in foreign
 
