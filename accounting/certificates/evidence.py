@@ -202,7 +202,7 @@ def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
         if low <= below <= above <= high or above < low or below > high:
             return low <= below <= above <= high, f"proven: {bounds}"
         end = "lower" if above <= high else "upper"
-        raise Refused(f"the {end} end is not proven: {bounds}")
+        raise Refused(f"the {end} bound is not proven: {bounds}")
     # delta(epsilon) falls: at the upper end it must be at most the target, and below the lower end
     # it must be more.
     most = curve.above(high)
@@ -211,7 +211,7 @@ def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
         least = curve.below(high)
         if least > target:
             return False, f"proven: delta is at least {_down(least)} at the upper end"
-        raise Refused(f"the upper end is not proven: {bound}")
+        raise Refused(f"the upper bound is not proven: {bound}")
     if not low:
         return True, f"proven: {bound}"
     least = curve.below(low)
@@ -220,7 +220,7 @@ def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
     most = curve.above(low)
     if most < target:
         return False, f"proven: delta is at most {_up(most)} at the lower end"
-    raise Refused(f"the lower end is not proven: delta is at least {_down(least)} there")
+    raise Refused(f"the lower bound is not proven: delta is at least {_down(least)} there")
 
 
 def _shown(value: Fraction, way: str) -> str:

@@ -31,7 +31,7 @@ from dpcore.numbers.parameter import RationalLike, make_integers
 _BITS: Final = 192
 _TRIES: Final = 12
 _NEAR: Final = Fraction(1, 10**6)
-_THEOREM: Final = "at most eta (1 + e^epsilon) of delta, eta the chance that a batch is cut"
+_THEOREM: Final = "adds at most eta (1 + e^epsilon) to delta, eta the probability of any truncation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

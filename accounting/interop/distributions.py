@@ -56,7 +56,7 @@ def library(name: str = "dp_accounting") -> Any:
 
 
 def at_least(value: Fraction) -> float:
-    r"""A float that is no smaller, both in binary and in its shortest decimal form."""
+    r"""A float that is at least as large, in binary and in its shortest decimal form."""
     found = round_up(value)
     while rational("value", found) < value:
         found = math.nextafter(found, math.inf)

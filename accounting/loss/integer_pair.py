@@ -64,6 +64,7 @@ class IntegerPair(LossTable):
     r"""The outputs of ``pair`` as cells: single integers until masses decrease by ``outside`` nats.
 
     >>> from accounting.laws.skellam import SkellamPair
+    >>> from accounting.loss.table import Focus
     >>> from dpcore.laws.skellam import Skellam
     >>> table = IntegerPair(pair=SkellamPair(noise=Skellam(variance=16), shift=1))
     >>> cells = table.cells(table.edges(Focus(1.0), 100))

@@ -173,7 +173,7 @@ class Filter(ABC):
         advance.
 
         >>> PureFilter(budget=Pure(2)).together(3)
-        Pure('6')
+        Pure(6)
         """
         return self._claim(tuple(periods * budget for budget in self.budgets))
 

@@ -58,7 +58,7 @@ class BitWorld(Environment):
             reason = f"must contain a group from 0 to {m - 1} for each of {m} base arms"
             raise InvalidParameter("together", self.together, reason)
         if self.of.reward.independent and len({*self.together}) < m:
-            reason = "must be independent: otherwise the mean reward is no function of the means"
+            reason = "must be independent: else the mean reward is not a function of the means"
             raise InvalidParameter("together", self.together, reason)
 
     @property

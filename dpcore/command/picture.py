@@ -56,7 +56,7 @@ def require_matplotlib(argument: str, value: str) -> None:
     try:
         import_module("matplotlib")  # found is not enough: it may be half installed
     except ImportError:
-        raise InvalidParameter(argument, value, f"{NEEDED}, or leave it out") from None
+        raise InvalidParameter(argument, value, f"{NEEDED}, or omit it") from None
 
 
 def check_picture(argument: str, path: Path) -> None:
@@ -131,7 +131,7 @@ def curve_picture(
 def outside_legend(
     figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
 ) -> None:
-    r"""A legend beside the axes, with at most three columns, as many as fit."""
+    r"""A legend next to the axes, with up to three columns."""
     for columns in (3, 2, 1):
         legend = figure.legend(loc=place, ncols=columns, **options)
         for text in legend.get_texts():

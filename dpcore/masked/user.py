@@ -185,7 +185,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
         both = min(survivors & dropped)
         _refuse("UnmaskRequest", f"names {both!r} both as surviving and as dropped")
     if survivors | dropped != set(state.shares):
-        _refuse("UnmaskRequest", "must name everyone who shared keys, and nobody else")
+        _refuse("UnmaskRequest", "must name exactly the users who shared keys")
     if state.channel.own in dropped:
         _refuse("UnmaskRequest", "counts its receiver as dropped")
     if len(survivors) < state.channel.terms.threshold:

@@ -311,8 +311,8 @@ def test_whatever_is_returned_stands(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"noise": "skellam", "epsilon": 1}, "allow a delta > 0"),
-        ({"noise": "discrete-gaussian", "epsilon": 1, "delta": 0}, "allow a delta > 0"),
+        ({"noise": "skellam", "epsilon": 1}, "use a delta > 0"),
+        ({"noise": "discrete-gaussian", "epsilon": 1, "delta": 0}, "use a delta > 0"),
         ({"noise": "polya:shape=1/2", "epsilon": 1, "delta": "1e-30"}, "use a larger delta"),
     ],
 )

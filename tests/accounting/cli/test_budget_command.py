@@ -80,8 +80,8 @@ def test_the_method_is_explained_in_text_and_one_word_in_json(
 @pytest.mark.parametrize(
     ("noise", "delta", "reason"),
     [
-        ("binomial:trials=20,probability=1/2", "1e-9", "are likelier than delta"),
-        ("discrete-gaussian:sigma_squared=4", "0", "name a delta above 0"),
+        ("binomial:trials=20,probability=1/2", "1e-9", "have a probability above delta"),
+        ("discrete-gaussian:sigma_squared=4", "0", "use a delta above 0"),
         ("discrete-laplace:scale=2", "0", ""),
     ],
 )

@@ -248,7 +248,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
         (["open"], "--budget"),
-        ([*CHARGE, "--users", "ada"], "--noise: give either --noise, or --claim with"),
+        ([*CHARGE, "--users", "ada"], "--noise: use either --noise, or --claim with"),
         ([*CHARGE, *GAUSSIAN], "--users: use either --users or --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
@@ -299,8 +299,8 @@ def test_help_teaches_the_exit_codes(command: Command) -> None:
     code = dpcore.command.app.run(["ledger", "--help"])
     assert code == 0
     text = " ".join(command.streams.readouterr().out.split())
-    assert "Exit code: 0 done; 1 a user cannot pay" in text
-    assert "4 the batch was charged before, and nothing was paid" in text
+    assert "Exit code: 0 done; 1 a user has too little budget" in text
+    assert "4 the batch was already charged" in text
     for verb in ("open", "charge", "show", "export", "backup", "adopt"):
         answer = typed(command.streams, "ledger", verb, "--help")
         assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())

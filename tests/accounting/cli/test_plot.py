@@ -105,8 +105,8 @@ def test_the_legend_of_a_run_says_what_is_proven(tmp_path: Path) -> None:
         label="z 2", points=((1.0, bound(None, 1.1)), (2.0, bound(2.0, 2.1))), others={}
     )
     text = drawn(tmp_path / "a.svg", [both, above])
-    assert "z 1: both proven ends" in text
-    assert "z 2: proven upper end" in text
+    assert "z 1: both proven bounds" in text
+    assert "z 2: proven upper bound" in text
     assert "RDP" not in text
     other = Training(label="z 1", points=both.points, others={"RDP": ((1.0, 3.0), (2.0, 4.0))})
     assert "z 1: RDP" in drawn(tmp_path / "b.svg", [other])

@@ -70,7 +70,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--noise gaussian:sigma=1 --poisson 1% --group 2 --relation replace", "--group"),
     ],
     "budget calibrate": [
-        ("--delta -", "allow a delta > 0"),
+        ("--delta -", "use a delta > 0"),
         ("--rounds most --poisson most", "--poisson"),
         ("--noise discrete-gaussian --poisson 1% --relation replace", "--relation"),
         ("--noise gaussian:sigma=2 --poisson most --relation replace", "--relation"),

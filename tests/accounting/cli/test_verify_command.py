@@ -109,11 +109,11 @@ def test_what_is_assumed_is_said_first_and_last(
 def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
     answer = command('{"schema": "dpcore-bandit/1"}')
     assert answer.code == 2
-    assert "is a result ('dpcore-bandit/1'), not a certificate: give the" in answer.err
+    assert "is a result ('dpcore-bandit/1'), not a certificate: use the" in answer.err
     assert "certificate-*.json" in answer.err
     later = command('{"schema": "dpcore-certificate/9"}')
     assert (later.code, "certificate-*.json" in later.err) == (2, False)
-    assert "form 'dpcore-certificate/9': this version of dpcore reads dpcore-cert" in later.err
+    assert "schema 'dpcore-certificate/9': this version of dpcore reads dpcore-cert" in later.err
     foreign = command('{"schema": "alien/1"}').err
     assert "certificate-*.json" not in foreign
 

@@ -275,7 +275,7 @@ def test_an_assumption_stays_for_ever() -> None:
 
 
 def test_a_stated_claim_is_among_the_assumptions() -> None:
-    assert "epsilon=1: taken as it is stated" in compose(Pure(1), curve(NARROW)).assumptions
+    assert "epsilon=1: taken as stated" in compose(Pure(1), curve(NARROW)).assumptions
     assert compose(curve(NARROW)).assumptions == ()
 
 
@@ -329,7 +329,7 @@ def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument:
 
 def test_noise_of_a_size_that_floats_do_not_hold_is_refused() -> None:
     found = compose((curve(DiscreteGaussian(sigma_squared="1e309")), 10), curve(NARROW))
-    with pytest.raises(PrecisionExhausted, match="beyond what floats hold"):
+    with pytest.raises(PrecisionExhausted, match="outside the range of floats"):
         found.epsilon("1e-5")
 
 

@@ -138,7 +138,7 @@ def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() 
     user = per_user(visit, max_visits=4)
     assert compose(user, user).scope == user.scope
     for mixed in ((user, visit), (visit, user)):
-        with pytest.raises(InvalidParameter, match="scopes never compose"):
+        with pytest.raises(InvalidParameter, match="scopes do not compose"):
             compose(*mixed)
     with pytest.raises(InvalidParameter, match="has unit user"):
         per_user(user, max_visits=2)

@@ -223,7 +223,7 @@ def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
     claim = document.claims[0]
     at, ends = Fraction(1, 1024), (Fraction(3, 2), Fraction(2))
     false = replace(claim, at=at, lower=ends[0], upper=ends[1])
-    with pytest.raises(Refused, match="end is not proven"):
+    with pytest.raises(Refused, match="bound is not proven"):
         proven(document, false, lambda *_: None)
 
 

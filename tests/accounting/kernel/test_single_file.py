@@ -55,7 +55,7 @@ def test_what_is_only_estimated_is_refused(alone: Path) -> None:
     assert (code, out.splitlines()[-1]) == (0, "every claim is proven")
     code, out = run(alone, (GOLDEN / "thousand_skellams.json").read_text("utf-8"))
     assert (code, out.splitlines()[-1]) == (1, "REFUSED")
-    assert "unchecked: the upper end is not proven" in out
+    assert "unchecked: the upper bound is not proven" in out
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "other/1"}'])

@@ -143,7 +143,7 @@ def test_a_file_that_came_during_a_run_is_not_replaced(
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
     assert answer.code == 2
     assert answer.json["algorithms"] == ["se"]
-    assert answer.err.startswith("error: --output = out/regret.csv: is not a file of dpcore bandit")
+    assert answer.err.startswith("error: --output = out/regret.csv: is not a file of")
     assert contents("out") == {"regret.csv": MINE["regret.csv"].encode()}
 
 

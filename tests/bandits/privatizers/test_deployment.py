@@ -51,7 +51,7 @@ PLAN = Deployment(honest="9/10", dropouts="1/4")
 @pytest.mark.parametrize("dropouts", ["0", "1/4", "33/100"])
 def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
     if Fraction(honest) <= Fraction(dropouts):
-        with pytest.raises(InvalidParameter, match="nobody would be left"):
+        with pytest.raises(InvalidParameter, match="no honest user may remain"):
             Deployment(honest=honest, dropouts=dropouts)
         return
     plan = Deployment(honest=honest, dropouts=dropouts)
