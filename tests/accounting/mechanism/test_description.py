@@ -145,7 +145,7 @@ def test_json_of_earlier_versions(data: dict[str, Any], made: Any) -> None:
 
 
 SAMPLE = {"claim": "poisson-sampled", "rate": "1/2", "curve": CURVE}
-TRUNCATED = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most": 3, "curve": CURVE}
+CUT_SAMPLE = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most": 3, "curve": CURVE}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ TRUNCATED = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most":
         ({**SAMPLE, "members": 2}, "claim"),
         ({**SAMPLE, "claim": "group-sampled"}, "claim"),
         ({"claim": "random-allocation", "rounds": 0, "picks": 1, "curve": CURVE}, "rounds"),
-        *(({**TRUNCATED, "relation": each}, "relation") for each in (None, "", 0, [])),
+        *(({**CUT_SAMPLE, "relation": each}, "relation") for each in (None, "", 0, [])),
         ([{"part": CURVE}], "parts"),
         ([], "parts"),
         ({"claim": "composition", "parts": []}, "composition"),
