@@ -9,8 +9,8 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from accounting.budget.calibrate import Calibration, calibrate
+    from accounting.budget.dpsgd import TrainingRun, dpsgd
     from accounting.budget.returning_users import per_user, routes
-    from accounting.budget.training import TrainingRun, dpsgd
     from accounting.certificates.certificate import Certificate, certify
     from accounting.certificates.deadline import deadline
     from accounting.certificates.parse import Malformed
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from accounting.ledger import Ledger
     from accounting.mechanism.description import Description
     from accounting.mechanism.real_noise import Gaussian, Laplace
-    from accounting.protocols.box import BinomialBox
-    from accounting.protocols.choose import Plan, choose, protocol_guarantee
+    from accounting.protocols.protocol_parameters import Plan, choose, protocol_guarantee
+    from accounting.protocols.shuffled_bits_guarantee import BinomialBox
     from accounting.release.curve import PrivacyCurve
     from accounting.release.guarantee import FixedSizeSampled, PoissonSampled, guarantee
     from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp

@@ -139,7 +139,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
     if fitted.verdict != "refuted":
         return report
     from audit.replay.findings import Finding
-    from dpcore.spelling import write_noise
+    from dpcore.noise_text import write_noise
 
     found = Finding(
         kind="not-its-law",

@@ -24,9 +24,9 @@ import numpy as np
 from audit.claims.claim import Claim
 from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
-from audit.evidence.coverage import unmeasured
 from audit.evidence.event import Witness
 from audit.evidence.family import weigh, weigh_views
+from audit.evidence.measured_fraction import unmeasured
 from audit.evidence.verdict import Weighed, versions
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import oddities

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpcore.masked.aggregation import MaskedAggregation
     from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
     from dpcore.noise import Divisible, Noise
+    from dpcore.noise_text import read_noise, write_noise
     from dpcore.numbers.enclosure import Enclosure
     from dpcore.protocols.aggregation import IdealAggregation, Shuffler
     from dpcore.protocols.encoding import FixedPoint
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         size_protocol,
     )
     from dpcore.sampling.rng import Rng, SeededRng, SystemRng
-    from dpcore.spelling import read_noise, write_noise
 
 __all__ = [
     "AggregatedSum",

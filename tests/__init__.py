@@ -1,1 +1,1 @@
-"""The tests of the four packages, and of the house they live in."""
+"""The tests of the four packages, and of the repository."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
+from accounting.budget.dpsgd import TrainingRun
 from accounting.budget.search import Edge, Unknown, decide, log, log_mu, search
-from accounting.budget.training import TrainingRun
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
@@ -33,10 +33,10 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.sums import summed
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Divisible, Noise
+from dpcore.noise_text import LAWS, law_meant, noise_from_json, parameter_names, write_noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.numbers.rounding import exactly
-from dpcore.spec import pairs_of, read_keys, split_name
-from dpcore.spelling import LAWS, law_meant, noise_from_json, parameter_names, write_noise
+from dpcore.spec_syntax import pairs_of, read_keys, split_name
 
 _KEPT: Final = Fraction(1, 10**6)
 _MOST_EPSILON: Final = 10**6

@@ -17,9 +17,9 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Scope
 from dpcore.noise import Noise
+from dpcore.noise_text import write_noise
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
-from dpcore.spelling import write_noise
 
 MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
     kind.name: kind for kind in (TreeSum, DoublingSum, SquareRootSum)

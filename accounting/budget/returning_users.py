@@ -17,7 +17,7 @@ from typing import Any, Final
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, golden
-from accounting.claims.orders import approx_from_renyi, epsilon_at_order, rounded_up
+from accounting.claims.renyi_conversion import approx_from_renyi, epsilon_at_order, rounded_up
 from accounting.composition.compose import Composition, compose, renyi_of
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve, described

@@ -21,7 +21,7 @@ from accounting.claims.guarantee import (
     order_above_one,
     probability,
 )
-from accounting.claims.orders import (
+from accounting.claims.renyi_conversion import (
     approx_from_renyi,
     delta_at_order,
     delta_from_renyi,
@@ -36,7 +36,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, rational
-from dpcore.spec import read_keys
+from dpcore.spec_syntax import read_keys
 
 _WORST: Final = "randomised response is the worst of all such pairs (Kairouz et al. 2015)"
 _ORDERS: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"

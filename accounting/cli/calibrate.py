@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from accounting.budget.training import TrainingRun
+from accounting.budget.dpsgd import TrainingRun
 from accounting.cli.releases import (
     SCHEMA,
     Delta,
@@ -28,9 +28,9 @@ from dpcore.command.terminal import show
 from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
+from dpcore.noise_text import read_sensitivity, write_noise
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly
-from dpcore.spelling import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
     from accounting.release.curve import OneRelease

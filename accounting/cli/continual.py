@@ -30,11 +30,11 @@ from dpcore.command.terminal import aligned, show
 from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
+from dpcore.noise_text import read_sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.rounding import down, up
-from dpcore.spec import split_name
-from dpcore.spelling import read_sensitivity
+from dpcore.spec_syntax import split_name
 
 if TYPE_CHECKING:
     from accounting.budget.continual import CalibratedSum

@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from accounting.budget.training import Sampling, TrainingRun
+from accounting.budget.dpsgd import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.claims.plot import draw_curve
 from dpcore.command.picture import curve_picture

@@ -14,7 +14,7 @@ from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from accounting.protocols.choose import Plan
+    from accounting.protocols.protocol_parameters import Plan
 
 
 _NAMES: Final = (
@@ -69,7 +69,7 @@ class PlanOptions:
 
     def plan(self) -> Plan:
         r"""Build the plan from the options; errors name the option."""
-        from accounting.protocols.choose import choose
+        from accounting.protocols.protocol_parameters import choose
 
         unbounded = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
         usual = "1e-6" if self.instance in unbounded else 0

@@ -16,9 +16,9 @@ from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.terminal import fact, show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
+from dpcore.noise_text import read_sensitivity
 from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import down, exactly, up
-from dpcore.spelling import read_sensitivity
 
 if TYPE_CHECKING:
     from accounting.budget.search import Edge

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from accounting.budget.training import Sampling, TrainingRun
+from accounting.budget.dpsgd import Sampling, TrainingRun
 from accounting.cli.releases import (
     NEIGHBOURS,
     WIDTH,

@@ -25,7 +25,7 @@ from accounting.claims.guarantee import (
     probability,
     width,
 )
-from accounting.claims.orders import approx_from_renyi, delta_from_renyi
+from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
 from accounting.mechanism.description import Description
@@ -35,7 +35,7 @@ from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.release.guarantee import guarantee
-from accounting.release.subsampling import SampledRelease
+from accounting.release.subsampled_pairs import SampledRelease
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Scope

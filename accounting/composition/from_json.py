@@ -24,8 +24,8 @@ from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from dpcore.errors import InvalidParameter
+from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
-from dpcore.spelling import noise_from_json, sensitivity_from_json
 
 _CLAIMS: Final = {kind.word for kind in (Pure, ZCdp, Rdp, Approx, Assumed)}
 _MECHANISM: Final = ("noise", "sensitivity", "scope")

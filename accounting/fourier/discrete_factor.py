@@ -34,7 +34,7 @@ from accounting.fourier.discs import (
 )
 from accounting.fourier.factor import Grid
 from accounting.fourier.transform import TRANSFORM_ERROR, transform
-from accounting.loss.privacy_loss_distribution import Listing
+from accounting.loss.discrete_loss import Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product

@@ -17,7 +17,7 @@ import numpy as np
 
 from accounting.fourier.factor import LossPart
 from accounting.fourier.real_loss import TabledLoss
-from accounting.loss.privacy_loss_distribution import Floats, Listing
+from accounting.loss.discrete_loss import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 

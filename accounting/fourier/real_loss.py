@@ -19,8 +19,8 @@ from flint import arb
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.density import Density
+from accounting.loss.discrete_loss import Floats, Listing
 from accounting.loss.discretisation import Cells, listed_above, listed_below
-from accounting.loss.privacy_loss_distribution import Floats, Listing
 from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure

@@ -21,7 +21,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose, dominating_pairs
 from accounting.errors import NotDerived
 from accounting.fourier.real_loss import AllocatedLoss, TabledLoss
-from accounting.loss.privacy_loss_distribution import Listing
+from accounting.loss.discrete_loss import Listing
 from accounting.release.composed_loss import Law, listed_loss
 from accounting.release.connect_the_dots import UNSEEN
 from dpcore.errors import DpcoreError, InvalidParameter

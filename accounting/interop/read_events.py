@@ -25,7 +25,7 @@ from accounting.mechanism.sampling_schemes import (
 )
 from accounting.release.curve import described
 from accounting.release.guarantee import guarantee
-from accounting.release.subsampling import MOST_MEMBERS
+from accounting.release.subsampled_pairs import MOST_MEMBERS
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Relation, Scope, Sensitivity

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from accounting.interop.distributions import library
 from dpcore.errors import InvalidParameter
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 _NAMES: Final = ("class_name", "name", "type", "event")
 _SUFFIX: Final = "DpEvent"

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of, said
-from accounting.claims.orders import rounded_up
+from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.threshold import threshold_guarantee
 from accounting.errors import NotDerived

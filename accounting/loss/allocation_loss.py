@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from accounting.loss.density import Density
+from accounting.loss.discrete_loss import Floats, Listing
 from accounting.loss.discretisation import Cells, log_bound
-from accounting.loss.privacy_loss_distribution import Floats, Listing
 from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
 

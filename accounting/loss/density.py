@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from flint import arb
 
+from accounting.loss.discrete_loss import Floats
 from accounting.loss.discretisation import Approximate
 from accounting.loss.normal_loss import upper_tail
-from accounting.loss.privacy_loss_distribution import Floats
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg

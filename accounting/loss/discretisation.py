@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from accounting.loss.privacy_loss_distribution import Floats, Listing
+from accounting.loss.discrete_loss import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.floating import LOG1P_ERROR, log1p
 

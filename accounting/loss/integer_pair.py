@@ -19,8 +19,8 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.errors import NotDerived
+from accounting.loss.discrete_loss import Floats
 from accounting.loss.discretisation import Approximate, Cells, Integers, Ratios
-from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.table import LossTable, Sketch, sketch_of
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair

@@ -18,8 +18,8 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.loss.density import FLOOR, MOST_EXPONENT, Density, NormalDensity
+from accounting.loss.discrete_loss import Floats
 from accounting.loss.discretisation import Approximate, Cells, Ratios
-from accounting.loss.privacy_loss_distribution import Floats
 from accounting.loss.table import LossTable, Sketch
 from accounting.pairs.enclose import moved
 from dpcore.errors import PrecisionExhausted

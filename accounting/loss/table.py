@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
+from accounting.loss.discrete_loss import Floats
 from accounting.loss.discretisation import Cells
-from accounting.loss.privacy_loss_distribution import Floats
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
 _EVEN: Final = 0.1

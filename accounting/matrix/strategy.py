@@ -32,7 +32,7 @@ from dpcore.numbers.parameter import (
     whole_number,
     write_rational,
 )
-from dpcore.spec import find_name, read_keys, split_name
+from dpcore.spec_syntax import find_name, read_keys, split_name
 
 Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
 """Integers G, of any size, and u with C^T C = u G."""

@@ -27,10 +27,10 @@ from accounting.mechanism.sampling_schemes import (
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
 from dpcore.noise import Noise
+from dpcore.noise_text import noise_from_json, sensitivity_from_json, write_noise, write_sensitivity
 from dpcore.numbers.parameter import (
     make_integers,
 )
-from dpcore.spelling import noise_from_json, sensitivity_from_json, write_noise, write_sensitivity
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 

@@ -22,7 +22,7 @@ from dpcore.numbers.parameter import (
     whole_number,
     write_rational,
 )
-from dpcore.spec import find_name, read_keys, split_name
+from dpcore.spec_syntax import find_name, read_keys, split_name
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 _MOST_ROUNDS: Final = 10**6

@@ -95,7 +95,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> SumParameters:
-    r"""CZ's parameters for an instance of ``accounting.protocols.choose``, in corrected form."""
+    r"""CZ's parameters for an instance of ``protocol_parameters``, in corrected form."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)

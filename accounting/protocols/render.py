@@ -9,17 +9,17 @@ from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee
-from accounting.protocols.choose import Plan, Protocol
+from accounting.protocols.protocol_parameters import Plan, Protocol
 from accounting.protocols.simulation import Simulation
 from dpcore.command.terminal import fact
 from dpcore.noise import Noise
+from dpcore.noise_text import write_noise
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import CentralSum, LocalSum
-from dpcore.spelling import write_noise
 
 _MARGIN: Final = 14
 _MEASURED: Final = (

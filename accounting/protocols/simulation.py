@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.claims.guarantee import Guarantee
-from accounting.protocols.choose import Plan, Protocol, protocol_guarantee
+from accounting.protocols.protocol_parameters import Plan, Protocol, protocol_guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.masked.round import size_neighbourhood

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from accounting.claims.orders import rho_within
+from accounting.claims.renyi_conversion import rho_within
 from accounting.errors import NotDerived
 from accounting.pairs.shift import heaviest
 from accounting.queries.table import Table, TableScope

@@ -24,10 +24,10 @@ from accounting.queries.table import Table, TableScope
 from accounting.release.guarantee import guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
+from dpcore.noise_text import write_noise
 from dpcore.numbers.parameter import RationalLike, rational_in
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.selection import NoisyThreshold, Selection
-from dpcore.spelling import write_noise
 
 if TYPE_CHECKING:
     from accounting.ledger import Ledger

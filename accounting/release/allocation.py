@@ -17,12 +17,12 @@ from accounting.fourier.real_loss import AllocatedLoss
 from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.allocation_renyi import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
-from accounting.loss.privacy_loss_distribution import Listing
+from accounting.loss.discrete_loss import Listing
 from accounting.mechanism.sampling_schemes import Allocation
 from accounting.release.curve import ByOrder
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import DescribedSample
+from accounting.release.subsampled_pairs import DescribedSample
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike
 

@@ -3,7 +3,7 @@ r"""The total privacy loss of a fixed list of pairs, by the best applicable meth
 L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One Gaussian
 law, discrete or not, with the same shift in every round: the sum of the noise is one law.
 Otherwise: enumeration of the outcomes if there are few, or the contour integral with one small
-Gaussian added (:mod:`accounting.fourier.contour_integral`), of listings in the requested direction.
+Gaussian added (:mod:`accounting.fourier.pld_composition`), of listings in the requested direction.
 Some mass may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) gives no
 guarantee.
 """
@@ -19,10 +19,10 @@ from typing import Final, TypeAlias, TypeVar
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.enumeration import MANY_OUTCOMES, Enumeration
 from accounting.fourier.factor import LossPart
 from accounting.fourier.gaussian_factor import LEAST_VARIANCE, GaussianPart
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
 from accounting.laws.gaussian_sum import GaussianSumPair

@@ -27,9 +27,9 @@ from accounting.fourier.enumeration import Enumeration
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates
+from accounting.loss.discrete_loss import Floats, Listing, thinned
 from accounting.loss.discretisation import Approximate, Cells, Ratios, listed_above
 from accounting.loss.integer_pair import table_of
-from accounting.loss.privacy_loss_distribution import Floats, Listing, thinned
 from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision

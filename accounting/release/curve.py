@@ -24,7 +24,7 @@ from accounting.claims.guarantee import (
     probability,
     width,
 )
-from accounting.claims.orders import approx_from_renyi, delta_from_renyi
+from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.registry import Coordinates, candidates, worst
 from accounting.mechanism.description import Description

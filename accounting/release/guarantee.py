@@ -31,7 +31,7 @@ from accounting.release.allocation import AllocatedSample
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import (
+from accounting.release.subsampled_pairs import (
     Curve,
     DescribedSample,
     FixedSizeSample,

@@ -17,7 +17,7 @@ from accounting.loss.real_pair import Kinds, RealPair
 from accounting.mechanism.sampling_schemes import Poisson, TruncatedPoisson
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
-from accounting.release.subsampling import (
+from accounting.release.subsampled_pairs import (
     PoissonSample,
     ReplacedSample,
     SampledRelease,

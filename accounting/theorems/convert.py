@@ -3,7 +3,7 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
     Pure(e)      -> ZCdp(min(e^2/2, e)) -> Rdp: rho alpha at each order
     Pure(e)      -> Rdp exactly, through randomised response
     Pure, Approx -> Approx exactly, at every larger delta
-    Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.claims.orders``)
+    Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.claims.renyi_conversion``)
 
 Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
 or Rdp, from Rdp to ZCdp, and from other claims to Pure. An assumed claim stays assumed, with the
@@ -20,7 +20,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, Word, ZCdp
 from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
-from accounting.claims.orders import rounded_up
+from accounting.claims.renyi_conversion import rounded_up
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from dpcore.errors import InvalidParameter

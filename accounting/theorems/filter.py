@@ -27,7 +27,7 @@ from accounting.claims.claim import (
     points_of,
 )
 from accounting.claims.guarantee import Guarantee
-from accounting.claims.orders import approx_from_renyi, rho_within
+from accounting.claims.renyi_conversion import approx_from_renyi, rho_within
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.convert import as_approx, as_rdp, as_zcdp

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.claims.claim import points_of
-from accounting.claims.orders import rounded_up
+from accounting.claims.renyi_conversion import rounded_up
 from accounting.theorems.filter import ApproxFilter, Filter, PureFilter, RdpFilter, ZCdpFilter
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, precision

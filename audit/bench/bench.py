@@ -33,7 +33,7 @@ from audit.catalogue import Entry, Layer, Subject
 from audit.claims.claim import Claim, format_rational
 from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
-from audit.evidence.coverage import unmeasured_pairs
+from audit.evidence.measured_fraction import unmeasured_pairs
 from audit.evidence.verdict import versions
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
@@ -434,7 +434,7 @@ class _Task:
         )
 
     def _replayed(self) -> Answer:
-        from audit.evidence.fixed_size_test import resolution
+        from audit.evidence.prequential_test import resolution
         from audit.replay.replay import replay
 
         subject, claim = self._subject, str(self._target.claim())

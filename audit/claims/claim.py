@@ -10,7 +10,7 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import Exact, rational, rational_in, write_rational
-from dpcore.spec import pairs_of, read_keys
+from dpcore.spec_syntax import pairs_of, read_keys
 
 _MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
 _DIGITS: Final = 12

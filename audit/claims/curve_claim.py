@@ -25,7 +25,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
 from dpcore.numbers.rounding import up
-from dpcore.spec import did_you_mean, read_keys
+from dpcore.spec_syntax import did_you_mean, read_keys
 
 _ALL: Final = (
     f"{ACCEPTED}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
@@ -179,7 +179,7 @@ def _promise(text: str) -> _Promise:
             raise InvalidParameter("claim", text, _ALL)
         if (hint := _on_the_reals(noise, sensitivity)) is not None:
             raise InvalidParameter("claim", text, hint)
-        from dpcore.spelling import read_noise, read_sensitivity
+        from dpcore.noise_text import read_noise, read_sensitivity
 
         return _mechanism(read_noise(noise), read_sensitivity("sensitivity", sensitivity))
     except DpcoreError as error:
@@ -193,7 +193,7 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None
-    from dpcore.spelling import read_sensitivity
+    from dpcore.noise_text import read_sensitivity
 
     moves = read_sensitivity("sensitivity", sensitivity)
     given = read_keys("claim", noise, rest, ("sigma",), owner=name, needed=("sigma",))
@@ -205,7 +205,7 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
 
 def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
     from accounting.release.guarantee import guarantee
-    from dpcore.spelling import write_noise, write_sensitivity
+    from dpcore.noise_text import write_noise, write_sensitivity
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
     largest = curve.pure().upper
@@ -218,7 +218,7 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
 
 
 def _zcdp(rho: Fraction) -> _Delta:
-    from accounting.claims.orders import delta_from_renyi
+    from accounting.claims.renyi_conversion import delta_from_renyi
 
     # Pinsker: the Kullback-Leibler divergence is at most that of every order, so at most rho.
     with precision(_BITS):

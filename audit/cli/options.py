@@ -15,7 +15,7 @@ from typing import Any
 from audit.spec import AuditSpec, Option
 from dpcore.command.options import argument, named, option
 from dpcore.errors import InvalidParameter
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

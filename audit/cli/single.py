@@ -161,7 +161,7 @@ def fit(
 def _sampler(spelling: str) -> Any:
     from audit.outputs.loading import load
     from audit.targets.spelling import read_target
-    from dpcore.spelling import LAWS
+    from dpcore.noise_text import LAWS
 
     path, _, attribute = spelling.rpartition(":")
     if not (path and attribute) or spelling.partition(":")[0] in {"exec", "protocol", *LAWS}:

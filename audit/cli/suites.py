@@ -21,7 +21,7 @@ from dpcore.command.options import (
 )
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 if TYPE_CHECKING:
     from audit.catalogue import Entry

@@ -53,7 +53,7 @@ from audit.targets.neighbours import require_neighbours
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 Role: TypeAlias = Literal["broken", "twin"]
 ROLES: Final[tuple[Role, ...]] = ("broken", "twin")

@@ -6,7 +6,7 @@ credible bound, and a bound for one family of mechanisms.
 
 The last one takes n runs in worlds drawn by n fair coins for one run of the mechanism that takes
 the coins and returns all n outputs; it is (epsilon, delta)-DP in each coin. It guesses some of the
-coins from all outputs together, where :mod:`audit.evidence.fixed_size_test` needs a rule that is
+coins from all outputs together, where :mod:`audit.evidence.prequential_test` needs a rule that is
 fixed beforehand.
 """
 
@@ -25,14 +25,14 @@ from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
 
 from audit.claims.verdicts import level
 from audit.evidence.event import Floats
-from audit.evidence.fixed_size_test import read_claim
 from audit.evidence.one_run import largest_rejected, one_run_p_value
+from audit.evidence.prequential_test import read_claim
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.clopper_pearson import lower_end, upper_end
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 # -- counts of events -----------------------------------------------------------------------------
 

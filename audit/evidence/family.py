@@ -29,9 +29,9 @@ from scipy.special import logsumexp
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import LayerRun, log_bar
-from audit.evidence.coverage import coverage_of
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.fixed_size_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
+from audit.evidence.measured_fraction import coverage_of
+from audit.evidence.prequential_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
 from audit.evidence.threshold_family import EXPERTS
 from audit.evidence.verdict import (
     ANYTIME,

@@ -28,7 +28,7 @@ from scipy.special import expit, xlog1py
 
 from audit.claims.verdicts import LOOKS, log_bar
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.fixed_size_test import GRID, read_claim
+from audit.evidence.prequential_test import GRID, read_claim
 from audit.evidence.threshold_family import ThresholdFamily, Trial, learn_rule
 from audit.evidence.verdict import LARGEST_EXPONENT, Watched
 from audit.outputs.reading import Integers, Reading, read, read_worlds

@@ -14,9 +14,9 @@ import numpy as np
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of, log_bar
-from audit.evidence.coverage import Coverage, unmeasured_pairs
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.fixed_size_test import resolution
+from audit.evidence.measured_fraction import Coverage, unmeasured_pairs
+from audit.evidence.prequential_test import resolution
 from audit.wording.result import Facts, fact, members
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike

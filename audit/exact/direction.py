@@ -19,7 +19,7 @@ from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
-from accounting.protocols.box import BinomialBox
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Sensitivity

@@ -25,9 +25,9 @@ from typing import Any, Final
 from audit.exact.divergence import AnyLaw, Shifted
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
+from dpcore.noise_text import LAWS, read_noise
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
-from dpcore.spelling import LAWS, read_noise
 
 _ONE: Final = Fraction(1)
 _DIGITS: Final = 20

@@ -18,9 +18,9 @@ from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.targets.target import FiniteLaw, Provable
 from dpcore.errors import PrecisionExhausted
+from dpcore.noise_text import write_noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
-from dpcore.spelling import write_noise
 
 
 def prove(target: Provable, plan: Plan) -> AuditReport:

@@ -49,7 +49,7 @@ from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.loading import load
 from audit.outputs.output_parser import Outputs, require_readable, same
 from dpcore.errors import InvalidParameter
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 _BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})

@@ -50,10 +50,10 @@ from audit.spec import AuditSpec
 from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
+from dpcore.noise_text import write_noise
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
-from dpcore.spelling import write_noise
 
 SCHEMA: Final = "dpcore-fit/1"
 

@@ -21,8 +21,8 @@ from audit.claims.verdicts import (
     level_upper,
 )
 from audit.errors import TargetFailed
-from audit.evidence.coverage import unresolved
 from audit.evidence.event import Witness
+from audit.evidence.measured_fraction import unresolved
 from audit.evidence.verdict import Outcome
 from audit.wording.result import Result, computed, fact, format_enclosure
 from dpcore.numbers.enclosure import Enclosure
@@ -31,7 +31,7 @@ from dpcore.numbers.parameter import RationalLike
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.evidence.baseline_bounds import BaselineFinding
-    from audit.evidence.coverage import Coverage
+    from audit.evidence.measured_fraction import Coverage
     from audit.evidence.trace import Trace
     from audit.fit.fit import FitReport
     from audit.replay.findings import Finding

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from audit.claims.claim import format_rational
 from audit.claims.verdicts import VerdictWord, cause_of, format_p_value
-from audit.evidence.coverage import unmeasured_pairs, unresolved, unseen
+from audit.evidence.measured_fraction import unmeasured_pairs, unresolved, unseen
 from audit.wording.result import format_share
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from audit.claims.claim import Claim
     from audit.errors import TargetFailed
     from audit.evidence.baseline_bounds import BaselineFinding
-    from audit.evidence.coverage import Coverage
+    from audit.evidence.measured_fraction import Coverage
     from audit.evidence.verdict import Outcome
     from audit.fit.fit import FitReport
 
@@ -127,7 +127,7 @@ def values_alone(outcomes: Sequence[Outcome]) -> str | None:
 
 def fitted(report: FitReport) -> str:
     r"""Whether the draws follow the law."""
-    from dpcore.spelling import write_noise  # with every law
+    from dpcore.noise_text import write_noise  # with every law
 
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":

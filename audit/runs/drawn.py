@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
 from audit.evidence.family import FamilyProcess, watch_views
-from audit.evidence.fixed_size_test import block_ends
+from audit.evidence.prequential_test import block_ends
 from audit.evidence.view import View
 from audit.features.defaults import default_family
 from audit.features.feature import Feature, read_feature, require_fixed

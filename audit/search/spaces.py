@@ -34,7 +34,7 @@ import numpy as np
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Unit
 from dpcore.numbers.parameter import whole_number
-from dpcore.spec import did_you_mean, read_keys, split_name
+from dpcore.spec_syntax import did_you_mean, read_keys, split_name
 
 DatasetPair: TypeAlias = tuple[Any, Any]
 

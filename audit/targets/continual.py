@@ -24,7 +24,7 @@ from dpcore.continual import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import Rng
-from dpcore.spec import read_keys
+from dpcore.spec_syntax import read_keys
 
 _ITEMS: Final = ("low", "high", "unit")
 _SCALE: Final = 60

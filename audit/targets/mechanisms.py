@@ -40,7 +40,7 @@ from dpcore.numbers.parameter import integer, whole_number
 from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from dpcore.selection.noisy_max_and_thresholds import MOST_GAP
-from dpcore.spec import read_keys
+from dpcore.spec_syntax import read_keys
 
 MOST_OUTCOMES: Final = 1 << 12
 r"""The most reports whose law the exact layer is given."""

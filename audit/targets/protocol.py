@@ -4,11 +4,11 @@ r"""A distributed protocol as a target: the server's view of one user.
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
 
 The first word is an instance and the others are arguments of
-``accounting.protocols.choose.choose``. A dataset is what one user holds (a number in [0, 1], a list
-of them for vectors); the others hold 0. One run is one round of the real protocol in which all but
-the honest vanish before their input. Its output is what the server learns: the sum in steps, for
-bits the number of ones of every coordinate, for a local protocol the message of that user, for a
-central one the published sum.
+``accounting.protocols.protocol_parameters.choose``. A dataset is the value of one user (a number in
+[0, 1], a list of them for vectors); the others hold 0. One run is one round of the real protocol,
+in which all but the honest users drop out before their input. Its output is what the server learns:
+the sum in steps, for bits the number of ones per coordinate, for a local protocol the message of
+that user, for a central one the published sum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.protocols.choose import Plan, Protocol, choose
+from accounting.protocols.protocol_parameters import Plan, Protocol, choose
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
@@ -36,7 +36,7 @@ from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import Rng
-from dpcore.spec import read_keys
+from dpcore.spec_syntax import read_keys
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
 r"""Secure sums: their noise in one draw, a draw of each user, or masked messages of each."""

@@ -31,7 +31,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.selection import NoisyThreshold
-from dpcore.spec import read_keys
+from dpcore.spec_syntax import read_keys
 
 _KINDS: Final = {
     each.name: each

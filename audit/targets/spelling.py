@@ -49,7 +49,7 @@ from audit.targets.target import (
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.sampling.rng import Rng, SeededRng
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 GROUP: Final = "dpcore.targets"
 r"""The group of entry points."""
@@ -142,7 +142,7 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
         return made
     if name.endswith(".py"):
         return found(spelling)
-    from dpcore.spelling import LAWS, read_noise  # with every law, which code of your own spares
+    from dpcore.noise_text import LAWS, read_noise  # with every law, which code of your own spares
 
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
@@ -163,7 +163,7 @@ _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "b
 
 def _catalogued(spelling: str) -> Target:
     from audit.catalogue import ENTRIES
-    from dpcore.spelling import LAWS
+    from dpcore.noise_text import LAWS
 
     known = {s.name: s for entry in ENTRIES for s in (entry.twin, entry)}
     if spelling in known:
@@ -191,7 +191,7 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
         case str():
             return read_target(given, seeded=seeded)
         case Noise():
-            from dpcore.spelling import write_noise
+            from dpcore.noise_text import write_noise
 
             return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
         case Provided():

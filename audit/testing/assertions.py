@@ -27,8 +27,8 @@ from audit.assembly import Audit
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import CAUSES, format_p_value
-from audit.evidence.coverage import unmeasured_pairs
 from audit.evidence.event import Witness
+from audit.evidence.measured_fraction import unmeasured_pairs
 from audit.outputs.copies import copies
 from audit.report.report import AuditReport
 from audit.report.sentences import leak, values_alone

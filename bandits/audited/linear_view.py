@@ -30,7 +30,7 @@ from bandits.audited.server_view import (
 )
 from bandits.batch import Ask, Encoding
 from bandits.play import play
-from bandits.policies.phased_elimination import PhasedElimination
+from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from accounting.budget.returning_users import per_user
 from accounting.claims.guarantee import Guarantee
-from accounting.protocols.choose import mechanism_guarantee, protocol_guarantee
+from accounting.protocols.protocol_parameters import mechanism_guarantee, protocol_guarantee
 from accounting.release.guarantee import guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play

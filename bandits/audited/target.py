@@ -22,7 +22,7 @@ from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.elimination import NAMES, BatchedElimination
-from bandits.policies.phased_elimination import PhasedElimination
+from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, is_own, own_policy, read_algorithm
 from bandits.policies.setting import Setting
@@ -36,7 +36,7 @@ from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
 from dpcore.sampling.rng import SYSTEM, SeededRng
-from dpcore.spec import did_you_mean, find_name, read_keys
+from dpcore.spec_syntax import did_you_mean, find_name, read_keys
 
 _KEYS: Final = {
     "epsilon": "",

@@ -24,8 +24,8 @@ from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
-from accounting.protocols.pure_shuffle import CertifiedShuffle
+from accounting.protocols.pure_shuffle_guarantee import CertifiedShuffle
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from bandits.batch import chance_of

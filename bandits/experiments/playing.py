@@ -44,9 +44,9 @@ from dpcore.command.state_file import (
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Sensitivity
+from dpcore.noise_text import write_noise, write_sensitivity
 from dpcore.numbers.arrays import one_thread
 from dpcore.sampling.rng import SeededRng
-from dpcore.spelling import write_noise, write_sensitivity
 
 SCHEMA: Final = "dpcore-bandit-state/2"
 

@@ -35,7 +35,7 @@ from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.picture import NEEDED
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
-from dpcore.spelling import read_noise, read_sensitivity
+from dpcore.noise_text import read_noise, read_sensitivity
 
 TABLE: Final = "regret.csv"
 PICTURE: Final = "regret.svg"

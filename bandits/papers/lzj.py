@@ -23,7 +23,7 @@ from accounting.protocols.paper_parameters import (
     log_of,
     lzj_vector,
 )
-from accounting.protocols.shuffled_bits import fewest_bits
+from accounting.protocols.shuffled_bits_calibration import fewest_bits
 from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from bandits.papers.tkms import bits_box

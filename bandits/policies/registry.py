@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from bandits.actions import LinearModel
 from bandits.combinatorial.cucb import FAMILY
 from bandits.policies.elimination import NAMES, BatchedElimination, DpSe
-from bandits.policies.phased_elimination import (
+from bandits.policies.linear_phased_elimination import (
     FAMILIES,
     MODELS,
     Clients,
@@ -44,7 +44,7 @@ from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPr
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
-from dpcore.spec import find_name, read_keys, split_name
+from dpcore.spec_syntax import find_name, read_keys, split_name
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
 r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""

@@ -24,9 +24,9 @@ from accounting.budget.calibrate import calibrate
 from accounting.claims.claim import Approx, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
-from accounting.protocols.choose import mechanism_guarantee
 from accounting.protocols.paper_parameters import lzj_vector
+from accounting.protocols.protocol_parameters import mechanism_guarantee
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, word
 from bandits.papers.lzj import lzj_classical_gaussian

@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeAlias
 from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.choose import mechanism_guarantee
-from accounting.protocols.pure_shuffle import certified_shuffle
+from accounting.protocols.protocol_parameters import mechanism_guarantee
+from accounting.protocols.pure_shuffle_guarantee import certified_shuffle
 from bandits.batch import word
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
-from accounting.protocols.choose import Instance, choose, sum_protocol
 from accounting.protocols.paper_parameters import paper_sum
-from accounting.protocols.pure_shuffle import plan_pure_shuffle
+from accounting.protocols.protocol_parameters import Instance, choose, sum_protocol
+from accounting.protocols.pure_shuffle_guarantee import plan_pure_shuffle
 from bandits.batch import word
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.protocols import (
@@ -81,7 +81,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
     (``local``), of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``); Skellam of variance
     g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``), whose
     guarantees are curves. With a positive ``delta`` these two use the least noise (on the grid of
-    ``accounting.protocols.choose.choose``) that gives (epsilon, delta) instead.
+    ``accounting.protocols.protocol_parameters.choose``) that gives (epsilon, delta) instead.
 
     ``failure`` is the probability that a sum mod m is decoded wrongly, 1/T in the paper. The
     threshold tau is the paper's with ``parameters="paper"``, and the least certified one with

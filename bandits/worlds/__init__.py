@@ -8,7 +8,7 @@ from bandits.worlds.arms import BINARY, EASY, HARD, MSLR, OBD, OWN
 from bandits.worlds.combinatorial import CSB
 from bandits.worlds.linear import LZJ
 from bandits.worlds.preset import FromFile, Preset, Worlds
-from dpcore.spec import find_name
+from dpcore.spec_syntax import find_name
 
 __all__ = ["PRESETS", "FromFile", "Preset", "Worlds", "preset_of"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.evidence.fixed_size_test import gather
+from audit.evidence.prequential_test import gather
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     JAX_PRIVACY,

@@ -13,7 +13,7 @@ from audit.assembly import Audit
 from audit.catalogue import ENTRIES, Entry, Layer, Subject
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.evidence.fixed_size_test import resolution
+from audit.evidence.prequential_test import resolution
 from audit.features.feature import read_feature
 from audit.replay.replay import replay
 from audit.runs.block import Plan

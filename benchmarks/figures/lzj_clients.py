@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bandits.experiments.experiment import Experiment
 from bandits.plots import Panel
-from bandits.policies.phased_elimination import PhasedElimination, clients_needed
+from bandits.policies.linear_phased_elimination import PhasedElimination, clients_needed
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.worlds import preset_of

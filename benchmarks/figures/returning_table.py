@@ -18,7 +18,7 @@ import numpy as np
 
 from accounting.budget.calibrate import calibrate
 from accounting.budget.returning_users import advanced_over_splits, per_user
-from accounting.claims.orders import approx_from_renyi
+from accounting.claims.renyi_conversion import approx_from_renyi
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve

@@ -32,7 +32,7 @@ from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import whole_number
-from dpcore.spec import did_you_mean
+from dpcore.spec_syntax import did_you_mean
 
 USAGE: Final = 2
 DEFECT: Final = 70

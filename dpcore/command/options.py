@@ -150,7 +150,7 @@ def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = No
     ...
     dpcore.errors.InvalidParameter: --noise = skellam:variance=0: variance must be > 0: ...
     """
-    from dpcore.spelling import NO_MORE, read_noise
+    from dpcore.noise_text import NO_MORE, read_noise
 
     try:
         return read_noise(text, more or NO_MORE)

@@ -4,7 +4,8 @@ r"""Local reports: each user randomises an own value; frequencies are estimated 
 holds estimates with their intervals.
 """
 
-from dpcore.local.families import (
+from dpcore.local.frequencies import Frequencies
+from dpcore.local.frequency_oracles import (
     Encoding,
     HadamardResponse,
     LocalHashing,
@@ -12,7 +13,6 @@ from dpcore.local.families import (
     SubsetSelection,
     UnaryEncoding,
 )
-from dpcore.local.frequencies import Frequencies
 from dpcore.local.report import LocalReport
 
 __all__ = [

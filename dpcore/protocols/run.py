@@ -46,7 +46,7 @@ class RunOutcome:
     r"""The result of a run: the estimate, the participants, and the record for accounting.
 
     ``record`` is None if the server's view is not a single mechanism: for a :class:`PureShuffle`
-    (see ``accounting.protocols.pure_shuffle.purity``) and for a :class:`ShuffledPure` (the
+    (see ``accounting.protocols.pure_shuffle_guarantee``) and for a :class:`ShuffledPure` (the
     guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
     ``assumptions`` are those of the guarantee.
     """

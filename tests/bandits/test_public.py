@@ -24,7 +24,7 @@ from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import AtLeastOne, Problem
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.policies.elimination import BatchedElimination, DpSe
-from bandits.policies.phased_elimination import PhasedElimination
+from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Choice
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination

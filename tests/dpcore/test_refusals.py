@@ -25,7 +25,7 @@ from dpcore import (
 )
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
-from dpcore.spelling import noise_from_json
+from dpcore.noise_text import noise_from_json
 from tests.effort import by_day
 from tests.support.dpcore.refusals import ident, names, refusal
 from tests.support.dpcore.scripted import NeverAsked

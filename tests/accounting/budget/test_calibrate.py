@@ -15,8 +15,8 @@ from mpmath import mp
 from accounting import compose
 from accounting.budget import calibrate as module
 from accounting.budget.calibrate import Calibration, calibrate, noise_multiplier
+from accounting.budget.dpsgd import Sampling, TrainingRun
 from accounting.budget.search import Edge, Unknown, decide, search
-from accounting.budget.training import Sampling, TrainingRun
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve

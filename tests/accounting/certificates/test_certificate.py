@@ -26,8 +26,8 @@ from accounting.composition.compose import Composition, compose
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
+from dpcore.noise_text import read_noise
 from dpcore.numbers.parameter import RationalLike
-from dpcore.spelling import read_noise
 from tests.effort import by_day
 
 

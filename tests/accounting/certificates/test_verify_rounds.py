@@ -33,7 +33,7 @@ from accounting.release.matrix import MatrixCurve, MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
-from dpcore.spelling import noise_from_json, read_noise
+from dpcore.noise_text import noise_from_json, read_noise
 from tests.effort import by_day
 from tests.support.accounting import samples
 from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated

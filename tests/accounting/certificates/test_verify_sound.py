@@ -16,7 +16,7 @@ from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.kernel import neighbours
 from accounting.release.curve import PrivacyCurve
-from dpcore.spelling import read_noise
+from dpcore.noise_text import read_noise
 from tests.support.accounting.claiming import certificate, enclosed, exactly, noise, stated
 
 BOX = noise("binomial", [1, 1], trials="3", probability="11/25")

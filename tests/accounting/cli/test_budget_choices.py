@@ -8,7 +8,7 @@ import pytest
 
 from accounting.cli import releases as arguments
 from dpcore import InvalidParameter
-from dpcore.spelling import noise_from_json, read_noise
+from dpcore.noise_text import noise_from_json, read_noise
 from tests.support.typed import Command
 
 # -- calibration -------------------------------------------------------------------------------

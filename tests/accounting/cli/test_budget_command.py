@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accounting.cli import releases
 from accounting.release.curve import PrivacyCurve
-from dpcore.spelling import read_noise
+from dpcore.noise_text import read_noise
 from tests.support.typed import Command
 
 SKELLAM = ["--noise", "skellam:variance=400", "--sensitivity", "1"]

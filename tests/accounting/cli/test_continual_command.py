@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from accounting import guarantee, verify
 from accounting.budget.continual import MECHANISMS
 from accounting.certificates.certificate import Certificate
-from dpcore.spelling import noise_from_json
+from dpcore.noise_text import noise_from_json
 from tests.support.typed import Command
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accounting.budget.training import TrainingRun
+from accounting.budget.dpsgd import TrainingRun
 from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs, over_epochs
 from dpcore import InvalidParameter

@@ -12,11 +12,11 @@ import pytest
 
 import dpcore.command.app
 from accounting.protocols import render
-from accounting.protocols.box import BinomialBox
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from dpcore import Sensitivity
 from dpcore.laws.sums import summed
-from dpcore.spelling import read_noise
+from dpcore.noise_text import read_noise
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed

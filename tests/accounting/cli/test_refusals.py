@@ -1,7 +1,7 @@
 r"""Every refusal of ``budget`` and ``protocol``: code 2, one line, nothing else, the option named.
 
-Hostile values of every option are in tests/house/test_command_fuzz.py; here is which option each
-kind of mistake is told of.
+Hostile values of every option are in tests/repository/test_command_fuzz.py; here is which option
+each kind of mistake is told of.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from accounting import Approx, Pure, compose, per_user, routes
-from accounting.fourier.contour_integral import ContourIntegral
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.registry import pair_of
 from accounting.loss.integer_pair import IntegerPair

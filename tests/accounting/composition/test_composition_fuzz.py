@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from accounting import Approx, PrivacyCurve, Pure
 from accounting.claims.bound import Bound
 from accounting.fourier import enumeration
-from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.enumeration import Enumeration
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.laplace import LaplacePair
 from accounting.laws.registry import pair_of

@@ -14,7 +14,6 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.factor import Grid
 from accounting.fourier.gaussian_factor import (
     GaussianPart,
@@ -24,6 +23,7 @@ from accounting.fourier.gaussian_factor import (
     _lobes,
     _magnitude,
 )
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.laws.registry import pair_of
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from flint import arb
 
-import accounting.fourier.contour_integral
 import accounting.fourier.discrete_factor
 import accounting.fourier.finite_sum
 import accounting.fourier.inverse
-from accounting.fourier.contour_integral import ContourIntegral
+import accounting.fourier.pld_composition
 from accounting.fourier.discrete_factor import DiscreteOnGrid, _factor, turns
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import ContourSum, _covered
+from accounting.fourier.pld_composition import ContourIntegral
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.lines import DIGITS, encloses, finite_delta, listed, sum_of
 from tests.support.dpcore.mutants import mutated
@@ -131,7 +131,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "hidden masses added": (
         hidden_mass,
-        accounting.fourier.contour_integral,
+        accounting.fourier.pld_composition,
         "_hidden",
         lambda parts: sum((count * part.hidden for part, count in parts), arb(0)),
     ),

@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 
 from accounting.loss import discretisation as table
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
+from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import Cells, Ratios, listed_above, listed_below
-from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
 from dpcore.errors import PrecisionExhausted

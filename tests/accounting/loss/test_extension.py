@@ -18,7 +18,7 @@ from mpmath import mp, mpf
 
 from accounting.composition.compose import compose
 from accounting.loss.density import Density, NormalDensity
-from accounting.loss.privacy_loss_distribution import Floats
+from accounting.loss.discrete_loss import Floats
 from accounting.loss.real_pair import RealPair
 from accounting.loss.renyi import renyi
 from accounting.loss.table import Tables
@@ -27,7 +27,7 @@ from accounting.mechanism.real_noise import Gaussian
 from accounting.mechanism.sampling_schemes import Scheme
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.dominating_pairs import DominatingPairs
-from accounting.release.subsampling import SampledRelease, both_ways
+from accounting.release.subsampled_pairs import SampledRelease, both_ways
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import ball
 

@@ -16,9 +16,9 @@ import accounting.loss.integer_pair as module
 from accounting import PrivacyCurve, compose
 from accounting.laws.registry import pair_of
 from accounting.loss import table
+from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import Cells, Ratios, listed_above, listed_below
 from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus, LossTable, Sampled
 from accounting.pairs.pair import Pair
 from accounting.theorems.real_gaussian import real_gaussian_delta

@@ -36,7 +36,7 @@ from accounting.release.matrix import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
-from dpcore.spelling import noise_from_json, read_noise
+from dpcore.noise_text import noise_from_json, read_noise
 from tests.support.accounting import samples
 from tests.support.dpcore.mutants import mutated
 
@@ -146,6 +146,7 @@ def test_json_of_earlier_versions(data: dict[str, Any], made: Any) -> None:
 
 SAMPLE = {"claim": "poisson-sampled", "rate": "1/2", "curve": CURVE}
 CUT_SAMPLE = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most": 3, "curve": CURVE}
+EMPTY: list[Any] = [None, "", 0, []]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ CUT_SAMPLE = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most"
         ({**SAMPLE, "members": 2}, "claim"),
         ({**SAMPLE, "claim": "group-sampled"}, "claim"),
         ({"claim": "random-allocation", "rounds": 0, "picks": 1, "curve": CURVE}, "rounds"),
-        *(({**CUT_SAMPLE, "relation": each}, "relation") for each in (None, "", 0, [])),
+        *(({**CUT_SAMPLE, "relation": each}, "relation") for each in EMPTY),
         ([{"part": CURVE}], "parts"),
         ([], "parts"),
         ({"claim": "composition", "parts": []}, "composition"),

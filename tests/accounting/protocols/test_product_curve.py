@@ -17,7 +17,7 @@ import pytest
 from accounting import PrivacyCurve
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure

@@ -22,7 +22,7 @@ import pytest
 from scipy import stats
 
 from accounting.protocols import simulation
-from accounting.protocols.choose import Instance, Plan, choose, protocol_guarantee
+from accounting.protocols.protocol_parameters import Instance, Plan, choose, protocol_guarantee
 from accounting.protocols.simulation import Kind, Simulation, simulate
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter

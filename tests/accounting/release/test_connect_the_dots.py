@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.laws.registry import candidates
+from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import listed_above
 from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus
 from accounting.release import connect_the_dots as dots
 from accounting.release.connect_the_dots import ConnectTheDotsPair, CurvePoint, dominating, highest

@@ -10,7 +10,7 @@ import pytest
 
 from accounting import NotDerived, PrivacyCurve, Pure, compose
 from accounting.composition.compose import Composition
-from accounting.fourier.contour_integral import ContourIntegral
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.normal_loss import NormalLoss
 from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise

@@ -11,10 +11,10 @@ import mpmath
 import pytest
 
 from accounting import NotDerived, PrivacyCurve
+from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import listed_above
-from accounting.loss.privacy_loss_distribution import Listing
 from accounting.loss.table import Focus, Tables
-from accounting.release.subsampling import FixedSizeSample
+from accounting.release.subsampled_pairs import FixedSizeSample
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.claims import claim as stated
-from accounting.claims import orders
+from accounting.claims import renyi_conversion
 from accounting.claims.claim import points_of
-from accounting.claims.orders import (
+from accounting.claims.renyi_conversion import (
     approx_from_renyi,
     delta_at_order,
     delta_from_renyi,
@@ -139,7 +139,7 @@ def test_renyi_points_take_the_least_order() -> None:
     deltas = [delta_at_order(e, a, Fraction(1)) for a, e in points_of(claim)]
     assert Fraction(as_approx_at(claim, 1).stated_delta) == min(deltas)
     mutant = mutated(
-        orders._constant, "+ ball(1 - 1 / order).log()", "+ 2 * ball(1 - 1 / order).log()"
+        renyi_conversion._constant, "+ ball(1 - 1 / order).log()", "+ 2 * ball(1 - 1 / order).log()"
     )
     short = rewired(epsilon_at_order, _constant=mutant)
     assert short(Fraction(1, 400), Fraction(2), Fraction("1e-6")) < each[0]
@@ -192,7 +192,7 @@ def test_any_renyi_curve_is_searched_over_real_orders() -> None:
 
 def test_the_search_proposes_and_never_decides() -> None:
     # A hopeless search gives a worse bound, not a wrong one.
-    aimless = mutated(orders._least, "place + 1, _STEPS", "place + 1, 0")
+    aimless = mutated(renyi_conversion._least, "place + 1, _STEPS", "place + 1, 0")
     found = rewired(approx_from_renyi, _least=aimless)(lambda a: a / 800, "1e-6").upper
     assert found > epsilon(as_approx(ZCdp("1/800"), "1e-6"))
     with precision(20):

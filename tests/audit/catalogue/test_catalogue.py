@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, Twin, find
-from audit.evidence.fixed_size_test import Evidence, gather
+from audit.evidence.prequential_test import Evidence, gather
 from audit.features.feature import read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from tests.alpha_budget import buy_alpha

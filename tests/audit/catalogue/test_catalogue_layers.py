@@ -14,7 +14,7 @@ from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.catalogue.randomness import float_laplace, grid
 from audit.claims.curve_claim import read_claim
 from audit.evidence.family import weigh_views
-from audit.evidence.fixed_size_test import gather, resolution
+from audit.evidence.prequential_test import gather, resolution
 from audit.evidence.view import View
 from audit.features.feature import read_feature
 from audit.outputs.output_parser import draw_worlds, interleave

@@ -22,7 +22,7 @@ from audit.exact.divergence import (
 )
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
-from dpcore.spelling import read_noise
+from dpcore.noise_text import read_noise
 from tests.support.audit.command import Shell
 
 ONE, TWO = "discrete-laplace:scale=1@0", "discrete-laplace:scale=1@1"

@@ -18,14 +18,14 @@ from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.evidence import family
 from audit.evidence.event import Witness
 from audit.evidence.family import LEADER, FamilyProcess, view_seeds, watch_views, weigh, weigh_views
-from audit.evidence.fixed_size_test import Evidence, gather, resolution
+from audit.evidence.prequential_test import Evidence, gather, resolution
 from audit.evidence.sequential_test import watch, watch_curve
 from audit.evidence.verdict import capped
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.audit.evidence.test_fixed_size_test import laplace
+from tests.audit.evidence.test_prequential_test import laplace
 from tests.effort import by_day, effort
 
 ALPHA = Fraction(1, 20)

@@ -13,10 +13,10 @@ from scipy import stats
 from scipy.special import expit, ndtr
 
 from audit.claims.claim import Claim
-from audit.evidence import fixed_size_test as fixed
+from audit.evidence import prequential_test as fixed
 from audit.evidence.event import Tally
 from audit.evidence.family import LEADER, gather_views, view_seeds, weigh_views
-from audit.evidence.fixed_size_test import GRID, LED, Evidence, gather
+from audit.evidence.prequential_test import GRID, LED, Evidence, gather
 from audit.evidence.threshold_family import Trial, follow, learn_rule
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds

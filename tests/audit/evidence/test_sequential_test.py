@@ -22,7 +22,7 @@ from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.audit.evidence.test_fixed_size_test import laplace
+from tests.audit.evidence.test_prequential_test import laplace
 from tests.effort import by_day, effort
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from audit.catalogue import ENTRIES, Entry
 from audit.claims.claim import Claim
 from audit.evidence.event import Witness
-from audit.evidence.fixed_size_test import block_ends, gather
+from audit.evidence.prequential_test import block_ends, gather
 from audit.evidence.sequential_test import watch
 from audit.evidence.trace import Trace, trace
 from audit.evidence.view import View

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.claim import Claim
-from audit.evidence.fixed_size_test import block_ends, gather
+from audit.evidence.prequential_test import block_ends, gather
 from audit.features import additive, learner, steps
 from audit.features.additive import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader

@@ -10,7 +10,7 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
-from audit.evidence.fixed_size_test import gather
+from audit.evidence.prequential_test import gather
 from audit.features.feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.runs.block import Plan, Stream, probe_of, stream, task_of, worlds_of

@@ -12,7 +12,7 @@ import pytest
 from audit.catalogue import find
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.evidence.fixed_size_test import gather
+from audit.evidence.prequential_test import gather
 from audit.features.feature import read_feature
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from audit.runs.block import Plan, Stream

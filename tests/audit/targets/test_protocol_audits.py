@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.protocols.box import BinomialBox
-from accounting.protocols.choose import protocol_guarantee
+from accounting.protocols.protocol_parameters import protocol_guarantee
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from audit.claims.claim import Claim
 from audit.exact.divergence import Shifted, epsilon_at
 from audit.exact.proof import join_layers, prove

@@ -17,7 +17,7 @@ import pytest
 from audit.claims.claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
-from audit.evidence.fixed_size_test import gather
+from audit.evidence.prequential_test import gather
 from audit.evidence.sequential_test import watch
 from audit.outputs.guard import Watchdog
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind

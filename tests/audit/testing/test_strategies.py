@@ -26,7 +26,7 @@ from audit.testing.strategies import (
 from dpcore import Norm, SeededRng, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
-from dpcore.spelling import LAWS, read_noise, write_noise
+from dpcore.noise_text import LAWS, read_noise, write_noise
 
 Pair = tuple[list[Any], list[Any]]
 

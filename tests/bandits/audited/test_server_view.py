@@ -22,7 +22,7 @@ from bandits.combinatorial import streams as totals
 from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.phased_elimination import PhasedElimination
+from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
 from bandits.privatizers.averages import AveragePrivatizer
 from bandits.privatizers.privatizer import Privatizer

@@ -13,9 +13,9 @@ import pytest
 
 from accounting.claims.claim import Assumed, Pure
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox
-from accounting.protocols.choose import choose
-from accounting.protocols.pure_shuffle import CertifiedShuffle
+from accounting.protocols.protocol_parameters import choose
+from accounting.protocols.pure_shuffle_guarantee import CertifiedShuffle
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import guarantee
 from audit.fit.fit import fit

@@ -18,7 +18,7 @@ from bandits.batch import Encoding, OwnRounds, Plays, SharedRounds
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
 from bandits.play import play
-from bandits.policies.phased_elimination import PhasedElimination
+from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import (

@@ -23,11 +23,11 @@ from dpcore.local import (
     RandomisedResponse,
     SubsetSelection,
     UnaryEncoding,
-    families,
     frequencies,
+    frequency_oracles,
 )
-from dpcore.local import families as draws
-from dpcore.local.families import GRID, below, flip, inner_product_counts
+from dpcore.local import frequency_oracles as draws
+from dpcore.local.frequency_oracles import GRID, below, flip, inner_product_counts
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.sampling.rng import Rng, Words
 from tests.support.dpcore.mutants import mutated
@@ -97,8 +97,8 @@ def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = [rng.choose([Fraction(1, bound)] * bound, "below") for _ in range(count)]
         return np.array(drawn, dtype=np.int64)
 
-    monkeypatch.setattr(families, "flip", one_flip)
-    monkeypatch.setattr(families, "below", one_below)
+    monkeypatch.setattr(frequency_oracles, "flip", one_flip)
+    monkeypatch.setattr(frequency_oracles, "below", one_below)
 
 
 def unrolled(made: LocalReport, value: int) -> dict[Any, Fraction]:

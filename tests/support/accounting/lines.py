@@ -13,13 +13,13 @@ import numpy as np
 from flint import arb
 from hypothesis import strategies as st
 
-from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.fourier.factor import Grid
 from accounting.fourier.finite_sum import ContourSum, Window, contour_sum
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
+from accounting.loss.discrete_loss import Listing
 from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.privacy_loss_distribution import Listing
 from accounting.pairs.pair import Pair
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute import real

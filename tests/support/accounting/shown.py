@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import laplace, norm
 
-from dpcore.spelling import noise_from_json
+from dpcore.noise_text import noise_from_json
 from tests.support.accounting.brute import mass_of
 
 Masses = dict[int, Any]

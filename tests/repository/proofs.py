@@ -4,7 +4,7 @@ A page under docs/proofs/ opens with a block that names functions and classes, e
 its normalised source, the syntax tree without docstrings and comments, and of what it leans on in
 its module. Editing that code turns the test red until someone has read the proof again and run
 
-    python -m tests.house.proofs --update docs/proofs/rng.md
+    python -m tests.repository.proofs --update docs/proofs/rng.md
 
 An object is ``package.module:function``, ``package.module:Class.method``, a whole class or a
 constant. Its functions and constants of the same module are followed by their names; other
@@ -36,11 +36,11 @@ NEED_A_PROOF = (
     "dpcore.analysis.coin_sums:upper_tail",
     "dpcore.protocols.encoding:FixedPoint",
     "dpcore.masked.server:finish",
-    "accounting.loss.privacy_loss_distribution:Listing.above",
-    "accounting.loss.privacy_loss_distribution:Listing.below",
+    "accounting.loss.discrete_loss:Listing.above",
+    "accounting.loss.discrete_loss:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
     "accounting.ledger.transactions:charged",
-    "audit.evidence.fixed_size_test:Evidence",
+    "audit.evidence.prequential_test:Evidence",
     "bandits.radius.certified:certified_width",
 )
 
@@ -79,12 +79,12 @@ def bindings(page: Path) -> list[Bound]:
 def code_hash(name: str, root: Path = ROOT) -> str:
     r"""The hash of an object and of what it leans on in its module.
 
-    >>> len(code_hash("tests.house.proofs:code_hash"))
+    >>> len(code_hash("tests.repository.proofs:code_hash"))
     16
-    >>> code_hash("tests.house.proofs:absent")
+    >>> code_hash("tests.repository.proofs:absent")
     Traceback (most recent call last):
     ...
-    tests.house.proofs.ProofError: tests.house.proofs defines no absent
+    tests.repository.proofs.ProofError: tests.repository.proofs defines no absent
     """
     module, _, path = name.partition(":")
     stem = root.joinpath(*module.split("."))
@@ -215,7 +215,7 @@ def complaints(page: Path, root: Path = ROOT) -> list[str]:
             found.append(
                 f"{page.name}: {line.name} is {now}, the page was read with {line.read_with}: "
                 f"read the proof against the code, then "
-                f"python -m tests.house.proofs --update {PAGES}/{page.name}"
+                f"python -m tests.repository.proofs --update {PAGES}/{page.name}"
             )
     return found
 
@@ -253,7 +253,7 @@ def update(page: Path, root: Path = ROOT) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Check every page, or update the ones named."""
-    parser = argparse.ArgumentParser(prog="python -m tests.house.proofs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.repository.proofs", description=__doc__)
     parser.add_argument("--update", nargs="+", type=Path, metavar="PAGE", default=[])
     chosen = parser.parse_args(arguments)
     try:

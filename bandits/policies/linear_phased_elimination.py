@@ -27,7 +27,7 @@ from flint import arb
 
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon, word
-from bandits.policies.linear_design import Design, most_support, near_optimal_design
+from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
 from dpcore.errors import InvalidParameter

@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from audit.evidence.event import Tally
-from audit.evidence.fixed_size_test import GRID, WEIGHTS, Evidence, gather, read_claim
+from audit.evidence.prequential_test import GRID, WEIGHTS, Evidence, gather, read_claim
 from audit.evidence.threshold_family import EXPERTS, ThresholdFamily, Trial, learn_rule
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read

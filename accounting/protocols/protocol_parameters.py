@@ -18,10 +18,10 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.box import BinomialBox, box_of
 from accounting.protocols.paper_parameters import lzj_vector, paper_sum, tkms_bits
-from accounting.protocols.pure_shuffle import plan_pure_shuffle, purity
-from accounting.protocols.shuffled_bits import fewest_bits, least_probability
+from accounting.protocols.pure_shuffle_guarantee import plan_pure_shuffle, purity
+from accounting.protocols.shuffled_bits_calibration import fewest_bits, least_probability
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox, box_of
 from accounting.release.guarantee import guarantee
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
@@ -43,7 +43,7 @@ from dpcore.protocols.sums import (
     ShuffledPure,
     size_protocol,
 )
-from dpcore.spec import find_name
+from dpcore.spec_syntax import find_name
 
 Instance: TypeAlias = Literal[
     "pure",

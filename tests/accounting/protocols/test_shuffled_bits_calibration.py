@@ -13,9 +13,9 @@ from typing import Any
 import mpmath
 import pytest
 
-from accounting.protocols.box import BinomialBox
 from accounting.protocols.paper_parameters import tkms_bits
-from accounting.protocols.shuffled_bits import fewest_bits, least_probability
+from accounting.protocols.shuffled_bits_calibration import fewest_bits, least_probability
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from tests.accounting.protocols.test_product_curve import worst

@@ -10,9 +10,9 @@ import mpmath
 import pytest
 
 from accounting import PrivacyCurve
-from accounting.protocols import choose as distributed
-from accounting.protocols.box import BinomialBox
-from accounting.protocols.choose import GRID, Plan, choose, protocol_guarantee
+from accounting.protocols import protocol_parameters as distributed
+from accounting.protocols.protocol_parameters import GRID, Plan, choose, protocol_guarantee
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference

@@ -30,7 +30,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly, shortest
-from dpcore.spec import check_keys, did_you_mean, pairs_of, read_keys, split_name
+from dpcore.spec_syntax import check_keys, did_you_mean, pairs_of, read_keys, split_name
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     {

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import PrivacyCurve
-from accounting.fourier.contour_integral import ContourIntegral
 from accounting.fourier.discs import (
     UNIT,
     Discs,
@@ -25,6 +24,7 @@ from accounting.fourier.discs import (
     Integers,
 )
 from accounting.fourier.factor import Factor, Grid
+from accounting.fourier.pld_composition import ContourIntegral
 from accounting.laws.registry import pair_of
 from accounting.laws.skellam import SkellamPair
 from dpcore import DiscreteGaussian, DiscreteLaplace

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from docs.generated import PACKAGES, appended, external_assets, navigation
-from tests.house.test_docs import ROOT, every_page
-from tests.house.test_options import COMMANDS
+from tests.repository.test_docs import ROOT, every_page
+from tests.repository.test_options import COMMANDS
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
 SECONDS = 180  # of each cell, on a busy machine

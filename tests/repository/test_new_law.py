@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dpcore
 from dpcore.noise import Noise
-from dpcore.spelling import LAWS
+from dpcore.noise_text import LAWS
 from tests.support.accounting.laws import Triangle
 
 ROOT = Path(__file__).parents[2]

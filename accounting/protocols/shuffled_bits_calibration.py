@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from accounting.protocols.box import BinomialBox
+from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.integer_search import least

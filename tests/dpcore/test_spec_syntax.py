@@ -15,8 +15,8 @@ from audit.targets.spelling import read_target
 from bandits.policies.registry import read_algorithm
 from dpcore import Scope
 from dpcore.errors import InvalidParameter
-from dpcore.spec import did_you_mean, find_name
-from dpcore.spelling import LAWS, read_noise, read_sensitivity, write_sensitivity
+from dpcore.noise_text import LAWS, read_noise, read_sensitivity, write_sensitivity
+from dpcore.spec_syntax import did_you_mean, find_name
 
 # Each reader with the name it gives what was typed, a spec that it reads, and its last key anew.
 READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {

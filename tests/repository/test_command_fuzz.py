@@ -10,7 +10,7 @@ import pytest
 
 import dpcore.command.app
 from tests.effort import by_day
-from tests.house.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
+from tests.repository.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
 from tests.support.typed import Answer, typed
 
 SHORT, LONG = 2, 100

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore import Scope
 from tests.effort import by_day, effort
-from tests.house.pages import Block, PageError, blocks, first_example, run_alone, run_page
+from tests.repository.pages import Block, PageError, blocks, first_example, run_alone, run_page
 from tests.support import warm
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from flint import arb
 
 from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
-from accounting.protocols import pure_shuffle
-from accounting.protocols.choose import choose
-from accounting.protocols.pure_shuffle import plan_pure_shuffle, purity
+from accounting.protocols import pure_shuffle_guarantee
+from accounting.protocols.protocol_parameters import choose
+from accounting.protocols.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -100,13 +100,13 @@ def test_without_covers_the_ends_give_a_user_away() -> None:
 def refuted(monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, case: PureShuffle) -> None:
     true = worst_loss(case, case.users)
     assert bound(case) >= true - TIGHT
-    monkeypatch.setattr(pure_shuffle, name, stand_in)
+    monkeypatch.setattr(pure_shuffle_guarantee, name, stand_in)
     purity.cache_clear()
     assert bound(case) < true - TIGHT
 
 
 def test_a_mutant_that_counts_everybody_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = pure_shuffle._loss_at_centre
+    original = pure_shuffle_guarantee._loss_at_centre
 
     def everybody(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
         del others
@@ -116,7 +116,7 @@ def test_a_mutant_that_counts_everybody_is_refuted(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_mutant_with_covers_out_of_thin_air_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = pure_shuffle._loss
+    original = pure_shuffle_guarantee._loss
 
     def covered(law: Any, *given: Any) -> Fraction:
         return original(replace(law, chance=law.chance * arb(2) ** 90), *given)
@@ -133,13 +133,13 @@ def test_a_mutant_that_forgets_its_neighbours_is_refuted(monkeypatch: pytest.Mon
 
 
 def test_what_a_narrow_window_drops_is_added_again() -> None:
-    narrow = rewired(pure_shuffle._loss_at_centre, _BEYOND=-1)
+    narrow = rewired(pure_shuffle_guarantee._loss_at_centre, _BEYOND=-1)
     forgetful = rewired(
-        pure_shuffle._loss_at_centre,
+        pure_shuffle_guarantee._loss_at_centre,
         _BEYOND=-1,
-        _loss=lambda law, noise, covers, _: pure_shuffle._loss(law, noise, covers),
+        _loss=lambda law, noise, covers, _: pure_shuffle_guarantee._loss(law, noise, covers),
     )
-    wide = pure_shuffle._loss_at_centre(CERTIFIED, 7, 3)
+    wide = pure_shuffle_guarantee._loss_at_centre(CERTIFIED, 7, 3)
     assert forgetful(CERTIFIED, 7, 3) < 2 * wide < narrow(CERTIFIED, 7, 3)
 
 
@@ -198,6 +198,8 @@ def test_what_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         purity(shuffle(12, 1, 3000, "1/1000", 8, 1), 12)
     with pytest.raises(InvalidParameter):
         purity("shuffle", 1)
-    monkeypatch.setattr("accounting.protocols.choose.plan_pure_shuffle", lambda **_: ALL_COUNTED)
+    monkeypatch.setattr(
+        "accounting.protocols.protocol_parameters.plan_pure_shuffle", lambda **_: ALL_COUNTED
+    )
     with pytest.raises(NotDerived, match="certified for Pure"):
         choose(instance="pure-shuffle", users=12, epsilon=1)

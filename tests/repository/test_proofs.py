@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import proofs
+from tests.repository import proofs
 
 CODE = '''
 """A module."""

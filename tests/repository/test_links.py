@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.proofs import pages
-from tests.house.test_docs import ROOT, every_page
+from tests.repository.proofs import pages
+from tests.repository.test_docs import ROOT, every_page
 
 _LINK = re.compile(r"(?<!\\)\]\(<?([^)\s>]+)>?\)")
 _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -116,7 +116,7 @@ def test_a_name_that_no_code_has_is_noticed() -> None:
     ("name", "found"),
     [
         ("test_links.py", True),
-        ("tests/house/test_links.py", True),
+        ("tests/repository/test_links.py", True),
         ("test_a_dead_link_is_noticed", True),
         ("test_absent.py", False),
         ("tests/dpcore/test_links.py", False),

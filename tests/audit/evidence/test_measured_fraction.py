@@ -18,10 +18,10 @@ from audit.assembly import audit
 from audit.catalogue import ENTRIES
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.evidence.coverage import Coverage, unmeasured_pairs, unseen
 from audit.evidence.event import Tally
 from audit.evidence.family import watch_views, weigh, weigh_views
-from audit.evidence.fixed_size_test import WEIGHTS, gather, resolution
+from audit.evidence.measured_fraction import Coverage, unmeasured_pairs, unseen
+from audit.evidence.prequential_test import WEIGHTS, gather, resolution
 from audit.evidence.sequential_test import watch
 from audit.evidence.view import View
 from audit.features.feature import read_feature
@@ -33,7 +33,7 @@ from audit.sample import sample
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from tests.alpha_budget import buy_alpha
-from tests.audit.evidence.test_fixed_size_test import laplace as discrete_laplace
+from tests.audit.evidence.test_prequential_test import laplace as discrete_laplace
 from tests.effort import by_day
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")

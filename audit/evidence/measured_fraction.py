@@ -20,7 +20,7 @@ from typing import Final
 
 from audit.claims.verdicts import TRAINING
 from audit.evidence.event import Tally
-from audit.evidence.fixed_size_test import WEIGHTS
+from audit.evidence.prequential_test import WEIGHTS
 from audit.features.maps import is_unread
 
 _RARE: Final = 100

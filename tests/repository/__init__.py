@@ -1,0 +1,1 @@
+"""Tests of the repository itself: layers, pages, proofs and commands."""
