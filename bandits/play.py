@@ -113,8 +113,8 @@ def play(
     score = _Score(environment.gaps, checked_checkpoints(checkpoints, horizon))
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
     if not isinstance(privatizer, Releasing):
-        reason = "must have a Privatizer; use Unprotected() for no privacy"
-        raise InvalidParameter("policy", policy, f"{reason}, but this one has {privatizer!r}")
+        reason = f"must have a Privatizer, not {privatizer!r}; use Unprotected() for no privacy"
+        raise InvalidParameter("policy", policy, reason)
     promised = users.guarantee(privatizer, sizes)
     named = frozenset(sizes) if isinstance(sizes, tuple) else sizes
     sent = _Sent(privatizer, policy.name, users, named)

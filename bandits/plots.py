@@ -130,7 +130,7 @@ class Panel:
 
     def __post_init__(self) -> None:
         if not self.curves:
-            raise InvalidParameter("curves", self.title, "must contain at least one curve")
+            raise InvalidParameter("curves", self.curves, "must contain at least one curve")
 
     @property
     def height(self) -> float:

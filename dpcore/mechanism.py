@@ -240,7 +240,7 @@ class Mechanism:
             if shape != (size,) and (size, shape) != (1, ()):
                 numbers = f"{size} number{'s' if size > 1 else ''} in one dimension"
                 raise InvalidParameter(
-                    "value", value, f"must be {numbers}: {declared!r} has one bound for each"
+                    "value", value, f"must be {numbers}: {declared!r} has one bound per number"
                 )
         elif declared.norm is Norm.ABSOLUTE and shape:
             amount = declared.amount

@@ -91,7 +91,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
     if law in LAWS and law not in _FREE:
-        raise InvalidParameter("noise", text, "has no size to find: its epsilon is a parameter")
+        raise InvalidParameter("noise", text, "has no scale to calibrate: epsilon is given")
     if law not in _FREE:
         near = law_meant(law)
         hint = "" if near is None else f"; did you mean {near}?"

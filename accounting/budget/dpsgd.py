@@ -1,4 +1,4 @@
-r"""DP-SGD: the description of a training run, its releases, and its privacy loss."""
+r"""DP-SGD: a training run, its releases and its privacy loss; ``calibrate`` finds its noise."""
 
 from __future__ import annotations
 

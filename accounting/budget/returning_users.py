@@ -247,7 +247,7 @@ def _of_one_curve(total: Composition) -> tuple[PrivacyCurve, int]:
     match total.parts:
         case ((PrivacyCurve() as curve, rounds),):
             return curve, rounds
-    raise NotDerived("a bound of the papers", "they bound equal rounds of one noise")
+    raise NotDerived("the published bounds", "they cover identical rounds of one noise only")
 
 
 def _number(sensitivity: Sensitivity) -> int:

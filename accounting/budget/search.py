@@ -80,7 +80,7 @@ class Unknown:
         return beyond
 
     def height(self, value: Fraction) -> float:
-        r"""The log of the value, larger where it is safer."""
+        r"""The log of the value, signed so that larger is safer."""
         return self.sign * log(value)
 
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:

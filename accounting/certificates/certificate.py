@@ -379,8 +379,8 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
             exact = [write_rational(Fraction(each)) for each in given]
             run = {"strategy": "toeplitz", "coefficients": exact}
         case other:
-            why = "verify supports only trees, ungridded square roots, and coefficients"
-            raise NotDerived(f"a certificate of the strategy {other.written}", why)
+            why = "verify supports trees, coefficients, and banded square roots without a grid"
+            raise NotDerived(f"a certificate for the strategy {other.written}", why)
     participation, rounds = mechanism.participation, mechanism.strategy.rounds
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}
     found = _part_of(mechanism, Fraction(1), rounds)
@@ -416,7 +416,7 @@ class _ClaimRequest:
                 return self._written(*cell, decimals)
         if digits > _FEWEST_DIGITS:
             return self.claim(digits - 1)
-        reason = "its enclosure is too wide, or contains a decimal of that precision"
+        reason = "its bounds round to different decimals: no digit can be certified"
         raise NotDerived(self._wanted, reason)
 
     def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:

@@ -117,9 +117,9 @@ def _largest(parts: tuple[Part, ...], of_one: Callable[[Round], _Value]) -> _Val
 
 def _renyi(each: Round, order: Fraction) -> _Value:
     if each.law in ("gaussian", "laplace") or each.swapped or each.here[1] != 1:
-        raise Refused("a Renyi divergence of a sample, or of noise on the reals")
+        raise Refused("Renyi divergences of samples and of real noise are not estimated")
     if each.law == "stated" and each.parameters[1]:
-        raise Refused("a Renyi divergence of an approximate claim")
+        raise Refused("Renyi divergences of approximate claims are not estimated")
     if each.law in ("poisson", "polya", "binomial"):
         # Values end on one side, and one of the two directions passes that end.
         return _REAL.inf, _REAL.mpf(0)

@@ -182,7 +182,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the claim holds, with the kernel's bounds; ``spend`` counts the work beforehand."""
+    r"""Whether the kernel proves the claim, and why; ``spend`` is called before the work."""
     value = _known(found.parts, claim)
     if value is not None:
         shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)

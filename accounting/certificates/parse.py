@@ -177,7 +177,7 @@ def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
     needed = {*wanted}
     missing, extra = sorted(needed - set(item)), sorted(set(item) - needed)
     if missing:
-        raise Malformed(where, f"misses {', '.join(missing)}")
+        raise Malformed(where, f"must have {', '.join(missing)}")
     if extra:
         raise Malformed(where, f"has no field {', '.join(_shown(each) for each in extra)}")
 
@@ -341,7 +341,8 @@ def _law(where: str, noise: Mapping[str, Any]) -> tuple[str, tuple[Fraction, ...
     values = tuple(rational(f"{where}.{key}", noise[key]) for key in LAWS[name])
     for key, value in zip(LAWS[name], values, strict=True):
         if value <= 0 or (key == "probability" and value >= 1):
-            raise Malformed(f"{where}.{key}", "is out of range")
+            most = ", and < 1" if key == "probability" else ""
+            raise Malformed(f"{where}.{key}", f"must be > 0{most}")
         if key in _WHOLE and value.denominator != 1:
             raise Malformed(f"{where}.{key}", "must be an integer")
     return name, values
@@ -360,7 +361,8 @@ def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     exactly(where, item, {"quantity", "theorem", key, "lower", "upper", "digits"})
     at = rational(f"{where}.{key}", item[key])
     if (quantity == "epsilon" and not 0 <= at < 1) or (quantity == "renyi" and at <= 1):
-        raise Malformed(f"{where}.{key}", "is out of range")
+        allowed = "must be > 1" if quantity == "renyi" else "must lie in [0, 1)"
+        raise Malformed(f"{where}.{key}", allowed)
     digits = whole(f"{where}.digits", item["digits"], 0, _MOST_DECIMALS)
     lower, upper = (_decimal(f"{where}.{end}", item[end], digits) for end in ("lower", "upper"))
     unit = Fraction(1, 10**digits)

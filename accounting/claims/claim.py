@@ -416,7 +416,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
 def scope_from_json(data: object) -> Scope:
     r"""The inverse of ``Scope.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
-        raise InvalidParameter("scope", data, "must have the fields unit, relation")
+        raise InvalidParameter("scope", data, "must have exactly the fields unit and relation")
     return Scope(unit=data["unit"], relation=data["relation"])
 
 

@@ -171,7 +171,9 @@ def returning(
     releases: Releases,
     *,
     visits: str = option(
-        "LIST", "Numbers of visits of a user: 1,3,9 or 1,2,4,...,64.", default="1,2,4,...,1024"
+        "LIST",
+        "Rounds that one user takes part in: 1,3,9 or 1,2,4,...,64.",
+        default="1,2,4,...,1024",
     ),
     delta: Delta = "1e-6",
     as_json: AsJson = False,

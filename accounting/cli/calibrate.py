@@ -47,8 +47,8 @@ class CalibrationOptions:
 
     noise: str = option(
         "LAW",
-        "The noise without its size: discrete-gaussian, gaussian (added in floats) or "
-        "polya-difference:shape=0.9. With its size if --rounds or --poisson is most.",
+        "The noise without its scale: discrete-gaussian, gaussian (added in floats) or "
+        "polya-difference:shape=0.9. With its scale if --rounds or --poisson is most.",
         default=...,
     )
     epsilon: str = option("EPSILON", "The target epsilon, e.g. 2.", default=...)

@@ -86,7 +86,7 @@ Schemes = Annotated[
     option(
         "SCHEME",
         "Another way to sample: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
-        "random round of an epoch, which is one of --rounds) or "
+        "random round per epoch; --rounds counts epochs) or "
         "truncated:rate=1/100,examples=1000,most=20 (Poisson samples cut to a largest size). "
         "Once, or once for each --noise.",
         "--scheme",
@@ -111,7 +111,8 @@ Neighbours = Annotated[
     Relation | None,
     option(
         "WORD",
-        f"{NEIGHBOURS} (default: add-remove for samples, replace for fixed sizes and without)",
+        f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
+        "else add-remove)",
         "--relation",
         default=...,
         case_sensitive=False,

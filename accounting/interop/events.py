@@ -119,7 +119,7 @@ def _noise(dp: Any, asked: Description) -> Any:
             return dp.LaplaceDpEvent(round_down(1 / loss))
         case Gaussian():
             return _gaussian(dp, _curve(asked))
-    raise _no_event(asked.text, "dp-accounting has no event for sampling of this noise")
+    raise _no_event(asked.text, "dp-accounting has no event for this noise under subsampling")
 
 
 def _curve(asked: Description) -> Guarantee:

@@ -131,7 +131,7 @@ def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
     one_sided = part.sampling in _ONE_SIDED
     match part.law:
         case "zcdp":
-            raise Refused("a curve from a zCDP claim: it gives an upper bound only")
+            raise Refused("a zCDP claim has no curve, only an upper bound")
         case "pure" | "approx":
             stated = (*part.parameters, Fraction(0))[:2]
             return [[(Round("stated", stated, _ONE), part.rounds)]]

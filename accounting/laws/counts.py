@@ -62,7 +62,7 @@ class BinomialPair(OneSidedPair):
 
     @property
     def most(self) -> int:
-        r"""n."""
+        r"""The largest value of the noise: its number of trials."""
         return self.noise.trials
 
     def mirror(self) -> Pair:

@@ -1,4 +1,4 @@
-r"""Noise on 0, 1, 2, ..., whose laws are not symmetric, in both directions.
+r"""Pairs for noise on 0, 1, 2, ...: asymmetric, so both directions are needed.
 
 X on {0, 1, ...} (to n for the binomial law) against X - d, and X - d against X, which is the pair
 of -X under the same shift. Each world shows values that the other never does: in the second

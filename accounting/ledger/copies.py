@@ -40,7 +40,9 @@ def adopt(url: str) -> int:
 def _adopted(store: Store, connection: Connection) -> int:
     before = Book.stored(connection, at_home=False)
     for damage in damages(connection, before, ()):
-        raise LedgerDamaged(damage.where, f"{damage.what}; nothing was changed: run show")
+        raise LedgerDamaged(
+            damage.where, f"{damage.what}; nothing was changed: run dpcore ledger show"
+        )
     after = Book.of(before.filter, before.renews, uuid4().hex)
     store.settle_here(after.identity)
     after.remark(connection)
@@ -93,7 +95,9 @@ def _copied(store: Store, partial: Path) -> int:
         with _engine_of(partial).connect() as copied:
             book = Book.stored(copied, at_home=False)
             for damage in damages(copied, book, ()):
-                raise LedgerDamaged(damage.where, f"{damage.what}; no copy was made: run show")
+                raise LedgerDamaged(
+                    damage.where, f"{damage.what}; no copy was made: run dpcore ledger show"
+                )
             return book.count(copied, book.tables.charges)
 
 

@@ -80,7 +80,11 @@ class ConnectTheDotsPair(LossTable):
             raise InvalidParameter("corners", self.corners, "must have increasing places")
         slopes = self.slopes()
         if not all(before < after for before, after in pairwise(slopes)):
-            raise InvalidParameter("corners", self.corners, "must be convex, and flat beyond")
+            raise InvalidParameter(
+                "corners",
+                self.corners,
+                "must be strictly convex, and constant beyond the last corner",
+            )
         if slopes[0] < -1 or self.corners[-1][1] < 0:
             raise InvalidParameter("corners", self.corners, "must be at least 1 - x, and 0")
 
@@ -207,7 +211,7 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
     )
     listing = Enumeration(parts=parts, most=_OUTCOMES, coarse=True).listing(float(UNSEEN))
     if listing is None:
-        raise NotDerived(f"a pair above {product!r}", "it has too many coordinates")
+        raise NotDerived(f"a pair that dominates {product!r}", "it has too many coordinates")
     return ConnectTheDotsPair.through(_dots(listing, _FINER * most))
 
 

@@ -330,7 +330,8 @@ class ApproxFilter(Filter):
             # A stored one is kept, for the counters were written in its shares, and checked anew.
             rho = positive_rational("rho", self.rho, _NOTHING)
             if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
-                raise InvalidParameter("rho", self.rho, f"gives more than {epsilon} at {slack}")
+                reason = f"implies an epsilon above {epsilon} at delta = {slack}"
+                raise InvalidParameter("rho", self.rho, reason)
         object.__setattr__(self, "rho", rho)
         return {"rho": rho, "delta": rest}
 

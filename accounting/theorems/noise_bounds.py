@@ -1,4 +1,4 @@
-r"""Published bounds of the loss of integer noise, as stated in the papers.
+r"""Published bounds on the privacy loss of integer noise, as stated in the papers.
 
 Guarantees never use them: they come from the exact law. They are shown for comparison, and are the
 calibration of other libraries.

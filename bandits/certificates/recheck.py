@@ -249,7 +249,7 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
     exactly(where, item, {"is", "claims", "certificate", "unchecked"})
     own, unchecked = item["certificate"], item["unchecked"]
     if (own is None) == (unchecked is None):
-        raise Malformed(where, "must have a certificate, or the reason why it is unchecked")
+        raise Malformed(where, "must have either a certificate or a reason why it is unchecked")
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
         raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in the same order")
@@ -333,9 +333,13 @@ def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     exactly(where, item, {"claim", "epsilon", "scope", *counts, *ratios})
     n, h, g, reach = (whole(f"{where}.{key}", item[key], 1, 10**9) for key in counts)
     cover, shape, scale = (rational(f"{where}.{key}", item[key]) for key in ratios)
-    for key, held in (("cover", cover < 1), ("shape", shape <= 1), ("honest", h <= n)):
+    for key, held, most in (
+        ("cover", cover < 1, "< 1"),
+        ("shape", shape <= 1, "<= 1"),
+        ("honest", h <= n, "<= users"),
+    ):
         if not held:
-            raise Malformed(f"{where}.{key}", "is out of range")
+            raise Malformed(f"{where}.{key}", f"must be {most}")
     for key, value in (("cover", cover), ("shape", shape), ("scale", scale)):
         if value <= 0:
             raise Malformed(f"{where}.{key}", "must be > 0")

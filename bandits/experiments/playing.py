@@ -104,7 +104,9 @@ def run_cells(
     arms_and_horizon(worlds.arms, experiment.horizon)
     found = list(done)
     if [cell.task for cell in found] != tasks[: len(found)]:
-        raise InvalidParameter("done", len(found), "must be the first cells, in order")
+        raise InvalidParameter(
+            "done", len(found), "must be the first cells of the experiment, in its order"
+        )
     left = [
         (experiment, [worlds.environments[t.instance] for t in group], group)
         for group in _groups(experiment, tasks[len(found) :])

@@ -82,7 +82,11 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
     if not basis.shape[1]:
         raise InvalidParameter("actions", active, "must contain a nonzero action")
     if np.abs(points).max() < _LEAST:
-        raise InvalidParameter("actions", active, f"needs an action of size {_LEAST} or more")
+        raise InvalidParameter(
+            "actions",
+            active,
+            f"needs an action with an entry of at least {_LEAST} in absolute value",
+        )
     # By powers of two, which is exact and changes no value; one for all, unless some are far apart.
     held = np.ldexp(points @ basis, -int(np.frexp(np.abs(points).max())[1]))
     powers = np.frexp(np.abs(held).max(axis=0))[1]

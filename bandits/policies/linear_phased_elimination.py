@@ -319,7 +319,7 @@ class PhasedElimination(Policy[PhasedState]):
             reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.width.name, reason)
         if self.each is not None and self.clients != "fixed":
-            raise InvalidParameter("each", self.each, "must be a model with a fixed set of clients")
+            raise InvalidParameter("each", self.each, "can be given only with clients='fixed'")
         for argument, field_name in (("each", "each"), ("users", "population")):
             if (value := getattr(self, field_name)) is not None:
                 object.__setattr__(self, field_name, integer(argument, value, at_least=1))

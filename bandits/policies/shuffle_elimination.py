@@ -151,7 +151,7 @@ class ShuffleElimination(Policy[ShuffleState]):
         return reporting(self.privatizer, self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
-        r"""The number of sums in the mean of an active arm after phase t."""
+        r"""The sums in the mean of an active arm after phase t, as (size, count) pairs."""
         if self.batch is not None:
             return ((self.batch, phase),)
         return tuple((self.size(t), 1) for t in range(1, phase + 1))

@@ -161,7 +161,11 @@ class PaperRadius(Radius):
             return arb(0), arb(0)
         _check_all_stay(privatizer)
         if not isinstance(privatizer, SumPrivatizer):
-            raise InvalidParameter("privatizer", privatizer.name, "CZ has no radius for this noise")
+            raise InvalidParameter(
+                "privatizer",
+                privatizer.name,
+                "the paper (CZ) has no radius for this noise: use ExactRadius()",
+            )
         if privatizer.delta:
             reason = "CZ has no radius for noise calibrated to a delta: use ExactRadius()"
             raise InvalidParameter("privatizer", privatizer, reason)

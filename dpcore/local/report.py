@@ -101,16 +101,18 @@ class LocalReport(ABC):
         return 1
 
     def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
-        r"""Independent reports of all users whose values are given, a row or number for each.
+        r"""Independent reports of all users whose values are given, a row or a number for each.
 
         Raises :class:`InvalidParameter`, with nothing drawn, for values that are not integers from
         0 to ``values`` - 1.
         """
         given = np.asarray(value)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
-            raise InvalidParameter("value", value, "must be a row of integers, one a user")
+            raise InvalidParameter("value", value, "must be a row of integers, one per user")
         if not 0 <= int(given.min()) <= int(given.max()) < self.values:
-            raise InvalidParameter("value", value, f"must contain values below {self.values}")
+            raise InvalidParameter(
+                "value", value, f"must contain integers from 0 to {self.values - 1}"
+            )
         step = max(1, _CELLS // self.width)
         parts = [
             self._encode(given[start : start + step].astype(np.int64), rng)
@@ -126,7 +128,8 @@ class LocalReport(ABC):
         given = np.asarray(reports)
         shape = (self.width,) if self.width > 1 else ()
         if given.dtype.kind not in "biu" or not len(given) or given.shape[1:] != shape:
-            reason = f"must be an array of reports, {self.width} numbers each"
+            each = f" of {self.width} numbers" if self.width > 1 else ""
+            reason = f"must be a nonempty integer array, one report{each} per row"
             raise InvalidParameter("reports", reports, reason)
         least, most = self._range
         if int(given.min()) < least or (given > most).any():

@@ -110,7 +110,7 @@ class Round:
             if not isinstance(graph, Neighbourhood):
                 raise InvalidParameter("neighbourhood", graph, "must be a Neighbourhood or None")
             if graph.neighbours > self.users - 2:
-                reason = f"must have <= {self.users - 2} neighbours; omit it for all users"
+                reason = f"must have at most {self.users - 2} per user; omit it to pair all users"
                 raise InvalidParameter("neighbourhood", graph, reason)
         object.__setattr__(self, "context", _context(self))
 

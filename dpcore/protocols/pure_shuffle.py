@@ -108,7 +108,7 @@ class PureShuffle:
         r"""The number of ones that each user sends; errors as in :meth:`randomize`."""
         held = as_array(x)
         if held.ndim != 1 or not 1 <= len(held) <= self.users:
-            reason = f"must contain one number of each of 1 to {self.users} users"
+            reason = f"must be an array of one number per user, for 1 to {self.users} users"
             raise InvalidParameter("x", x, reason)
         steps = FixedPoint(precision=self.precision).encode(held, rng=rng)
         noise, covered = self.noise_and_covers(len(steps), rng=rng)

@@ -117,7 +117,8 @@ class ModularSum(ABC):
         """
         held = as_array(x)
         if not 1 <= held.size <= self.users:
-            raise InvalidParameter("x", x, f"must contain the values of 1 to {self.users} users")
+            reason = f"must contain one value per user, for 1 to {self.users} users"
+            raise InvalidParameter("x", x, reason)
         noise = self.local_noise
         steps = int(np.sum(self.encoding.encode(held, rng=rng)))
         if noise is not None:

@@ -143,9 +143,9 @@ def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
         assert "is not that of" in found[0].reason
     for fields, reason in (
         ({"reach": 10**6}, "bits, more than"),
-        ({"honest": users + 1}, "is out of range"),
+        ({"honest": users + 1}, "must be <= users"),
         ({"cover": "0"}, "must be > 0"),
-        ({"shape": "2"}, "is out of range"),
+        ({"shape": "2"}, "must be <= 1"),
     ):
         assert reason in str(recheck(as_if(document, last, **fields)))
 
