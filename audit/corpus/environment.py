@@ -1,8 +1,8 @@
 r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
-Each is a folder below the cache directory, named after what is installed, and ready once it holds
-a marker that is written last. Where packages come from is what pip is set up for. One process in it
-answers for a whole audit.
+Each is a folder below the cache directory, named after what is installed, and ready once it holds a
+marker that is written last. Packages come from the index that pip is configured for. One process
+per environment serves a whole audit.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""Its folder, named after the first requirement and a digest of all."""
+        r"""The environment's folder, named after the first requirement and a digest of all."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")

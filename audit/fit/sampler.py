@@ -31,7 +31,10 @@ from dpcore.sampling.rng import SeededRng
 _MANY: Final = 1 << 20
 # One draw a call: what came before a failure is kept, piece by piece.
 _FEW: Final = 1 << 10
-_FORMS: Final = "must be f(n, rng), f(rng), f(), a Noise, a mapping of probabilities, or have rvs"
+_FORMS: Final = (
+    "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
+    "probabilities, or an object with a method rvs"
+)
 _INT64: Final = np.iinfo(np.int64)
 
 

@@ -71,8 +71,11 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
         return lambda: dataset
     for item in held.values():
         if isinstance(item, _GENERATORS):
-            reason = f"holds a random generator ({type(item).__name__}): each call gets a copy of "
-            reason += "its dataset, and copies draw the same noise; let the target take an rng"
+            reason = (
+                f"contains a random generator ({type(item).__name__}): every call gets a copy of "
+                "the dataset, so every call would draw the same noise; take rng as an argument of "
+                "the target instead"
+            )
             raise InvalidParameter(name, dataset, reason)
     try:
         return _apart(dataset, held)[1]

@@ -168,7 +168,7 @@ def _sound(array: NDArray[Any]) -> NDArray[Any]:
         if int(letters.max()) > _LAST_CHARACTER:
             raise ValueError("a text of no characters")
     if kind == "b" and array.size and int(np.frombuffer(array.tobytes(), np.uint8).max()) > 1:
-        raise ValueError("neither true nor false")
+        raise ValueError("a boolean array holds a byte other than 0 or 1")
     return array
 
 

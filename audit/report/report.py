@@ -33,7 +33,7 @@ from dpcore.numbers.rounding import down
 if TYPE_CHECKING:
     from audit.wording.html import Section
 
-_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
+_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "violates", "proven": "satisfies"}
 _SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
 _SHOWN: Final = 60
 

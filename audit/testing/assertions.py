@@ -106,7 +106,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     >>> assert_private(lambda x: x + noise.sample(), "epsilon=1/2", pairs=[(0, 1)], seed=7)
     Traceback (most recent call last):
     ...
-    audit.testing.assertions.Refuted: ... does not keep epsilon=0.5 on the pair (0, 1): ...
+    audit.testing.assertions.Refuted: ... violates epsilon=0.5 on the pair (0, 1): ...
 
     Raises :class:`InvalidParameter`, also where the runs are too few to refute anything,
     :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` where the target gives no
@@ -160,7 +160,7 @@ def _require_power(report: AuditReport) -> None:
     few = report.runs and report.verdict != "refuted" and not math.isfinite(report.resolution)
     if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
         alpha = write_rational(rational("alpha", report.alpha))
-        reason = f"are too few to refute anything of {report.claim} at alpha = {alpha}"
+        reason = f"are too few to refute {report.claim} at alpha = {alpha}, whatever the outputs"
         raise InvalidParameter("runs", report.runs, reason)
 
 
@@ -173,7 +173,7 @@ def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
     by = CAUSES[report.refuted_by or "values"]
-    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}{by}: {least}"]
+    lines = [f"{report.target} violates {report.claim} on the pair {pair}{by}: {least}"]
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")

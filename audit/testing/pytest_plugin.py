@@ -54,7 +54,7 @@ class Terms:
 
     @classmethod
     def read(cls, *words: Mapping[str, Any]) -> Terms:
-        r"""The terms, from the farthest mark to the nearest, which decides each word.
+        r"""Merge the settings of all marks, outermost first; the closest mark overrides the others.
 
         >>> Terms.read({"runs": 500, "audits": 2}, {"epsilon": 1, "runs": 900}).spec.runs
         900

@@ -195,7 +195,7 @@ class CanaryReport(Result):
         )
 
     def statement(self) -> Statement:
-        words = "does not keep" if self.refuted else "tested against"
+        words = "violates" if self.refuted else "tested against"
         return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"the training {words} {self.claim}",

@@ -32,7 +32,7 @@ ASSUMED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    r"""What a training says of its steps: DP-SGD's parameters, exact.
+    r"""The stated DP-SGD parameters of a training step, as exact numbers.
 
     A batch holds each of ``records`` with probability ``rate`` (or exactly rate records, "fixed").
     An update is (sum of gradients clipped to l2 norm ``clip``, plus Gaussian noise of standard

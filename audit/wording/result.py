@@ -65,7 +65,7 @@ def outcome_of(exit_code: int) -> Outcome:
 def format_of(name: str, *, as_json: bool) -> str:
     r"""The format that a command prints: ``--json`` is ``--format json``."""
     if as_json and name not in {"text", "json"}:
-        raise InvalidParameter("--format", name, "is not JSON: leave --json or --format out")
+        raise InvalidParameter("--format", name, "contradicts --json: give only one of the two")
     return "json" if as_json else name
 
 

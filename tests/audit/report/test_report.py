@@ -223,7 +223,7 @@ def test_a_cause_is_named_and_values_come_first() -> None:
     # The lowest bit of an integer is its value.
     assert audit(shows, features=["lowest-bit"], **given).refuted_by == "values"
     assert audit("discrete-laplace:scale=1", "epsilon=0.9", pair=(0, 1)).refuted_by == "values"
-    with pytest.raises(InvalidParameter, match="leaves out what the feature precision reads"):
+    with pytest.raises(InvalidParameter, match="contradicts the feature precision"):
         audit(textbook, features=["precision"], floats="ignore", **given)
 
 

@@ -74,7 +74,7 @@ def test_what_is_not_private_fails_with_its_witness() -> None:
     assert isinstance(report, AuditReport)
     assert report.witness is not None
     told = str(failure.value)
-    assert told.startswith("broken does not keep epsilon=1 on the pair (0, 1): epsilon is at least")
+    assert told.startswith("broken violates epsilon=1 on the pair (0, 1): epsilon is at least")
     assert f"epsilon is at least {down(report.epsilon_lower)}\n" in told
     assert f"witness: {report.witness}" in told
     assert "alpha 1/2000000" in told  # each of two pairs has half of it

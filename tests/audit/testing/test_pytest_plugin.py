@@ -100,7 +100,7 @@ def test_fit(dp):
 """
     run = ran(tmp_path, body, "--dp-seed", "5", "--dp-alpha", str(ALPHA))
     assert (run.code, "2 failed, 1 passed" in run.out) == (1, True), run.out
-    told = re.search(r"broken does not keep epsilon=1 on the pair \(0, 1\): .*", run.out)
+    told = re.search(r"broken violates epsilon=1 on the pair \(0, 1\): .*", run.out)
     assert told
     witnesses = re.findall(r"witness: .*", run.out)
     assert re.search(
