@@ -1,7 +1,7 @@
 r"""Samplers to test: anything that draws integers, behind one interface.
 
 f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
-f(rng), f()    one integer a call
+f(rng), f()    one integer per call
 a Noise        its own sampler, seeded by the fit
 a mapping      integers to masses
 rvs            an object with scipy's rvs(size=, random_state=)
@@ -48,7 +48,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""n draws; those beyond int64 are moved to its ends, which are in the same far tail."""
+        r"""n draws; values beyond int64 are clipped to its range, in the same far tail."""
         try:
             self.watchdog.restart()
             returned = self.function(n)
@@ -65,7 +65,7 @@ class Sampler:
         try:
             draws: NDArray[Any] = np.asarray(returned)
         except (ValueError, TypeError, OverflowError):
-            raise TargetFailed(self.spelling, "returned no array of integers") from None
+            raise TargetFailed(self.spelling, "did not return an array of integers") from None
         if returned is None:
             raise TargetFailed(self.spelling, "returns nothing")
         if draws.shape != (n,):
