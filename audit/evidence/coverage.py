@@ -105,8 +105,8 @@ class Coverage:
         if self.blind:
             return (
                 f"{self._missed}, so no event could be learned from them; test a part of each "
-                f"output with --feature (features in Python): a function file.py:callable; for "
-                f"numbers and vectors also coordinate:0, sum or round:1"
+                "output with --feature (features in Python): file.py:callable, or for numbers "
+                "and vectors coordinate:0, sum or round:1"
             )
         if self.constant:
             return (

@@ -101,7 +101,7 @@ def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()
     except Exception as error:  # what a forged pickle raises can be anything
-        raise ValueError(f"not data: {type(error).__name__}: {error}") from error
+        raise ValueError(f"invalid data: {type(error).__name__}: {error}") from error
 
 
 class _Pickler(pickle.Pickler):

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "a layer twice": (["--layers", "sample,sample"], "--layers = sample,sample"),
     "a curve of nothing": (["--claim", "rho=0"], "rho"),
     "a folder for a page": (["--html", "."], ": is a directory"),
-    "no address": (["--scheduler", "here"], "--scheduler = here: is not reached: missing port"),
+    "no address": (["--scheduler", "here"], "--scheduler = here: cannot be reached: missing port"),
     "no scheduler": (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
 }
 

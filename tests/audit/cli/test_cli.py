@@ -444,8 +444,8 @@ def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) ->
     (here / "t.py").write_text(MEAN)
     pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
     options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
-    why = "bound not above the refuted epsilon = 1: it is the first epsilon, from 0 up"
-    above = "the test of the claim shows that epsilon is above 1, with 99.9% confidence"
+    why = "bound not above the refuted epsilon = 1: the bound is the first epsilon, from 0 up"
+    above = "the test of the claim itself shows that epsilon exceeds 1, with 99.9% confidence"
     found = audit(*options, "--claim", "epsilon=1")
     told = " ".join(found.out.split())
     assert (found.code, "epsilon at least 0.5" in told) == (1, True)

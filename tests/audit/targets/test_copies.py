@@ -301,7 +301,7 @@ def test_a_dataset_that_cannot_be_copied_is_refused(dataset: Any, reason: str) -
 
 
 def test_a_program_gets_what_json_can_write() -> None:
-    with pytest.raises(InvalidParameter, match=r"^dataset A = .* must be a value of JSON"):
+    with pytest.raises(InvalidParameter, match=r"^dataset A = .* must be a JSON value"):
         audit.audit("exec:cat", "epsilon=1", pair=(np.zeros(1), 0))
 
 

@@ -286,7 +286,7 @@ def test_a_failure_explains_its_bound_and_the_lowest_bits() -> None:
     assert "  bound: " not in str(caught.value)
     assert report.epsilon_lower > 1
     below = _refutation(replace(report, epsilon_lower=0.5), "again")
-    assert "  bound: not above the refuted epsilon = 1: it is the first" in below
+    assert "  bound: not above the refuted epsilon = 1: the bound is the" in below
     assert isinstance(report.witness, Witness)
     timed = replace(report, witness=replace(report.witness, feature="time"))
     for told in (_refutation(timed, "again"), str(timed), timed.to_html(), timed._repr_html_()):
