@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 _REPLAY: Final = LayerRun(
     layer="replay",
     method="one random tape for both datasets, and tapes with draws set to extremes",
-    proves=(
-        "a fault is an error in the code or violates a declaration; it does not refute the claim",
-    ),
+    proves="a fault is an error in the code or violates a declaration; it refutes no claim",
 )
 
 
