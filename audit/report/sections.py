@@ -206,7 +206,7 @@ def _tradeoff(band: TradeoffBand) -> Section:
         svg=tradeoff_figure(band.points, band.claimed),
         note=(
             "The least errors of any test of a single run. The true curve lies below the measured "
-            "one everywhere, with {confidence(band.alpha)} confidence; if the measured curve is "
+            f"one everywhere, with {confidence(band.alpha)} confidence; if the measured curve is "
             "below the claimed one anywhere, the claim does not hold."
         ),
         folded="The corners",

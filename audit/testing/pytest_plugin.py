@@ -400,8 +400,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.audited:
         most = format_up(sum(run.audited.values(), Fraction()))
         line += (
-            ": if all their dp assertions are true, any fails with probability at most {most} "
-            "(--dp-alpha {format_up(run.alpha)}); effort {run.effort}; "
+            f": if all their dp assertions are true, any fails with probability at most {most} "
+            f"(--dp-alpha {format_up(run.alpha)}); effort {run.effort}; "
             f"--dp-seed {run.seed} repeats"
         )
     if run.lost:
