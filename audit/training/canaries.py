@@ -61,8 +61,7 @@ CURVE: Final = "f-DP in one run: Mahloujifar, Melis and Chaudhuri 2024"
 ASSUMED: Final = (
     "each canary was included by its own fair coin, tossed before the training",
     "the coins are independent of each other, of the canaries and of the order of scores",
-    "the scores come from one run of the claimed mechanism, and depend on the coins only through "
-    "it",
+    "the scores come from one run of the claimed mechanism, and depend on coins only through it",
     "one canary is one unit of the claim's neighbouring relation",
     "the numbers of guesses were fixed before scores and coins were seen together",
 )

@@ -299,8 +299,8 @@ def test_help_teaches_the_exit_codes(command: Command) -> None:
     code = dpcore.command.app.run(["ledger", "--help"])
     assert code == 0
     text = " ".join(command.streams.readouterr().out.split())
-    assert "Exit code: 0 done; 1 a user cannot pay" in text
-    assert "4 the batch was charged before, and nothing was paid" in text
+    assert "Exit code: 0 done; 1 a user has too little budget" in text
+    assert "4 the batch was already charged; nothing was charged again" in text
     for verb in ("open", "charge", "show", "export", "backup", "adopt"):
         answer = typed(command.streams, "ledger", verb, "--help")
         assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())

@@ -49,7 +49,7 @@ EDITS = [
     ("DELETE FROM ledger_spared", "1 users spared when it was made, 0 now"),
     ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, the history"),
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
-    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': paid, but has no counters"),
+    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': has paid, but has no counters"),
     ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
     ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': paid, but has"),
     ("DELETE FROM ledger", "the row of the ledger is missing"),

@@ -123,10 +123,10 @@ KEYS = ("keys", "unknown", "top")
 NO_TEXT = r"column = {}: (contains .*, but must contain text, integers|contains values of sev)"
 # The column, what it holds in two rows, who refuses it, and what is said of it.
 BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
-    ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: holds Date"),
-    ("x", [True, False], NUMBERS, r"column = x: holds Bool"),
+    ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: contains Date"),
+    ("x", [True, False], NUMBERS, r"column = x: contains Bool"),
     ("x", [b"1", b"2"], NUMBERS, r"column = x: contains Binary, but must contain numbers"),
-    ("x", [[1], [2]], NUMBERS, r"column = x: holds List"),
+    ("x", [[1], [2]], NUMBERS, r"column = x: contains List"),
     ("x", [1.0, math.nan], NUMBERS, r"row 2, column x"),
     ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
     ("x", [1.0, None], NUMBERS, r"row 2, column x"),
