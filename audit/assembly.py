@@ -1,8 +1,8 @@
 r"""Assemble an audit from its spec, and run it; shared by Python, commands, tests and corpus.
 
-spec      what was asked for, as data     audit.spec.AuditSpec
-Audit     target, claim, pairs and features found; refused by name where they are not
-run()     the search for a pair, where one is asked for, then the layers of audit.layers
+spec      the requested audit, as data    audit.spec.AuditSpec
+Audit     target, claim, pairs and features, resolved; an error names the invalid field
+run()     the search for a pair, if requested, then the layers of audit.layers
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Audit:
     >>> report.verdict, [layer.layer for layer in report.layers]
     ('proven', ['exact'])
 
-    Raises :class:`InvalidParameter` by the name of the field, and :class:`TargetFailed` for a
-    target whose file fails while it is imported.
+    Raises :class:`InvalidParameter` with the name of the field, and :class:`TargetFailed` if the
+    import of the target fails.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Audit:
                     for each in spec.features or own]  # fmt: skip
         for each in features:
             if spec.floats == "ignore" and cause_of(each.name) == "floating-point":
-                reason = f"leaves out what the feature {each.name} reads"
+                reason = f"contradicts the feature {each.name}, which reads floating-point digits"
                 raise InvalidParameter("floats", spec.floats, reason)
         claim = claim_of(target, spec.claim, spec.relation)
         searched = spec.search is not None
@@ -109,7 +109,7 @@ class Audit:
             raise InvalidParameter("features", "time", reason)
 
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
-        r"""Run every layer; ``figures`` are those of the HTML page.
+        r"""Run every layer; ``figures`` adds the figures of the HTML page.
 
         A target that fails gives a report with ``error`` set, Ctrl-C one that is ``interrupted``.
         """
@@ -178,7 +178,7 @@ class Audit:
             raise InvalidParameter("--resume", path, "was begun with another search")
         most = training_runs(self.plan.runs)
         if not self.space.neighbours(*found.pair) or not 0 <= found.runs <= most:
-            reason = "is damaged or hostile: it contains a search of another space"
+            reason = "is damaged or forged: its search is of another space"
             raise InvalidParameter("--resume", path, reason)
         self.target.check(found.pair)
         return found
@@ -198,11 +198,11 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
         layers = tuple(spec.layers)
     for layer in ("exact", "fit"):
         if layer in layers and not (known if layer == "exact" else isinstance(target, KnownLaw)):
-            reason = f"{layer} needs a target of known law, such as a noise: leave {layer} out"
+            reason = f"{layer} needs a target with a known law, such as a noise: omit {layer}"
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:
         if not set(_READERS[name]) & set(layers):
-            reason = f"would have no effect: it is for {' and '.join(_READERS[name])}"
+            reason = f"would have no effect: it applies only to {' and '.join(_READERS[name])}"
             value = getattr(spec, name)
             shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             raise InvalidParameter(name, shown, reason)
@@ -267,10 +267,10 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     ``runs`` is the number of runs of both datasets and all pairs together (100,000); with
     ``sequential`` the maximum (1,000,000): the audit stops as soon as the evidence suffices.
     ``layers`` are some of "exact", "fit", "replay" and "sample": by default "exact" if the law is
-    known, else "sample". ``features`` are tested in place of the output; ``floats="ignore"``
-    ignores the floating-point representation of outputs. ``jobs`` is the number of processes (-1:
-    one per core), ``timeout`` limits one call of the target and ``deadline`` the drawing of runs,
-    in seconds, and ``resume`` is a file that stores the runs.
+    known, else "sample". ``features`` are tested instead of the output; ``floats="ignore"`` ignores
+    the floating-point representation of outputs. ``jobs`` is the number of processes (-1: one per
+    core), ``timeout`` limits one call of the target and ``deadline`` the drawing of runs, in
+    seconds, and ``resume`` is a file that stores the runs.
 
     The target runs in this process, and ``seed`` repeats the audit. A notebook shows a progress
     bar, and the report as a card.
@@ -282,14 +282,14 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     >>> report.refuted, report.verdict, 0.6 < report.epsilon_lower < 0.7
     (True, 'refuted', True)
     >>> print(audit("discrete-laplace:scale=1", "epsilon=1", pair=(0, 1)))
-    PROVEN  discrete-laplace:scale=1 keeps epsilon=1
+    PROVEN  discrete-laplace:scale=1 satisfies epsilon=1
       pair     A = 0, B = 1 (replace)
       epsilon  exactly 1 on this pair (proven)
       delta    exactly 0 at the claimed epsilon (proven)
       exact    for every event, and every pair of integers at distance <= 1
 
-    Raises :class:`dpcore.errors.InvalidParameter` by the name of the argument, and
-    :class:`audit.errors.TargetFailed` where the target gives no outputs.
+    Raises :class:`dpcore.errors.InvalidParameter` with the name of the argument, and
+    :class:`audit.errors.TargetFailed` if the target gives no outputs.
     """
     if confidence is not None:
         if alpha is not None:

@@ -13,7 +13,7 @@ r"""The runs on each dataset that show whether one of them fails alone."""
 
 
 class Unreadable(Exception):
-    r"""A call returned an object that cannot be compared as an output."""
+    r"""A call returned an object that cannot be compared with other outputs."""
 
 
 class TargetFailed(DpcoreError):
@@ -49,7 +49,7 @@ class TargetFailed(DpcoreError):
 
     @property
     def told(self) -> str:
-        r"""The reason, with its dataset and run where they are known."""
+        r"""The reason, with the dataset and the run if known."""
         places = [f"dataset {self.dataset}"] if self.dataset else []
         places += [f"run {self.run:,}"] if self.run else []
         told = self.reason + (f" ({', '.join(places)})" if places else "")

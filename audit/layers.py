@@ -1,13 +1,13 @@
 r"""Run the layers of an audit in order, and merge their results in one report.
 
     exact     both laws are known: a proof or a refutation            audit.exact.proof
-    fit       does what is drawn have the law that was proven about?  audit.fit.fit
+    fit       do the draws have the law that the proof assumes?       audit.fit.fit
     sample    black box, runs on both datasets                        audit.sample
     replay    one tape for both datasets                              audit.replay.replay
 
-Layers that draw share the false-alarm level. Only what contradicts the claim refutes it. A sampler
-that does not have its law, and a fault that replay found, are findings: they take a proof away,
-because it was about something else, and the exit code says so.
+Layers that draw share the false-alarm level. Only evidence against the claim refutes it. A sampler
+that does not have its law, and a fault found by replay, are findings: they invalidate a proof,
+whose assumptions fail, and change the exit code.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _REPLAY: Final = LayerRun(
     layer="replay",
-    method="one random tape for both datasets, and tapes with draws at extremes",
-    proves="a fault is an error in the code or breaks what was declared; it refutes no claim",
+    method="one random tape for both datasets, and tapes with draws set to extremes",
+    proves="a fault is an error in the code or violates a declaration; it refutes no claim",
 )
 
 
@@ -96,7 +96,7 @@ def _nothing_drawn(target: Target, plan: Plan) -> AuditReport:
         epsilon_lower=0.0,
         alpha=plan.alpha,
         runs_by_world=(0, 0),
-        stopped="no runs: the sample layer was not asked for",
+        stopped="no runs: the sample layer was not requested",
         seed=plan.seed,
         versions=versions(),
     )
@@ -109,7 +109,7 @@ def _fitted(target: KnownLaw, plan: Plan) -> FitReport:
     from audit.fit.fit import fit
 
     if not all(isinstance(place, int) for pair in plan.pairs for place in target.places(pair)):
-        reason = f"is for one integer, and {target.spelling} has several"
+        reason = f"needs a single integer, and {target.spelling} has several"
         raise InvalidParameter("layers", "fit", reason)
     return fit(
         target,
@@ -144,7 +144,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
     found = Finding(
         kind="not-its-law",
         severity="error",
-        statement=f"what is drawn does not have the law {write_noise(fitted.law)}",
+        statement=f"the draws do not have the law {write_noise(fitted.law)}",
         witness={} if fitted.witness is None else plain(fitted.witness),
     )
     return _without_proof(replace(report, findings=(*report.findings, found)))

@@ -2,10 +2,9 @@ r"""The sample layer: draw runs, test them, and report.
 
     sample(target, plan) = report_of(draw(target, plan))
 
-Every coin of an audit comes from its seed: which world each run is in, what a target gets as
-randomness in each dataset and block, and the coins that make p-values exact. The same seed and a
-target that keeps to the randomness it is given repeat the report, drawn by one process or many, at
-once or resumed.
+All randomness of an audit comes from its seed: the dataset of each run, the randomness of a target
+in each dataset and block, and the randomisation of p-values. If the target uses only the randomness
+it is given, the same seed repeats the report, for any number of processes, resumed or not.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def sample(
 ) -> AuditReport:
     r"""Audit a target as a black box.
 
-    A failing target gives a report with ``error`` set and the evidence drawn before; Ctrl-C one
-    without ``error``, unless nothing was drawn: then KeyboardInterrupt goes on.
+    If the target fails, the report has ``error`` and the evidence before the failure. After Ctrl-C
+    it has no ``error``; if nothing was drawn, KeyboardInterrupt is raised.
     """
     return report_of(draw(target, plan, progress=progress, state=state))
 
@@ -67,10 +66,10 @@ def sample(
 def draw(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> DrawnRuns:
-    r"""Draw the runs of an audit, as far as the target, the user and the evidence let it.
+    r"""Draw the runs of an audit until the plan, a failure, Ctrl-C or the evidence ends it.
 
-    ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: what it holds is not drawn
-    again, and what is drawn is stored.
+    ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: stored blocks are not drawn
+    again, and new ones are stored.
     """
     found = _begun(target, plan)
     with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
@@ -99,7 +98,8 @@ def draw(
     # The anytime test may end at any time.
     if stopped in {_DEADLINE, _FAILED, INTERRUPTED} and found.runs and not plan.sequential:
         found.notes.append(
-            "ended before its planned runs: the confidence holds if the outputs did not decide when"
+            "ended before its planned runs: the confidence holds only if the outputs did not "
+            "decide when"
         )
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
@@ -109,16 +109,15 @@ def draw(
 def _begun(target: Target, plan: Plan) -> RunCollector:
     if plan.timed and not target.tells_time:
         reason = (
-            "is measured of Python functions that are called for each run, f(dataset) or "
-            "f(dataset, rng): a program, a noise and a call that gives many outputs have no time "
-            "for each of them"
+            "requires a Python function that is called once per run, f(dataset) or f(dataset, "
+            "rng): a program, a noise or a vectorised function has no time per run"
         )
         raise InvalidParameter("feature", "time", reason)
     found = RunCollector(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
     if plan.timed:
         found.notes.append(
-            "time was measured on this machine, as it was busy then: another one may tell more or "
-            "less, and --seed does not repeat it"
+            "times depend on this machine and its load: another machine may reveal more or less, "
+            "and --seed does not repeat them"
         )
     for i, (a, b) in enumerate(plan.pairs):
         if repr(a) == repr(b):
@@ -132,7 +131,7 @@ def _continue(found: RunCollector, by: Drawer, state: State | None) -> str:
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
     if stored and not found.repeatable:
-        anew = "resumed: the target, which has randomness of its own, was started anew"
+        anew = "resumed: the target was restarted, and draws its own randomness"
         found.notes.append(anew)
     for outputs, block in zip(stored, blocks, strict=False):
         found.keep(block, outputs)
@@ -182,7 +181,7 @@ def _keep(found: RunCollector, block: Planned, drawing: Drawing, state: State | 
         found.keep(block, drawing.outputs)
     elif len(drawing.outputs):
         # Drawn anew it is another block: each start would be one more look at the same claim.
-        found.notes.append("the block under way was not tested: a resumed audit draws it anew")
+        found.notes.append("the unfinished block was not tested: a resumed audit draws it again")
     if drawing.error is not None:
         raise drawing.error
     if drawing.interrupted:
@@ -267,7 +266,7 @@ def _weighed(drawn: DrawnRuns, alpha: Fraction) -> Weighed:
 def run_baselines(
     report: AuditReport, drawn: DrawnRuns, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add the bounds of other methods and the figures, for the view and point of the bound."""
+    r"""Add the bounds of other methods and the figures, for the reported view and point."""
     from audit.evidence.baseline_bounds import compare
     from audit.evidence.family import LEADER
     from audit.evidence.trace import trace
@@ -298,7 +297,7 @@ def run_baselines(
     if plan.sequential:  # a number of runs that depends on the runs is not what they are for
         doubts.append("for a number of runs fixed beforehand")
     if view.models is not None:  # a score depends on earlier runs, outputs must not
-        doubts.append("of learned scores, for which it has no proof")
+        doubts.append("on learned scores, for which it has no proof")
     if doubts:
         found = tuple(replace(b, valid=False, says="; ".join((b.says, *doubts))) for b in found)
     report = replace(report, baselines=found)

@@ -2,7 +2,7 @@ r"""The specification of an audit: what is tested, how, where and for how long.
 
 Keyword arguments, the options of ``dpcore audit``, marks of pytest, entries of the corpus and files
 (``dpcore audit --spec audit.toml``) all make an :class:`AuditSpec`, which ``audit.assembly.Audit``
-runs. Each field states how it is read, and its name, words and place in the help of the command.
+runs. Each field states its parser, and its option name, help text and help panel.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LEAST_ALPHA: Final = Fraction(1, 10**300)
 class Option:
     r"""A field as an option of the command: its names, metavar, help and panel of the help.
 
-    ``read`` makes its value, or refuses it by name; ``kind`` is the type that the parser of the
-    command line gives, where it is neither a switch (default False) nor repeatable (default ()).
+    ``read`` parses its value; ``kind`` is the type from the command line, unless the option is a
+    switch (default False) or repeatable (default ()).
     """
 
     metavar: str
@@ -217,8 +217,8 @@ class AuditSpec:
     )
     claim: Claim | CurveClaim | str | None = _what(
         "CLAIM",
-        "The promise to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, "
-        "gdp=1, or NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
+        "The claim to test: epsilon=1 or epsilon=1,delta=1e-6; or a whole curve: rho=0.1, gdp=1, "
+        "or NOISE@SENSITIVITY such as discrete-gaussian:sigma_squared=4@1.",
         read=_claim,
     )
     pair: tuple[Any, Any] | None = _what(
@@ -255,15 +255,15 @@ class AuditSpec:
     )
     floats: str = _what(
         "WORD",
-        "Whether the floating-point representation of outputs is tested beside their values (test) "
-        "or not (ignore).",
+        "Whether to test the floating-point representation of outputs in addition to their values "
+        "(test) or not (ignore).",
         default="test",
         read=_one_of(*FLOATS),
     )
     runs: int | None = _how(
         "N",
-        "How many runs, on both datasets together; with --sequential the most of them. "
-        "(default: 1e5, with --sequential 1e6)",
+        "Number of runs, on both datasets together; with --sequential the maximum. (default: 1e5, "
+        "with --sequential 1e6)",
         "-n",
         "--runs",
         "--max-n",
@@ -274,15 +274,15 @@ class AuditSpec:
     )
     alpha: RationalLike = _how(
         "P",
-        "The chance of a false alarm: REFUTED although the claim is true.",
+        "The probability of a false alarm: REFUTED although the claim is true.",
         default="0.001",
         read=_alpha,
     )
     layers: tuple[str, ...] | str | None = _how(
         "NAMES",
-        "Which tests run, separated by commas: exact (proof from a known law), fit (are draws "
-        "of this law?), replay (the same random draws on both datasets), sample (count the "
-        "outputs of many runs). (default: exact where the law is known, else sample)",
+        "The layers to run, separated by commas: exact (proof from a known law), fit (do draws "
+        "follow this law?), replay (the same random draws on both datasets), sample (count the "
+        "outputs of many runs). (default: exact if the law is known, else sample)",
         read=_layers,
     )
     baselines: tuple[str, ...] = _how(
@@ -293,7 +293,7 @@ class AuditSpec:
         default=(),
         read=_list,
     )
-    seed: int | None = _how("N", "The seed that a report shows repeats its audit.", read=read_seed)
+    seed: int | None = _how("N", "Seed: the seed in a report repeats its audit.", read=read_seed)
     sensitivity: RationalLike | None = _replay(
         "D",
         "Declare that output = query + noise, and that one person changes the query by at most D.",
@@ -303,18 +303,18 @@ class AuditSpec:
         "WORD", "The norm of --sensitivity: l1, l2 or linf.", default="l1", read=read_norm
     )
     strict: bool = _replay(
-        "", "Declare that draws and output shape do not depend on data.", default=False,
+        "", "Declare that draws and output shape do not depend on the data.", default=False,
         read=_switch,
     )  # fmt: skip
     tapes: int = _replay(
         "N",
-        "How many tapes (recorded random draws), each replayed on both datasets.",
+        "Number of tapes (recorded random draws), each replayed on both datasets.",
         default=32,
         read=_tapes(2),
     )
     changes: int = _replay(
         "N",
-        "The most tapes on which one draw is set to an extreme.",
+        "Maximum number of tapes on which one draw is set to an extreme.",
         default=500,
         read=_tapes(0),
     )
@@ -326,7 +326,7 @@ class AuditSpec:
     )
     jobs: int = _where(
         "N",
-        "How many processes draw runs; -1: one per core. The report does not depend on it.",
+        "Number of processes; -1: one per core. The report does not depend on it.",
         "-j",
         "--jobs",
         default=1,
@@ -345,7 +345,7 @@ class AuditSpec:
         read=_probability,
     )
     allow_constant: bool = _result(
-        "", "Accept a target whose every output is the same.", default=False, read=_switch
+        "", "Accept a target whose outputs are all equal.", default=False, read=_switch
     )
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ release = command_group(
     "release",
     help=(
         "Release a count, sum, mean, histogram, quantile or top keys of a CSV or Parquet file.\n\n"
-        "How far one user moves the answer follows from --rows-per-user and --relation. With "
+        "The sensitivity to one user follows from --rows-per-user and --relation. With "
         "--ledger the users pay, and the released value is stored: a second call with the same "
         "--batch returns it and costs nothing.\n\n"
         "Exit code: 0 done; 1 a user cannot pay, and nothing was read or charged; 2 a wrong "
@@ -61,7 +61,7 @@ class ReleaseOptions:
 
     user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
-        "K", "The most rows of one user that are used; a keyed hash chooses them.", default="1"
+        "K", "Maximum number of rows used per user; a keyed hash chooses them.", default="1"
     )
     relation: Annotated[
         Relation | None,
@@ -73,7 +73,7 @@ class ReleaseOptions:
             case_sensitive=False,
         ),
     ] = None
-    epsilon: str | None = option("EPSILON", "What the release costs: a pure epsilon, e.g. 1/2.")
+    epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")
     rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
     ledger: str | None = option(
@@ -83,7 +83,8 @@ class ReleaseOptions:
         "NAME", "The name of the release in the ledger; required with --ledger."
     )
     users_file: str | None = option(
-        "FILE", "The users who pay, one name per line; under add-remove all who were asked."
+        "FILE",
+        "File with the users who pay, one name per line; under add-remove all invited users.",
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
     seed: str | None = option("N", "Seed: the same seed draws the same numbers, NOT PRIVATE.")
@@ -187,7 +188,7 @@ class Top(ReleaseOptions):
 
     column: str = option("COLUMN", "The column of keys.", default=...)
     keys: str = option("FILE", "The keys to choose from, one per line.", default=...)
-    k: str = option("K", "How many keys to choose.", "-k", default="1")
+    k: str = option("K", "Number of keys to choose.", "-k", default="1")
 
     def query(self, queries: Any) -> Any:
         keys = tuple(read_names("--keys", self.keys, "key"))
@@ -276,7 +277,7 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
 
 
 class _Charge(NamedTuple):
-    r"""What a release costs in a ledger: for a JSON document, and as lines of text."""
+    r"""The cost of a release in a ledger: for a JSON document, and as lines of text."""
 
     document: dict[str, Any]
     lines: list[tuple[str, str]]
@@ -354,7 +355,7 @@ def _ends(ends: Any) -> Any:
 
 
 def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) -> _Charge:
-    r"""What each user would pay; without ``users``, only a user never charged is looked at."""
+    r"""The cost to each user; without ``users``, only for a user without earlier charges."""
     from accounting.ledger.request import cost
 
     keeper = book.filter

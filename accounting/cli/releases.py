@@ -74,7 +74,7 @@ Sampled = Annotated[
     list[str] | None,
     option(
         "RATE",
-        "Poisson subsampling: the chance that a person takes part in a round, e.g. 1% or "
+        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
         "256/60000, drawn anew each round and kept secret. --sensitivity is then the change by "
         "adding a person. Once, or once for each --noise. (default: 100%)",
         "--poisson",
@@ -144,8 +144,8 @@ class Releases:
     def described(self) -> list[tuple[Description, int]]:
         r"""Each release as data with its number of rounds.
 
-        If ``relation`` is None, neighbours differ as it is usual for the scheme: in samples a
-        person is added or removed, else replaced.
+        If ``relation`` is None, the usual relation of the scheme is used: add-remove for samples,
+        otherwise replace.
         """
         from accounting.mechanism.description import Description
         from accounting.mechanism.real_noise import REAL_LAWS
@@ -153,7 +153,7 @@ class Releases:
 
         count = len(self.noise)
         if self.poisson and self.scheme:
-            reason = "goes without --poisson: write poisson:rate=1/100"
+            reason = "excludes --poisson: write poisson:rate=1/100"
             raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
         moved = each("--sensitivity", self.sensitivity or [], count, "1")
         times = each("--rounds", self.rounds or [], count, "1")
@@ -211,7 +211,7 @@ def rate_of(text: str) -> Fraction:
 
 
 def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""The least noise that a search found, if there was one, and what a step less would cost."""
+    r"""The least noise that a search found, if any, and the cost of one step less."""
     if least is None:
         return []
     said = f"the least {what} is" if least.proven else f"this {what} suffices:"
@@ -224,8 +224,8 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 def beyond_fact(
     name: str, beyond: str, edge: Edge, quantity: str, *, fails: str = "breaks it"
 ) -> Fact:
-    r"""The next value on the side where the promise breaks, and what it gives."""
-    said = fails if edge.proven else "is not shown to keep it"
+    r"""The next value on the side where the guarantee fails, and its result."""
+    said = fails if edge.proven else "is not proven to satisfy it"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {said}: {quantity} is {between(found)}"
 
@@ -361,7 +361,7 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
 def read_names(argument: str, path: str, what: str) -> list[str]:
     r"""The lines of a file, or of standard input for ``-``: names of users or keys.
 
-    Line ends only: what else splits lines is no part of a name, and is refused as such.
+    Only line ends separate names; other line separators are refused as part of a name.
     """
     if path != "-" and not Path(path).exists():
         raise InvalidParameter(argument, path, f"must be a file with one {what} per line")
@@ -382,11 +382,11 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
 
 
 def between(bound: Bound) -> str:
-    r"""Format a bound as text: both ends if both are known."""
+    r"""Format a bound as text, lower and upper if both are known."""
     if bound.upper == math.inf and bound.lower == math.inf:
         return "infinite"
     if bound.upper == math.inf and not bound.lower:
-        return "not bounded by any theorem here"
+        return "not bounded by any available theorem"
     if bound.lower is None:
         return f"at most {up(bound.upper, _DIGITS)}"
     if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):

@@ -65,7 +65,7 @@ def damages(
         yield Damage("ledger", f"must have format {FORMAT}")
     for column, expected in (("filter", book.text), ("identity", book.identity)):
         if head[column] != expected:
-            yield Damage("ledger", f"its {column} is not the one it was opened with")
+            yield Damage("ledger", f"its {column} differs from the one with which it was opened")
     yield from _chain(connection, book, head, acknowledged)
     yield from _periods(connection, book)
     for kind in ("paid", "spared"):
@@ -94,7 +94,7 @@ def _chain(
         if row["previous"] != previous:
             yield Damage(_named(row), "does not follow the charge before it")
         if receipts.pop(row["id"], set()) - {row["digest"]}:
-            yield Damage(_named(row), "is not the charge that its receipt acknowledges")
+            yield Damage(_named(row), "differs from the charge in its receipt")
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
         yield Damage(
@@ -150,9 +150,9 @@ def _values(connection: Connection, tables: Tables) -> Iterator[Damage]:
         with suppress(LedgerDamaged):  # found by the chain
             charge = Charge.of(row, tables.owed)
             if held.pop(charge.number, None) != charge.released:
-                yield Damage(_named(row), "its released value was edited, or is gone")
+                yield Damage(_named(row), "its released value was edited or deleted")
     for number in held:
-        yield Damage(f"charge {number}", "has a released value that it was not made with")
+        yield Damage(f"charge {number}", "has a released value that was added later")
 
 
 def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
@@ -203,11 +203,11 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
             if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
         if row["rows"] == 0:
-            yield Damage(where, "paid, but has no counters")
+            yield Damage(where, "has paid, but has no counters")
         elif row["rows"] > 1:
             yield Damage(where, "has counters twice")
         else:
-            yield Damage(where, "; ".join(what or ["has counters, and paid for nothing"]))
+            yield Damage(where, "; ".join(what or ["has counters, but has not paid for anything"]))
 
 
 def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
@@ -217,7 +217,7 @@ def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
         name, *totals, assumed, _ = cells
         account = Account(tuple(totals), assumed)
         if not isinstance(name, str) or account.row(book.identity, name) != cells:
-            yield Damage(f"user {name!r}", "its row does not fit its own check")
+            yield Damage(f"user {name!r}", "its row does not match its checksum")
 
 
 def _named(row: RowMapping) -> str:

@@ -66,7 +66,7 @@ class BudgetExhausted(DpcoreError):
         cost = f"the batch costs {self.cost}; " if self.cost else ""
         return (
             f"batch {self.batch!r}: {len(self.users)} of {self.asked} users {have} too little "
-            f"left: {', '.join(named + more)}; {cost}nobody was charged, release nothing"
+            f"left: {', '.join(named + more)}; {cost}nobody was charged: do not release"
         )
 
 
@@ -79,7 +79,7 @@ class AlreadyCharged(DpcoreError):
     >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
     Traceback (most recent call last):
     ...
-    accounting.ledger.errors.AlreadyCharged: batch 'monday': already charged, nothing paid: ...
+    accounting.ledger.errors.AlreadyCharged: ... already charged, so nothing was paid: ...
     """
 
     exit_code: ClassVar[int] = 4
@@ -90,8 +90,8 @@ class AlreadyCharged(DpcoreError):
 
     def __str__(self) -> str:
         return (
-            f"batch {self.receipt.batch!r}: already charged, nothing paid: publish what was "
-            "released then, and draw no new noise"
+            f"batch {self.receipt.batch!r}: already charged, so nothing was paid: publish the "
+            f"earlier release, and do not draw new noise"
         )
 
 

@@ -30,7 +30,10 @@ from dpcore.errors import DpcoreError, InvalidParameter
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
 """One transaction: the outcome of each request, in their order, on the disk."""
 
-_CUT: Final = "whoever charged for several was interrupted: charge again, it is paid once"
+_CUT: Final = (
+    "a thread that committed several charges was interrupted: charge again, the batch is paid "
+    "only once"
+)
 
 _HEADER: Final = 64  # bytes
 _LONGEST: Final = 1 << 16  # bytes of a request that another process takes along

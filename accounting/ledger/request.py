@@ -242,7 +242,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:
-            must = "must not be given: the guarantee is for the whole of a user already"
+            must = "must not be given: the guarantee already covers all rows of a user"
             raise InvalidParameter("rows_per_user", rows_per_user, must)
         return guarantee
     if rows_per_user is None:

@@ -184,7 +184,7 @@ class Book:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
         if last != (charges, head):
-            must = f"charge {last[0]} is not what it says was last: run check"
+            must = f"charge {last[0]} differs from the last charge that it records: run check"
             raise LedgerDamaged("ledger", must)
         now = history.now()
         return Head(*last, self.period(made), now, self.period(now))
@@ -258,7 +258,7 @@ class Book:
         r"""The error for a user whose counters do not match the digest of the row."""
         return LedgerDamaged(
             f"user {user!r}",
-            "its counters do not fit the check of their row: edited, or a bit that flipped; "
+            "its counters do not match the checksum of their row: they were edited or corrupted; "
             "nobody was charged: run show",
         )
 
@@ -344,8 +344,8 @@ Charged: TypeAlias = Receipt | DpcoreError
 
 _NAMED: Final = 3
 _BACK: Final = (
-    "the clock says {0.now}, and the last charge was made in {0.period}: an earlier period takes "
-    "no charge; set the clock"
+    "the clock is in {0.now}, before the last charge in {0.period}: charges in an earlier period "
+    "are refused; set the clock"
 )
 
 

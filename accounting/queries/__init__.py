@@ -1,7 +1,7 @@
 r"""Queries on tables whose rows belong to users, and their private answers.
 
-``query`` asks (counts, sums, means, histograms, quantiles, top k), ``table`` reads, ``released``
-joins both with a target and a ledger, ``session`` keeps one budget over several questions.
+``query`` defines counts, sums, means, histograms, quantiles and top k, ``table`` reads tables,
+``released`` joins both with a target and a ledger, ``session`` has one budget for several queries.
 Proofs: docs/proofs/selection.md.
 """
 

@@ -1,8 +1,8 @@
 r"""Queries on a table: immutable data whose sensitivity follows from the scope.
 
-A query encodes a table as integers, in which a user moves by no more than its ``moves`` say, and
-knows the mechanism of a target, and what a released value says. No argument states a sensitivity.
-With at most R rows a user, and D = add-remove or replace, one user moves
+A query encodes a table as integers whose sensitivity to a user is at most ``moves``, and defines
+the mechanism for a target and the answer from a released value. No argument states a sensitivity.
+With at most R rows per user, and D = add-remove or replace, one user changes
 
 - a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
 - a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
@@ -73,7 +73,7 @@ class Target:
             raise InvalidParameter("epsilon", ABSENT, "give either epsilon or rho")
         for name in ("epsilon", "rho"):
             if (value := getattr(self, name)) is not None:
-                exact = positive_rational(name, value, "a promise of 0 needs infinite noise")
+                exact = positive_rational(name, value, "a guarantee of 0 needs infinite noise")
                 object.__setattr__(self, name, exact)
         object.__setattr__(self, "delta", rational_in("delta", self.delta, "[0, 1)"))
 
@@ -86,7 +86,9 @@ class Target:
     def without_delta(self, query: str) -> None:
         r"""Refuse a delta that ``query`` does not use."""
         if self.delta:
-            raise InvalidParameter("delta", self.delta, f"leave it out: {query} does not use delta")
+            raise InvalidParameter(
+                "delta", self.delta, f"must not be given: {query} does not use delta"
+            )
 
 
 class Moves(NamedTuple):
@@ -100,7 +102,8 @@ class Answer(NamedTuple):
     r"""An answer: its value, standard error and confidence interval.
 
     ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
-    would depend on data that was not released is None. ``note`` says what the interval leaves out.
+    would depend on data that was not released is None. ``note`` states the errors that the interval
+    does not cover.
     """
 
     value: Any
@@ -221,7 +224,7 @@ class Count(Additive):
 class Clipped(Query):
     r"""A query of numbers, clipped to [low, high] and rounded to a multiple of ``step``.
 
-    The bounds are public: choose them without a look at the data.
+    The bounds are public: choose them without looking at the data.
     """
 
     column: str
@@ -235,7 +238,7 @@ class Clipped(Query):
             raise InvalidParameter("clip", f"{self.low} {self.high}", "must be LOW < HIGH")
         for end in (self.low, self.high):
             if (end / self.step).denominator != 1:
-                reason = f"must divide both ends of the range; {end} is no multiple of it"
+                reason = f"must divide both bounds of the range; {end} is not a multiple of it"
                 raise InvalidParameter("step", self.step, reason)
             if abs(end / self.step) > _MOST_STEPS:
                 reason = f"is too fine: {end} is more than 2^32 steps"
@@ -256,7 +259,7 @@ class Clipped(Query):
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
-_CLIPPED: Final = "of the numbers as they are clipped and rounded to steps"
+_CLIPPED: Final = "for the numbers after clipping and rounding to steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +291,9 @@ class Sum(Clipped, Additive):
 class Mean(Clipped, Additive):
     r"""The mean of a column: a noisy sum around the centre over a noisy count, in one release.
 
-    Released are (sum of x - c, h n) in steps, for the centre c of the range and its half width h,
-    so that both have noise of the same size. Which of the rows count affects the mean.
+    The released pair is (sum of x - c, h n) in steps, for the centre c of the range and its half
+    width h, so that both have noise of the same size. The choice of the counted rows affects the
+    mean.
     """
 
     name: ClassVar[str] = "mean"
@@ -341,9 +345,9 @@ class Mean(Clipped, Additive):
 class Histogram(Additive):
     r"""The number of rows per key: of given ``keys``, or of keys found by a noisy threshold.
 
-    Rows of other keys, and without a key, count for nothing. With given keys each has a number, in
-    their order, also those that nobody has. Without them a key that is released had a noisy count
-    of at least a threshold, which needs a delta.
+    Rows with other keys, or without a key, are ignored. With given keys each has a number, in their
+    order, including unused ones. Without them a key is released if its noisy count reaches a
+    threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"
@@ -377,7 +381,7 @@ class Histogram(Additive):
         from accounting.composition.threshold import least_threshold
 
         if not target.delta:
-            reason = "must be given and > 0: a key of one user may appear"
+            reason = "must be given and > 0: a key of a single user may appear"
             raise InvalidParameter("delta", target.delta, reason)
         free = Target(epsilon=target.epsilon, rho=target.rho)
         added = noisy(self.moves(scope), scope, free)

@@ -1,8 +1,7 @@
 r"""Release the answer of a query: charged to a ledger if given, and stored with the charge.
 
-Everything that a person is told follows from the released integers, the query and the mechanism.
-Before anything of a column is read, the target, the mechanism and the users' budgets are known to
-be in order.
+Every printed number follows from the released integers, the query and the mechanism. The target,
+the mechanism and the users' budgets are checked before any column is read.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _LONGEST: Final = 1000
 class Released:
     r"""A released answer with its guarantee; ``value`` is None in a plan.
 
-    ``interval`` holds the query's answer with probability at least ``confidence``, by the exact law
-    of the noise: of the data as they are clipped, rounded and bounded, which ``note`` names.
-    ``receipt`` is that of the ledger, and ``private`` is False where a seed drew the noise.
+    ``interval`` contains the query's answer with probability at least ``confidence``, by the exact
+    law of the noise, for the data after the clipping, rounding and bounding in ``note``.
+    ``receipt`` is that of the ledger, and ``private`` is False if the noise came from a seed.
     """
 
     query: Query
@@ -165,10 +164,9 @@ def release(  # noqa: PLR0913 - one release, by keyword
 ) -> Released:
     r"""Answer ``query`` about ``table`` within ``target``.
 
-    With a ``ledger`` the release has a name, ``batch``, is paid by ``users`` and is stored: asked
-    again it is the same. The users are those of the table if the relation is replace, where it is
-    public who they are. Under add-remove ``users`` must be given: all who were asked, whether or
-    not they have rows.
+    With a ``ledger`` the release has a name, ``batch``, is paid by ``users`` and is stored: a
+    repeated call returns the same answer. Under replace the users are those of the table, who are
+    public. Under add-remove ``users`` must be given: all invited users, with or without rows.
 
     >>> import polars
     >>> from accounting.queries import Count
@@ -177,8 +175,9 @@ def release(  # noqa: PLR0913 - one release, by keyword
     >>> release(Count(), table, scope, target).value in range(-5, 12)
     True
 
-    Raises :class:`BudgetExhausted` with no column read but that of users and nothing charged, and
-    :class:`InvalidParameter` for a table that cannot be read as asked, with nothing charged.
+    Raises :class:`BudgetExhausted`, with only the column of users read, and
+    :class:`InvalidParameter` for a table that cannot be read as requested; in both cases nothing is
+    charged.
     """
     sure = rational_in("confidence", confidence, "(0, 1)")
     planned = plan(query, scope, target)
@@ -231,8 +230,8 @@ def _paid(
     mechanism, scope = planned.mechanism, planned.scope
     if users is None and scope.relation is Relation.ADD_REMOVE:
         reason = (
-            "must be given under add-remove: all who were asked, whether or not they have rows; "
-            "the users of the table would say who is in it"
+            "must be given under add-remove: all invited users, with or without rows; the users "
+            "of the table would reveal who is in it"
         )
         raise InvalidParameter("users", ABSENT, reason)
     present = table.users(scope)
@@ -241,7 +240,7 @@ def _paid(
         raise InvalidParameter("table", table.name, "has no rows: there is no user to charge")
     others = set(present).difference(charged)
     if others:
-        reason = "has rows, and is not among the users that are charged"
+        reason = "has rows, but is not among the charged users"
         raise InvalidParameter("users", min(others), reason)
     value = None
     if not ledger.has(batch):

@@ -1,8 +1,9 @@
 r"""A session: one budget over several adaptively chosen queries on one table.
 
-Each question is priced before anything is read, and refused once the budget does not hold it: the
-filter of the budget's kind decides (``accounting.theorems.filter``), so questions may depend on the
-answers before. With a ledger the users' budgets are kept as well, and answers are stored.
+The cost of each query is computed before any data are read, and the query is refused if it exceeds
+the budget: the filter for this kind of budget decides (``accounting.theorems.filter``), so queries
+may depend on earlier answers. With a ledger the users' budgets hold as well, and answers are
+stored.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ class Session:
         r"""Answer ``query`` with this part of the budget.
 
         ``batch`` names the release in the ledger; without one it is the query and its number in
-        this session. An answer that the ledger had already costs the session nothing.
+        this session. An answer that the ledger has stored costs the session nothing.
 
-        Raises :class:`BudgetExhausted`, with nothing read, for more than is left.
+        Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; no data are read.
         """
         target = Target(epsilon=epsilon, rho=rho, delta=delta)
         named = batch or f"{query.name} {len(self.answers) + 1}"

@@ -1,8 +1,8 @@
 r"""Tables whose rows belong to users: parsed, validated, with bounded rows per user.
 
-CSV and Parquet files are scanned by Polars; frames of other libraries come through narwhals. What a
-row contributes depends on that row alone, and which rows of a user count depends on that user's
-rows alone, so adding or replacing a user changes nothing that others contribute.
+CSV and Parquet files are scanned by Polars; frames of other libraries come through narwhals. The
+contribution of a row depends only on that row, and the choice of a user's counted rows only on that
+user's rows, so adding or replacing a user does not change the contributions of others.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Table:
     def open(cls, path: str | Path) -> Self:
         r"""A file that ends in .csv or .parquet; reads the names of its columns and no row.
 
-        Raises :class:`InvalidParameter`, naming the file, for one that cannot be read, and a header
-        with a name that is empty or appears twice.
+        Raises :class:`InvalidParameter`, naming the file, if it cannot be read, or if its header
+        has an empty or repeated name.
         """
         file = Path(path)
         kind = file.suffix.lower()
@@ -162,9 +162,9 @@ class Table:
     ) -> Integers:
         r"""The values that count, in steps: clipped to ``ends`` and rounded to the nearest step.
 
-        A number in the middle of two steps, up to the precision of a float, goes to either of them,
-        always to the same. Raises :class:`InvalidParameter` for what is missing, is no number, or
-        is not finite, with its row.
+        A number halfway between two steps, up to float precision, is rounded to one of them,
+        deterministically. Raises :class:`InvalidParameter`, with the row, for a value that is
+        missing, not a number, or not finite.
         """
         polars = _polars()
         number = self._number(column)
@@ -231,14 +231,14 @@ class Table:
         polars, kind = _polars(), self._kind(column)
         words = polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Null
         if not (kind.is_integer() or kind.is_temporal() or kind in words):
-            reason = f"holds {kind}, and must hold text, whole numbers or dates"
+            reason = f"contains {kind}, but must contain text, integers or dates"
             raise InvalidParameter("column", column, reason)
         return polars.col(column).cast(polars.String, strict=False)
 
     def _number(self, column: str) -> Any:
         polars, kind = _polars(), self._kind(column)
         if not (kind.is_numeric() or kind == polars.String):
-            raise InvalidParameter("column", column, f"holds {kind}, and must hold numbers")
+            raise InvalidParameter("column", column, f"contains {kind}, but must contain numbers")
         return polars.col(column).cast(polars.Float64, strict=False)
 
     def refuse_user(self, scope: TableScope, user: object, reason: str) -> None:
@@ -275,7 +275,7 @@ def _converted(frame: Any, name: str) -> Any:
             try:
                 frame.select(column).to_polars()
             except Exception:  # noqa: BLE001 - the same
-                reason = "holds values of several types, or of one that is not supported"
+                reason = "contains values of several types, or of an unsupported type"
                 raise InvalidParameter("column", column, reason) from None
         raise InvalidParameter("table", name, f"cannot be read: {_line_of(error)}") from None
 

@@ -2,18 +2,18 @@ r"""Audit the catalogue: every broken mechanism must be caught, and no correct t
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
 alpha/3, where N refutes it at alpha in 95 cases of 100 (``Entry.runs``; of an entry with a claimed
-curve, on that curve, 10,000). It is caught when one of them refutes: a true claim would be with
+curve, on that curve, 10,000). It is caught if one of them refutes: a true claim is refuted with
 probability at most alpha. ``epsilon_lower`` is that of the last try; the tries of an entry hold
 together with confidence 1 - alpha. Each twin is audited once, with N runs at level alpha. If the
 claims of n twins hold, the probability that j or more are refuted is at most that of Bin(n, alpha).
 
-Time layer: the same of how long each call takes, on the clock of this machine.
+Time layer: the same for the duration of each call, on the clock of this machine.
 
-Exact layer: the laws of the outputs are known (``Subject.laws``), an entry is caught when the claim
-is refuted of them, and its twin's is proven. Replay layer: an entry is caught when a replay finds
-an error, and nothing is found in its twin. No chance decides either, but for the tapes of a replay.
+Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
+is refuted and the claim of its twin is proven. Replay layer: an entry is caught when a replay finds
+an error, and nothing is found in its twin. Neither is random, except for the tapes of a replay.
 
-A bench passes when every entry is caught, every twin answers, only samples refute a twin, and that
+A bench passes if every entry is caught, every twin answers, only samples refute a twin, and that
 binomial probability is at least 1/1000.
 """
 
@@ -80,18 +80,17 @@ class Answer:
 
     name: str = fact("of the mechanism")
     claim: str = fact("what was tested")
-    runs: int = fact("of the last try, 0 where the laws are known")
-    refuted: bool | None = fact("null where it failed")
+    runs: int = fact("of the last try, 0 if the laws are known")
+    refuted: bool | None = fact("null if it failed")
     tries: int = fact("how many audits", default=1)
-    epsilon_lower: float | None = fact('"inf" where no epsilon holds', default=None)
+    epsilon_lower: float | None = fact('"inf" if no epsilon holds', default=None)
     p_value: float | None = fact("of the last try", default=None)
     resolution: float = fact(
-        "a sample of that size catches an output that only one dataset gives from this "
-        "probability on",
+        "the least probability of an output of one dataset only that a sample of this size catches",
         write=lambda value: value if math.isfinite(value) else None,
         default=math.inf,
     )
-    finding: str | None = fact("the error that a replay found", default=None)
+    finding: str | None = fact("the error found by replay", default=None)
     error: str | None = fact("why it failed", default=None)
     seconds: float = fact("it took", write=lambda value: round(value, 3), default=0.0)
 
@@ -112,7 +111,7 @@ class BenchRow:
     def claim(self) -> str:
         return self.broken.claim
 
-    @computed("whether the layer that must catch it caught it", before="broken")
+    @computed("whether the required layer caught it", before="broken")
     def caught(self) -> bool:
         return self.broken.refuted is True
 
@@ -149,13 +148,13 @@ class Bench(Result):
     seed: int = fact("repeats the bench")
     rows: tuple[BenchRow, ...] = fact(
         '[{"number", "name", "claim", "layer", "true_epsilon": [lower, upper], "caught", "broken", '
-        '"twin"}]; the last two are {"name", "claim", "runs", "refuted": null where it failed, '
+        '"twin"}]; the last two are {"name", "claim", "runs", "refuted": null if it failed, '
         '"tries", "epsilon_lower", "p_value", "resolution", "finding", "error", "seconds"}'
     )
     left_out: tuple[str, ...] = fact("entries that were not audited (--quick)", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @computed("whether all went as audit.bench.bench says it must", before="alpha")
+    @computed("whether the conditions of audit.bench.bench hold", before="alpha")
     def passed(self) -> bool:
         answered = all(row.twin.refuted is not None for row in self.rows)
         no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)
@@ -163,7 +162,7 @@ class Bench(Result):
             self.caught == len(self.rows) and answered and no_fault and self.chance >= LEAST_CHANCE
         )
 
-    @computed("entries that the layer which must catch them caught", before="rows")
+    @computed("entries caught by their required layer", before="rows")
     def caught(self) -> int:
         return sum(row.caught for row in self.rows)
 
@@ -292,7 +291,7 @@ def _sentences(bench: Bench) -> Iterator[str]:
         if not row.sampled and row.twin.finding is not None:
             yield f"found in {row.twin.name}: {row.twin.finding}"
     if bench.left_out:
-        yield f"left out, as they need more runs: {', '.join(bench.left_out)}"
+        yield f"left out, because they need more runs: {', '.join(bench.left_out)}"
     yield f"{bench.statement().verdict}; repeat with --seed {bench.seed}"
 
 
@@ -319,8 +318,8 @@ def bench(
 ) -> Bench:
     r"""Audit each entry and its twin.
 
-    What an entry gives depends on ``seed`` and its name, not on which others are there or on
-    ``jobs``, the number of processes (-1: one for each core).
+    The result of an entry depends only on ``seed`` and its name, not on the other entries or on
+    ``jobs``, the number of processes (-1: one per core).
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)

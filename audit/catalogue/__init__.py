@@ -1,8 +1,8 @@
 r"""Broken mechanisms, each with a correct twin: an audit must refute the one and not the other.
 
-Every entry is one slip that was, or could have been, made in earnest. To add one, write it beside
-its kin with its twin and the law that proves its epsilon (tests/audit/catalogue/test_catalogue.py
-asks for both); numbers are those of the catalogue in the audit chapter.
+Every entry is a realistic error. To add one, write it in the module of its topic, with its twin and
+the law that proves its epsilon (tests/audit/catalogue/test_catalogue.py requires both); the numbers
+are those of the catalogue in the audit chapter.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _COMPOSITION: Final = (
         name="returning-user",
         number=20,
         sentence="A returning user is in two batches, each of which costs 1; the claim counts one.",
-        source="bandits and telemetry that account for a batch and not for a user",
+        source="bandits and telemetry that account per batch instead of per user",
         run=visits,
         true_epsilon=Enclosure.exactly(2),
         runs=1000,
@@ -85,7 +85,9 @@ r"""Four events, of which the first differs: it is in every sum, and in a node o
 
 
 def prefix_sums(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""The sums of the first 1, 2, 3 and 4 events: each costs 1/scale, and one event is in all."""
+    r"""The sums of the first 1, 2, 3 and 4 events: each costs 1/scale, and the first event is in
+    all.
+    """
     return np.cumsum(stream) + laplace(scale, (n, 4), rng)
 
 
@@ -169,7 +171,7 @@ _USERS: Final = ([1, 0], [1, 0, 1])
 
 
 def noisy_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""How many records there are and their sum, each at epsilon = 1/2: scale 2."""
+    r"""The number of records and their sum, each at epsilon = 1/2: scale 2."""
     return np.array([len(bits), sum(bits)]) + laplace(2, (n, 2), rng)
 
 

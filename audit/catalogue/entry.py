@@ -27,7 +27,7 @@ _SEEDS: Final = 1 << 63
 class Layer(Enum):
     r"""The layer of an audit that must detect the bug; the fields give what each layer needs.
 
-    ``TIME`` is a sample of how long calls take (``--feature time``): the outputs keep the claim.
+    ``TIME`` is a sample of call durations (``--feature time``): the outputs satisfy the claim.
     """
 
     EXACT = "exact"
@@ -41,14 +41,13 @@ class Layer(Enum):
 class Subject:
     r"""A mechanism on two neighbouring datasets, and what it claims about them.
 
-    ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values).
-    The claim is (``epsilon``, ``delta``)-DP. An entry that names no pair and no claim has the
-    datasets 0 and 1 and claims epsilon = 1. ``curve`` spells a whole claimed curve that holds of
-    the mechanism as described (``discrete-gaussian:sigma_squared=4@1``), where there is one.
-    ``features`` are those that show the slip (``lowest-bit``); the outputs themselves where empty.
-    ``laws`` are those of the output on both datasets, as ``dpcore audit exact`` takes them, where
-    they have a spelling. ``call`` gives one run at a time, by the law of ``run``, where its time
-    can be measured.
+    ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values). The
+    claim is (``epsilon``, ``delta``)-DP. An entry that names no pair and no claim has the datasets
+    0 and 1 and claims epsilon = 1. ``curve`` is the text of a claimed curve that holds for the
+    mechanism as described (``discrete-gaussian:sigma_squared=4@1``), if there is one. ``features``
+    are those that show the error (``lowest-bit``); if empty, the outputs themselves. ``laws`` are
+    those of the output on both datasets, as ``dpcore audit exact`` takes them, if they have a text
+    form. ``call`` makes one run, with the law of ``run``, if its time can be measured.
     """
 
     name: str
@@ -74,13 +73,12 @@ class Twin(Subject):
 class Entry(Subject):
     r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
 
-    ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are
-    (epsilon, delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()``
-    where none is, and for Skellam and Gaussian noise where none is without delta; where ``layer``
-    is ``TIME`` it is within the claim. ``number`` is
-    the row of the catalogue in the audit chapter, ``runs`` how many runs (both datasets together)
-    refute the claim at alpha = 0.05 in 95 cases of 100; where ``layer`` is not the sample they are
-    what a sample may be given, and need not suffice.
+    ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
+    delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()`` if there is
+    none, and for Skellam and Gaussian noise if there is none at delta = 0; for the layer ``TIME``
+    it is within the claim. ``number`` is the row of the catalogue in the audit chapter, ``runs``
+    the number of runs (both datasets together) that refutes the claim at alpha = 0.05 in 95 of 100
+    audits; for other layers than the sample it is a maximum and need not suffice.
     """
 
     number: int

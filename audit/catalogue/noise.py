@@ -27,7 +27,7 @@ def count(value: int, n: int, rng: np.random.Generator, *, scale: RationalLike =
 def histogram(
     records: Sequence[int], n: int, rng: np.random.Generator, *, scale: RationalLike = 2
 ) -> Integers:
-    r"""How many records are 0 and how many are 1, at epsilon = 1/scale."""
+    r"""The numbers of records equal to 0 and to 1, at epsilon = 1/scale."""
     return np.bincount(records, minlength=2) + laplace(scale, (n, 2), rng)
 
 
@@ -131,7 +131,7 @@ def clamped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + noise that is drawn again while it is beyond 6 either way."""
+    r"""value + noise that is drawn again while its absolute value exceeds 6."""
     noise = laplace(1, n, rng)
     while len(beyond := np.flatnonzero(np.abs(noise) > _MOST)):
         noise[beyond] = laplace(1, len(beyond), rng)
@@ -259,13 +259,13 @@ def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> In
 
 
 def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same, clamped to the range the data shows: whatever a person holds is inside it."""
+    r"""The same, clamped to the range of the data, which contains every value."""
     return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
 
 
 def rounded(value: float, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
-    r"""A value in [0, 1], rounded at random without bias and then noised: the rounded value moves
-    by 1 however little the value did.
+    r"""A value in [0, 1], rounded at random without bias, plus noise: the rounded value can change
+    by 1 for any change of the value.
     """
     whole = int(np.floor(value))
     at_random = whole + (rng.random(n) < value - whole).astype(np.int64)
@@ -294,8 +294,10 @@ _SENSITIVITY: Final = (
         number=18,
         sentence="Values are clamped to their own minimum and maximum, so no value is ever "
         "clamped.",
-        source="bounds left to the library, which reads them off the data; diffprivlib warns of it "
-        "(PrivacyLeakWarning)",
+        source=(
+            "bounds left to the library, which computes them from the data; diffprivlib warns of "
+            "it (PrivacyLeakWarning)"
+        ),
         run=self_clamped_total,
         pair=([0, 1, 0, 1], [0, 1, 5, 1]),
         true_epsilon=Enclosure.exactly(5),
@@ -362,9 +364,11 @@ _BOUNDS: Final = (
     Entry(
         name="lower-bound-twice",
         number=42,
-        sentence="The lower bound is passed for both ends, so the sensitivity is 0 and no noise "
-        "is added.",
-        source="a pair of bounds unpacked or copied wrongly; scale 0 must be refused, not obeyed",
+        sentence=(
+            "The lower bound is passed twice, also as the upper bound, so the sensitivity is 0 "
+            "and no noise is added."
+        ),
+        source="a pair of bounds unpacked or copied wrongly; scale 0 must be refused, not accepted",
         run=lower_twice,
         pair=_PAIR,
         true_epsilon=Enclosure.infinite(),

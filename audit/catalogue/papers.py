@@ -1,10 +1,10 @@
 r"""Claims of papers that do not hold, run as mechanisms (docs/errata.md, sections 1, 3, 4 and 7).
 
-CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023).
-LZJ: Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback"
-(WiOpt 2022). CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private
-Combinatorial Semi-Bandits" (ICML 2020). Where a paper's parameter is no fraction, a fraction beside
-it is taken; the comments say on which side.
+CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). LZJ:
+Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback" (WiOpt
+2022). CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
+Semi-Bandits" (ICML 2020). If a paper's parameter is irrational, a nearby fraction is used; the
+comments say on which side.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Fraction) -> Integers:
     r"""A sum in thirds and two noise bits from each of four users. Fair ones give (70/3, 0.145);
-    the lemma has a chance of 0.7265..., 0.726 is a little less.
+    the lemma has a probability of 0.7265..., 0.726 is a little less.
     """
     noise = Binomial(trials=_NOISE_BITS, probability=chance).sample(n, rng=seeded(rng))
     return _MOVED * value + noise
@@ -53,9 +53,9 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
     Noise of scale 2 g/epsilon = 2 spends 1/2 on the sum and 1/4 twice on the coin; Theorem 3 prints
     g/epsilon = 1.
 
-    The coin tells of the first message: 1 with chance c u if it is the value 1 with no noise, else
-    with chance c/u, where u = 1.284 and c = 1/(1 + u). It is within ln u <= 1/4 of a coin of chance
-    c whatever the messages are: such an aggregation is (1/4, 0)-relaxed.
+    The coin depends on the first message: 1 with probability c u if that is the value 1 without
+    noise, else with probability c/u, where u = 1.284 and c = 1/(1 + u). For all messages it is
+    within ln u <= 1/4 of a coin with probability c: such an aggregation is (1/4, 0)-relaxed.
     """
     source = seeded(rng)
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
@@ -90,8 +90,10 @@ ENTRIES: Final = (
     Entry(
         name="classical-gaussian",
         number=45,
-        sentence="The classical formula for Gaussian noise is used at epsilon = 10, where it gives "
-        "delta = 0.788 for 0.25.",
+        sentence=(
+            "The classical formula for Gaussian noise is used at epsilon = 10, where it gives "
+            "delta = 0.788 instead of 0.25."
+        ),
         source="LZJ Theorems 4.2, 4.4, C.1 and C.3 as used in its experiments; proven for "
         "epsilon <= 1",
         run=partial(gaussian, sigma_squared=322),
@@ -148,8 +150,10 @@ ENTRIES: Final = (
     Entry(
         name="shuffled-as-printed",
         number=49,
-        sentence="The noise of a sum spends the whole epsilon, and the relaxed aggregation half "
-        "of it again.",
+        sentence=(
+            "The noise of a sum spends the whole epsilon, and the relaxed aggregation spends half "
+            "of it in addition."
+        ),
         source="CZ Theorem 3 as printed: the noise must spend epsilon/2",
         run=partial(relaxed_sum, scale=1),
         true_epsilon=narrow(_printed, 64),

@@ -1,8 +1,7 @@
 r"""Bugs in noise that users add together: dropouts, shuffling, wrapped shares.
 
-Each is a protocol of dpcore in which one step is done wrong: noise, encoding, shuffler and analyzer
-are those that run in earnest, drawn for all runs at once. The pair is what one user holds; the
-others hold 0.
+Each is a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer are those
+of production, drawn for all runs at once. The pair is the value of one user; the others have 0.
 
 Sums of 1/m-shares of Polya noise, X - Y with X, Y ~ Polya(1/m, beta) from m parties, are discrete
 Laplace of scale 1/ln(1/beta). A share is drawn as a Poisson whose mean is Gamma(1/m) times the odds
@@ -62,7 +61,7 @@ _BITS: Final = BinaryShuffle(users=3, noise_bits=1, probability=Fraction(1, 2))
 def _messages(
     protocol: AggregatedSum, value: int, present: int, n: int, rng: np.random.Generator
 ) -> Integers:
-    r"""A row of messages a run, before they are reduced: the first user holds ``value``."""
+    r"""A row of messages per run, before they are reduced: the first user has ``value``."""
     sent = protocol.share.sample((n, present), rng=seeded(rng))
     sent[:, 0] += value * protocol.precision
     return sent
@@ -75,7 +74,7 @@ def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
 
 
 def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Noise planned for four users at epsilon = 1, of whom two vanish with their shares."""
+    r"""Noise planned for four users at epsilon = 1, of whom two drop out with their shares."""
     return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
 
 
@@ -131,7 +130,7 @@ def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum mod m of the same messages in the first place, and nothing in the others."""
+    r"""The sum mod m of the same messages in the first column, and nothing in the others."""
     sent = _messages(_THREE, value, 3, n, rng)
     seen: NDArray[np.int64] = np.zeros((n, 3), dtype=np.int64)
     seen[:, 0] = sent.sum(axis=1) % _THREE.modulus
@@ -139,7 +138,7 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The ones of two users whose noise is drawn anew until it fits: nobody sends a cover."""
+    r"""The ones of two users whose noise is drawn again until it fits: nobody sends a cover."""
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
     while (beyond := np.abs(noise) > _COVERED.reach).any():
@@ -149,7 +148,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The ones of two users, a third of whose messages and more are covers."""
+    r"""The ones of two users, of whose messages at least a third are covers."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -207,7 +206,7 @@ _PROTOCOLS: Final = (
         number=44,
         sentence="Noise shares for a sum go through a shuffler: most of them are 0 and reveal "
         "the value.",
-        source="a shuffler in the place of the secure aggregation that the proof is about",
+        source="a shuffler instead of the secure aggregation that the proof assumes",
         run=shuffled_shares,
         true_epsilon=_largest_loss(_THREE.share, 4),
         runs=2_000,
@@ -216,8 +215,10 @@ _PROTOCOLS: Final = (
     Entry(
         name="wrapped-shares",
         number=46,
-        sentence="Users reduce their noise modulo m and not their message; the messages are added "
-        "as integers.",
+        sentence=(
+            "Users reduce their noise modulo m but not their message; the messages are added as "
+            "integers."
+        ),
         source="secure aggregation with the reduction on the wrong side, on the device",
         run=reduced_noise,
         true_epsilon=Enclosure.infinite(),
@@ -227,9 +228,14 @@ _PROTOCOLS: Final = (
     Entry(
         name="uncovered-ends",
         number=50,
-        sentence="Messages of bounded length contain noise that is redrawn until it fits the "
-        "value: the ends reveal the value.",
-        source="noise drawn anew until it fits into the message, as if pure noise stayed pure",
+        sentence=(
+            "Messages of bounded length contain noise that is redrawn until it fits the value: "
+            "the extreme messages reveal the value."
+        ),
+        source=(
+            "noise drawn again until it fits into the message, as if truncated noise kept pure "
+            "epsilon"
+        ),
         run=uncovered,
         true_epsilon=Enclosure.infinite(),
         runs=1_000,
@@ -245,8 +251,8 @@ _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 
 
 def polya(value: int, n: int, rng: np.random.Generator, *, odds: float) -> Integers:
-    r"""A fixed-point sum that moves by at most 16, at epsilon = 1/2: beta = e^(-1/32). With the
-    odds upside down the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
+    r"""A fixed-point sum that moves by at most 16, at epsilon = 1/2: beta = e^(-1/32). With
+    inverted odds the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
     """
     plus, minus = rng.poisson(rng.gamma(1 / PARTIES, odds, (2, n, PARTIES))).sum(axis=2)
     noisy: Integers = value + (plus - minus)

@@ -1,11 +1,12 @@
 r"""Local randomisers: randomised response and RAPPOR.
 
-Chances are whole thousandths, drawn from integers, so that every law is exact. They are rounded to
-the private side: a correct one spends a little less than its claim.
+Probabilities are whole thousandths, drawn from integers, so that every law is exact. They are
+rounded to the private side: a correct mechanism spends slightly less than its claim.
 
 Sources: Warner, "Randomized response" (1965); Erlingsson, Pihur and Korolova, "RAPPOR: Randomized
 Aggregatable Privacy-Preserving Ordinal Response" (2014), whose permanent response flips each bit
-with chance f/2 and costs 2 h ln((1 - f/2)/(f/2)) where two values differ in 2 h bits; here h = 1.
+with probability f/2 and costs 2 h ln((1 - f/2)/(f/2)) for values that differ in 2 h bits; here h =
+1.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Gene
 
 
 def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _KEPT) -> Integers:
-    r"""One of four answers, kept with chance 0.475, else one of the other three: ln 2.714..."""
+    r"""One of four answers: the true one with probability 0.475, else another one: ln 2.714..."""
     other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
     return np.where(_happens(kept, n, rng) == 1, truth, other)
 
@@ -45,7 +46,7 @@ def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _K
 def permanent(
     value: int, n: int, rng: np.random.Generator, *, width: int = 4, flipped: int = _FLIPPED
 ) -> Integers:
-    r"""The one-hot bits of a value, each flipped with a chance of f/2 = 0.378 for the two bits in
+    r"""The one-hot bits of a value, each flipped with probability f/2 = 0.378 for the two bits in
     which values differ; 0.269 costs epsilon for each bit, and twice that for a value.
     """
     bits: Integers = (np.arange(width) == value).astype(np.int64)
@@ -54,15 +55,15 @@ def permanent(
 
 
 def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Two reports on one permanent response of two bits, each bit wrong with chance 1/10 anew:
-    however many reports there are, they say no more than the permanent response.
+    r"""Two reports on one permanent response of two bits, each bit flipped again with probability
+    1/10: any number of reports reveals no more than the permanent response.
     """
     kept = permanent(value, n, rng, width=2)
     return np.concatenate([kept ^ _happens(_REPORTED_WRONG, (n, 2), rng) for _ in range(2)], axis=1)
 
 
 def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The one-time form, a permanent response that nobody keeps, sent twice."""
+    r"""The one-time form, a permanent response that is not stored, sent twice."""
     return np.concatenate([permanent(value, n, rng, width=2) for _ in range(2)], axis=1)
 
 

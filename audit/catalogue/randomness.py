@@ -1,10 +1,10 @@
 r"""Bugs in randomness: reused noise, leaks in rare runs, floating-point noise, timing.
 
-A branch without noise hangs on a draw, so a replay that sets each draw to its extremes walks into
-it, however rare it is. Which floats can come out of noise drawn as floats depends on the data:
-Mironov, "On significance of the least significant bits for differential privacy" (2012).
-When a private answer is given may tell the data: Haeberlen, Pierce and Narayan, "Differential
-Privacy Under Fire" (2011), on timing channels.
+A branch without noise depends on a draw, so a replay that sets each draw to its extremes reaches
+it, however rare it is. The possible outputs of floating-point noise depend on the data: Mironov,
+"On significance of the least significant bits for differential privacy" (2012). The time of a
+private answer may reveal the data: Haeberlen, Pierce and Narayan, "Differential Privacy Under Fire"
+(2011), on timing channels.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def two_days(
 
 
 def arms(sums: Sequence[int], n: int, rng: np.random.Generator, *, draws: int = 3) -> Integers:
-    r"""Reward sums of three arms; scale 1, a draw an arm. One draw for all cancels in every
+    r"""Reward sums of three arms; scale 1, one draw per arm. A single draw for all cancels in every
     comparison of arms.
 
     Which arm a person pulled is public: only the reward in {0, 1} may differ.
@@ -48,12 +48,12 @@ def arms(sums: Sequence[int], n: int, rng: np.random.Generator, *, draws: int = 
 
 
 def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""An amount in [0, 1] rounded to an integer and noised with scale 1."""
+    r"""An amount in [0, 1] rounded to an integer, plus noise of scale 1."""
     return math.floor(amount + 0.5) + laplace(1, n, rng).astype(np.float64)
 
 
 def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> NDArray[np.float64]:
-    r"""The same, but runs of that rate take the fallback and return the amount as it is."""
+    r"""The same, but a fraction of runs takes the fallback and returns the exact amount."""
     noisy = rounded_amount(amount, n, rng)
     return np.where(rng.random(n) < rate, amount, noisy)
 
@@ -158,11 +158,12 @@ def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]
 
 
 def float_laplace(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""An amount in [0, 1] plus Laplace noise of scale 16 in double precision: on the reals that
+    r"""An amount in [0, 1] plus Laplace noise of scale 16 in double precision: over the reals this
     costs 1/16.
 
-    1 + z is a multiple of 2^-53 for every float z: it is where \|z\| >= 1/2, and else 1 + z is at
-    least 1/2 and is rounded to one. 0 + z is z, and below 1/2 most floats are not.
+    1 + z is a multiple of 2^-53 for every float z: z itself is one if \|z\| >= 1/2; otherwise 1 + z
+    is at least 1/2 and is rounded to one. 0 + z is z, and below 1/2 most floats are not such
+    multiples.
     """
     return amount + rng.laplace(scale=_SCALE, size=n)
 
@@ -192,7 +193,7 @@ _KEPT: Final = 731  # e/(e + 1) = 0.7310...
 
 
 def answers(present: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Whether somebody is among the records, kept with chance 0.731: ln 2.717..."""
+    r"""Whether a person is among the records, kept with probability 0.731: ln 2.717..."""
     kept = rng.integers(_WHOLE, size=n) < _KEPT
     return np.where(kept, present, 1 - present).astype(np.int64)
 
@@ -203,7 +204,7 @@ def _records(present: int) -> list[int]:
 
 
 def found_early(present: int, rng: np.random.Generator) -> int:
-    r"""Leaves at the first match, after one comparison or a thousand."""
+    r"""Returns at the first match, after one comparison or a thousand."""
     found = 0
     for record in _records(present):
         if record == 1:
@@ -213,7 +214,7 @@ def found_early(present: int, rng: np.random.Generator) -> int:
 
 
 def looked_at_all(present: int, rng: np.random.Generator) -> int:
-    r"""Compares every record, whatever it finds."""
+    r"""Compares every record, even after a match."""
     found = 0
     for record in _records(present):
         found |= record

@@ -1,16 +1,16 @@
 r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism.
 
-Sparse vector says which of many answers reach a noisy threshold, 0 here; each answer moves by at
-most 1 between neighbours, in either direction. Only what is above the threshold should cost
-anything, and four published variants spare a noise or a stop that this needs. Algorithms are
+Sparse vector reports which of many answers reach a noisy threshold, 0 here; each answer changes by
+at most 1 between neighbours, in either direction. Only answers above the threshold should cost
+privacy, and four published variants omit noise or a stop that this requires. Algorithms are
 numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for
 Differential Privacy" (arXiv 1603.01699); 1 is the correct one.
 
 Report noisy max: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014),
 section 3.3. The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential
-Privacy", 2007) chooses a candidate of score u with a chance proportional to e^(epsilon u/2). Scores
-move by at most 1 and are 0 or 1 here; weights are whole thousandths, e^(epsilon/2) rounded down,
-and drawn from integers: the law is exact and costs a little less.
+Privacy", 2007) chooses a candidate of score u with probability proportional to e^(epsilon u/2).
+Scores change by at most 1 and are 0 or 1 here; weights are whole thousandths, e^(epsilon/2) rounded
+down, and drawn from integers: the law is exact and costs a little less.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def sparse_vector(
     scales: tuple[RationalLike, RationalLike],
     cutoff: int,
 ) -> Integers:
-    r"""Which answers are at or above 0, until ``cutoff`` are, c in Algorithms 1 and 4.
+    r"""Which answers are at or above 0, up to ``cutoff`` of them (c in Algorithms 1 and 4).
 
-    At epsilon = 1 Algorithm 1 noises the threshold with half of epsilon (scale 2), each answer with
-    the other half (scale 2 c/(1/2) = 4 c). A row is 0 for "below", 1 for "above", -1 for what is
-    not answered. Algorithm 4 takes a quarter and three quarters, whatever c is.
+    At epsilon = 1 Algorithm 1 adds noise to the threshold with half of epsilon (scale 2), to each
+    answer with the other half (scale 2 c/(1/2) = 4 c). A row has 0 for "below", 1 for "above", -1
+    for "not answered". Algorithm 4 uses a quarter and three quarters for every c.
     """
     return _stopped(_reached(answers, scales, n, rng)[1], cutoff)
 
@@ -79,16 +79,16 @@ def sparse_vector(
 def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
     r"""The first answer above and how many were below it (Algorithm 1 with c = 1, and a value).
 
-    A quarter of epsilon noises the threshold (scale 4), a quarter each answer (scale 8), and half
-    releases the answer that was found, with noise of its own (scale 2).
+    A quarter of epsilon is for the threshold (scale 4), a quarter for the answers (scale 8), and
+    half releases the answer that was found, with fresh noise (scale 2).
     """
     reached = _reached(answers, (4, 8), n, rng)[1]
     return _first(np.asarray(answers) + laplace(2, reached.shape, rng), reached)
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Answers have scale 2, and the one above is released with the noise it was compared with, so
-    it bounds the threshold from above (Algorithm 3 with c = 1).
+    r"""Answers have scale 2, and the one above is released with the noise of its comparison, so it
+    bounds the threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 
@@ -96,8 +96,9 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
 def sparse_vector_gap(
     answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
 ) -> Integers:
-    r"""How many are below, and the lead of the noisy answer above over the noisy threshold, with
-    the scales of Algorithm 1 for c = 1. A ``public`` one leaves all of epsilon to the answers.
+    r"""The number of answers below, and the gap of the noisy answer above to the noisy threshold,
+    with the scales of Algorithm 1 for c = 1. A ``public`` threshold leaves all of epsilon to the
+    answers.
     """
     threshold = 0 if public else laplace(2, (n, 1), rng)
     noise = laplace(2 if public else 4, (n, len(answers)), rng)
@@ -106,7 +107,7 @@ def sparse_vector_gap(
 
 
 def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Only the threshold is noised, and it never stops (Algorithm 5)."""
+    r"""Only the threshold is noisy, and it never stops (Algorithm 5)."""
     threshold = laplace(2, (n, 1), rng)
     return (np.asarray(answers) >= threshold).astype(np.int64)
 
@@ -122,9 +123,10 @@ def row_mass(
     scales: tuple[RationalLike, RationalLike],
 ) -> arb:
     r"""P(exactly the answers with a 1 in ``row`` reach the threshold), which has the first scale
-    and the answers the second; what has neither 0 nor 1 there is not asked.
+    and the answers the second; entries other than 0 and 1 were not queried.
 
-    The sum over thresholds of at most 256, and all others as a ball that holds what they can add.
+    The sum over thresholds of at most 256, plus a ball that contains the contribution of all
+    others.
     """
     threshold, noise = (DiscreteLaplace(scale=scale) for scale in scales)
     below = {k: noise.cdf_ball(k) for k in range(-_REACH - 1 - max(answers), _REACH - min(answers))}
@@ -245,9 +247,9 @@ _SPARSE_VECTOR: Final = (
 def noisy_max(
     counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, shared: bool = False
 ) -> Integers:
-    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2, a draw for
-    each count. Scale 1 is enough if counts only grew, and between neighbours one may grow while the
-    others fall.
+    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2, one draw
+    per count. Scale 1 is enough only if all counts change in one direction, but between neighbours
+    one may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     first: Integers = noisy.argmax(axis=1)
@@ -329,7 +331,7 @@ def exponential(
     scores: Sequence[int], n: int, rng: np.random.Generator, *, weight: int = _HALF
 ) -> Integers:
     r"""A candidate at epsilon = 1: weights 1.648 and 1, e^(1/2) for each point of the score. With
-    2.718, e^1 for each point, the sum of weights moves too.
+    2.718, e^1 for each point, the sum of weights changes too.
     """
     ends = np.cumsum([weight if score else _UNIT for score in scores])
     chosen: Integers = np.searchsorted(ends, rng.integers(ends[-1], size=n), side="right")

@@ -1,7 +1,7 @@
 r"""The ``dpcore audit`` commands, which the entry point ``commands`` registers.
 
-``dpcore audit TARGET`` is the command itself: a first word that is no sub-command is a target (one
-that has a sub-command's name is written with its path, ``./fit.py:fit``).
+``dpcore audit TARGET`` is the command itself: a first argument that is not a sub-command is a
+target (write ``./fit.py:fit`` for a target with the name of a sub-command).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Nameless(TyperCommand):
 commands = typer.Typer(
     cls=_TargetOrCommand,
     name="audit",
-    help="Test a mechanism: does the code keep its epsilon?",
+    help="Test a mechanism: does the code satisfy its epsilon?",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

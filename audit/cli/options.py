@@ -21,7 +21,7 @@ from dpcore.spec_syntax import did_you_mean
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     r"""The command with these fields of a spec as options; all fields if none is named.
 
-    It is called with the values that were given, by name; the options of its own follow.
+    It is called with the given values, by name; its own options follow.
     """
     taken = [each for each in fields(AuditSpec) if not names or each.name in names]
 
@@ -119,7 +119,7 @@ def read_spec(path: Path) -> dict[str, Any]:
         pair = [0, 1]
         runs = 1e6
 
-    Names of files are relative to the working folder, as on the command line.
+    File names are relative to the working folder, as on the command line.
     """
     from audit.targets.neighbours import read_document
 
@@ -129,7 +129,7 @@ def read_spec(path: Path) -> dict[str, Any]:
     known = [each.name for each in fields(AuditSpec)]
     for key in found:
         if key not in known:
-            reason = f"{key} is unknown: {did_you_mean(key, known)}it may hold {', '.join(known)}"
+            reason = f"{key} is unknown: {did_you_mean(key, known)}allowed are {', '.join(known)}"
             raise InvalidParameter("--spec", str(path), reason)
     if isinstance(found.get("pairs"), str):
         found["pairs"] = Path(found["pairs"])

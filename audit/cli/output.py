@@ -33,7 +33,8 @@ def leave(text: str, exit_code: int) -> NoReturn:
 def leave_with(result: Result, form: str, output: Path | None = None) -> NoReturn:
     r"""Print a result in a format, and exit.
 
-    Its JSON document goes to the file ``output`` first: it is there even if standard output fails.
+    Its JSON document is written to the file ``output`` first, so it exists even if standard output
+    fails.
     """
     if output is not None:
         write_whole("--output", output, result.to_text())
@@ -55,7 +56,7 @@ def check_files(**files: Path | None) -> None:
             continue
         other = places.setdefault(path.resolve(), option)
         if other != option:
-            raise InvalidParameter(option, str(path), f"is also the file of {other}")
+            raise InvalidParameter(option, str(path), f"is also given as {other}")
     if files["html"] is not None:
         # Before hours are spent on what pictures would show.
         from dpcore.command.picture import require_matplotlib
@@ -88,8 +89,8 @@ class Written:
         return cls(report=report, text=report.to_text(), shown=shown, page=page)
 
     def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
-        r"""Write the files, then standard output, and raise last, so that one failure stops no
-        other.
+        r"""Write the files, then standard output, and raise last, so that one failure does not
+        prevent the other outputs.
         """
         unwritten: InvalidParameter | None = None
         for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):

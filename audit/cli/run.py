@@ -58,16 +58,16 @@ def run(
     ),
     form: Format = option("FORMAT", FORMAT_HELP, "--format", default=Format.TEXT, **_RESULT),
 ) -> None:
-    r"""Audit TARGET: does the code keep its claim on two neighbouring datasets?
+    r"""Audit TARGET: does the code satisfy its claim on two neighbouring datasets?
 
     Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
 
     A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
     rng is a numpy Generator, or a SeededRng of dpcore if it is annotated rng: Rng.
 
-    exec: starts a program in any language. The program reads one line from standard
-    input, {"dataset": 0, "n": 1000, "seed": 7}, writes n outputs to standard
-    output, one a line, and ends with exit code 0.
+    exec: starts a program in any language. The program reads one line from standard input,
+    {"dataset": 0, "n": 1000, "seed": 7}, writes n outputs to standard output, one per line, and
+    ends with exit code 0.
 
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed, 4
     nothing measured, or --resolution not reached.
@@ -92,7 +92,7 @@ def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | Non
         given["pair"] = read_pair(given["pair"])
     if scheduler is not None:
         if "jobs" in given:
-            reason = "is for processes here; a --scheduler has its own"
+            reason = "applies to local processes; a --scheduler has its own"
             raise InvalidParameter("--jobs", given["jobs"], reason)
         given["jobs"] = -1  # all that the cluster has
     if spec is not None:

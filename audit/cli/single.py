@@ -1,5 +1,5 @@
 r"""Audits by themselves: ``dpcore audit replay``, ``fit``, ``canaries`` (one training run),
-``dpsgd`` (one training step) and ``exact`` (two known laws, and what is proven of them).
+``dpsgd`` (one training step) and ``exact`` (proofs about two known laws).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _sampler(spelling: str) -> Any:
 def canaries_command(
     scores: str = argument(
         "SCORES",
-        "A CSV file with the columns score and included (1 or 0), one canary a line; an .npz "
+        "A CSV file with the columns score and included (1 or 0), one canary per line; an .npz "
         "file of numpy with arrays of these names; - is standard input (CSV).",
     ),
     *,
@@ -185,13 +185,13 @@ def canaries_command(
     ),
     relation: str = option(
         "WORD",
-        "What happened to a canary that was not included: left out (add-remove), or replaced "
-        "by something fixed (replace).",
+        "How a canary is excluded: left out (add-remove), or replaced by something fixed "
+        "(replace).",
         default="add-remove",
     ),
     guesses: str | None = option(
         "N",
-        "How many canaries to guess; choose it before you see which were included. (default: "
+        "Number of canaries to guess; choose it before you see which were included. (default: "
         "three numbers share the level: a sixteenth of the canaries, or more if the claim needs "
         "more, a quarter, and all)",
     ),
@@ -200,16 +200,16 @@ def canaries_command(
         "Guess the highest scores as included, the lowest as excluded, or half of each (both).",
         default="both",
     ),
-    alpha: str = option("P", "The chance of a false alarm.", default="0.001"),
+    alpha: str = option("P", "The probability of a false alarm.", default="0.001"),
     seed: str = option("N", "Seed: breaks ties between equal scores.", default="0"),
     html: Path | None = option("FILE", "Also write the report as a web page."),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
-    r"""Audit one training run by its canaries: does it keep the claim?
+    r"""Audit one training run by its canaries: does it satisfy the claim?
 
-    A canary is an example that a fair coin included in the training data or not; a larger score
-    means that the model seems to have seen it.
+    A canary is an example that is included in the training data with probability 1/2; a larger
+    score means that the model seems to have seen it.
 
     Example: dpcore audit canaries scores.csv --claim epsilon=8,delta=1e-5
 
@@ -262,8 +262,8 @@ def dpsgd_command(
         "dpcore\\[bench]), opacus (needs dpcore\\[opacus]).",
     ),
     *,
-    records: str = option("N", "How many records the data has.", default=...),
-    rate: str = option("Q", "The stated chance that a record enters a batch.", default=...),
+    records: str = option("N", "Number of records in the data.", default=...),
+    rate: str = option("Q", "The stated probability that a record enters a batch.", default=...),
     noise_multiplier: str = option(
         "SIGMA", "The stated standard deviation of the noise, over the clipping norm.", default=...
     ),
@@ -271,12 +271,14 @@ def dpsgd_command(
         "C", "The stated clipping norm: the largest l2 norm of a gradient.", default=...
     ),
     sampling: str = option(
-        "WORD", "poisson: a coin for each record; fixed: exactly rate x records.", default="poisson"
+        "WORD",
+        "poisson: each record independently; fixed: exactly rate x records in every batch.",
+        default="poisson",
     ),
-    dimension: str = option("D", "How many coordinates a gradient has.", default="500"),
-    batches: str = option("N", "How many batches to draw.", default="400"),
+    dimension: str = option("D", "Number of coordinates of a gradient.", default="500"),
+    batches: str = option("N", "Number of batches to draw.", default="400"),
     draws: str = option(
-        "N", "How many coordinates of noise to test.", "-n", "--draws", default="20000"
+        "N", "Number of coordinates of noise to test.", "-n", "--draws", default="20000"
     ),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
@@ -334,7 +336,7 @@ _ORDERS: Final = ("2", "inf")
 def exact(
     p: str = argument(
         "P",
-        "A noise moved by an integer, such as discrete-laplace:scale=1@0 (several coordinates: "
+        "A noise shifted by an integer, such as discrete-laplace:scale=1@0 (several coordinates: "
         '@0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
         '"1/4"}, or CSV with the columns output,probability.',
     ),
@@ -353,7 +355,7 @@ def exact(
     normalise: bool = option(
         "", "Divide the probabilities of a file by their exact sum.", "--normalise", default=False
     ),
-    plot: Path | None = option("FILE", "Draw delta over epsilon to a file: .svg, .png or .pdf."),
+    plot: Path | None = option("FILE", "Plot delta over epsilon to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
@@ -361,7 +363,7 @@ def exact(
 
     Example: dpcore audit exact with_alice.csv without.csv --claim epsilon=1
 
-    Each number is the larger one of both directions, P against Q and Q against P. Exit code: 0
+    Each number is the maximum over both directions, P against Q and Q against P. Exit code: 0
     proven, or nothing was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close
     to the true one for the highest precision (never with two files).
     """
@@ -412,7 +414,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
         if here.noise != there.noise:
             raise InvalidParameter("Q", q, f"must be the noise of P with another shift: P = {p}")
         if _coordinates(here) != _coordinates(there):
-            raise InvalidParameter("Q", q, f"must be shifted by as many integers as P = {p}")
+            raise InvalidParameter("Q", q, f"must have a shift with as many coordinates as P = {p}")
     elif isinstance(here, Shifted) or isinstance(there, Shifted):
         raise InvalidParameter("Q", q, f"must be a noise or a file of probabilities, as P = {p} is")
     notes = [
@@ -422,7 +424,9 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
         if law.divided_by != 1
     ]
     if one.outputs is not None and other.outputs is not None and not one.outputs & other.outputs:
-        notes.append("no output has mass in both files: are they written alike?")
+        notes.append(
+            "no output has mass in both files: is the same output written in the same way?"
+        )
     return one, other, notes
 
 

@@ -64,15 +64,15 @@ def run(
         "NAME", "Entries of dpcore audit corpus list.", default=None
     ),
     *,
-    everything: bool = option("", "Run every entry: downloads gigabytes.", "--all", default=False),
-    jobs: str = option("N", "How many processes; -1: one per core.", "-j", "--jobs", default="1"),
+    everything: bool = option("", "Run every entry (downloads gigabytes).", "--all", default=False),
+    jobs: str = option("N", "Number of processes; -1: one per core.", "-j", "--jobs", default="1"),
     keep: bool = option(
         "", "Keep the environments, so that the next run needs no network.", "--keep", default=False
     ),
     cache: Path | None = option(
-        "FOLDER", "Where environments are made. (default: your cache folder)"
+        "FOLDER", "Folder of the environments. (default: your cache folder)"
     ),
-    seed: str = option("N", "Seed: the same seed gives the same coins.", default="1"),
+    seed: str = option("N", "Seed: the same seed gives the same random choices.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
@@ -94,7 +94,7 @@ def run(
 
     check_writable("--output", output)
     if bool(names) == everything:
-        reason = "takes no names: it runs every entry" if names else "must be given, or --all"
+        reason = "runs every entry: give no names" if names else "must be given, or --all"
         raise InvalidParameter("--all" if names else "NAME", ABSENT, reason)
     folder = cache_folder() if cache is None else cache
     if next((path for path in (folder, *folder.parents) if path.exists()), folder).is_file():
@@ -127,7 +127,7 @@ def bench_command(
     quick: bool = option(
         "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False
     ),
-    jobs: int = option("N", "How many processes; -1: one per core.", default=2),
+    jobs: int = option("N", "Number of processes; -1: one per core.", default=2),
     seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
@@ -139,10 +139,10 @@ def bench_command(
 
     The catalogue gives each entry a number of runs N that refutes it in 95 of 100 audits. A broken
     mechanism is audited up to three times, with N, 2N and 4N fresh runs at a third of alpha each,
-    and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha.
-    By chance a few twins are refuted: the bench fails if that many refutations have a probability
-    below 0.001 when all claims are true. An entry that sampling cannot catch is tested by another
-    layer (exact, fit or replay), and a timing leak by the clock.
+    and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha. A
+    few twins may be refuted by chance: the bench fails if the probability of this number of
+    refutations is below 0.001 when all claims are true. An entry that sampling cannot catch is
+    tested by another layer (exact, fit or replay), and a timing leak by the clock.
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """

@@ -1,6 +1,6 @@
 r"""An entry of the corpus: a published package that broke a privacy claim, and its test.
 
-One TOML file an entry, named after it::
+One TOML file per entry, named after it::
 
     package = "name"                        on the package index
     version = "1.2.0"                       the broken one
@@ -82,8 +82,8 @@ _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 class Side:
     r"""The failure of an entry, or its corrected twin: its packages, code and claim.
 
-    ``known`` says how the truth about it is known, ``seen`` is the lower bound of epsilon that was
-    measured with the entry's runs.
+    ``known`` is the source of the true value, ``seen`` the lower bound on epsilon that was measured
+    with the entry's runs.
     """
 
     requires: tuple[str, ...]
@@ -97,7 +97,7 @@ class Side:
 class Entry:
     r"""A failure of a published package; the module describes its fields.
 
-    ``spec`` is the audit of the failure, without a target; ``true`` is the quantity that is known,
+    ``spec`` is the audit of the failure, without a target; ``true`` is the known quantity,
     "epsilon" or "delta", and its value as text.
     """
 
@@ -159,7 +159,7 @@ def entries() -> tuple[Entry, ...]:
 def find(name: str) -> Entry:
     r"""The entry with this name.
 
-    Raises :class:`InvalidParameter` where there is none.
+    Raises :class:`InvalidParameter` if there is none.
     """
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
@@ -235,14 +235,14 @@ def _side(place: str, found: dict[str, Any]) -> Side:
         reason = 'must list requirements such as "name==1.2.0"'
         raise InvalidParameter(f"{place}.requires", requires, reason)
     if "==" not in requires[0]:
-        reason = "must pin the first one, the package itself, with =="
+        reason = "must pin the first requirement, the package itself, with =="
         raise InvalidParameter(f"{place}.requires", requires, reason)
     try:
         compile(code, f"{place}.code", "exec")
     except (SyntaxError, ValueError) as error:
         raise InvalidParameter(f"{place}.code", code, f"is not Python: {error}") from None
     if seen < 0 or math.isnan(seen):
-        raise InvalidParameter(f"{place}.seen", seen, "must be a lower bound of epsilon, >= 0")
+        raise InvalidParameter(f"{place}.seen", seen, "must be a lower bound on epsilon, >= 0")
     return Side(
         requires=tuple(requires),
         code=code,
@@ -280,7 +280,7 @@ def _check(entry: Entry) -> None:
         ("megabytes", entry.megabytes, entry.megabytes >= 1, "must be >= 1"),
         ("python", entry.python, version, "must be a version such as 3.12"),
         ("pair", entry.pair, entry.pair[0] != entry.pair[1], "must be two different datasets"),
-        (f"true.{quantity}", value, exceeds, "must exceed what is claimed"),
+        (f"true.{quantity}", value, exceeds, "must exceed the claimed value"),
         ("broken.seen", entry.broken.seen, entry.broken.seen <= entry.true_epsilon,
          "must not exceed the true epsilon"),
     ]  # fmt: skip

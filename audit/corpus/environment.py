@@ -1,8 +1,8 @@
 r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
-Each is a folder below the cache directory, named after what is installed, and ready once it holds
-a marker that is written last. Where packages come from is what pip is set up for. One process in it
-answers for a whole audit.
+Each is a folder in the cache directory, named after its packages, and ready once it contains a
+marker that is written last. Packages come from the index that pip is configured for. One process
+per environment serves a whole audit.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def suitable_python(newest: str | None) -> str:
 class Environment:
     r"""Installed packages and Python version; entries with equal ones share an environment.
 
-    ``alone`` leaves out what the packages say that they depend on.
+    ``alone`` omits the dependencies of the packages.
     """
 
     requires: tuple[str, ...]
@@ -71,7 +71,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""Its folder, named after the first requirement and a digest of all."""
+        r"""The environment's folder, named after the first requirement and a digest of all."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")
@@ -115,7 +115,7 @@ class Environment:
 
 @contextmanager
 def environments(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
-    r"""Creates environments below ``cache``; removes the new ones at the end, unless ``keep``."""
+    r"""Create environments in ``cache``; remove the new ones at the end, unless ``keep``."""
     own: list[Path] = []
 
     def make(environment: Environment) -> Path:
@@ -155,7 +155,7 @@ def _run(what: str, command: Sequence[str]) -> None:
     if done.returncode == 0:
         return
     said = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in said if line.startswith("ERROR")] or said or ["it said nothing"]
+    errors = [line for line in said if line.startswith("ERROR")] or said or ["it printed nothing"]
     words = " ".join(errors[0].removeprefix("ERROR:").split())[:_SHOWN]
     hint = ""
     if any(word in done.stderr.lower() for word in _OFFLINE):
@@ -208,7 +208,7 @@ class Worker:
     def draw(
         self, dataset: Any, runs: int, seed: int, *, label: str, seconds: float | None
     ) -> list[str]:
-        r"""The outputs of so many runs as lines of JSON."""
+        r"""The outputs of this many runs as lines of JSON."""
         request = {"dataset": dataset, "n": runs, "seed": seed}
         return self._ask(request, runs, label, seconds)
 

@@ -1,8 +1,8 @@
 r"""Audit entries of the corpus in their environments, and compare with the expected verdicts.
 
-A failure is judged right when its claim is refuted and the lower bound does not exceed the true
-epsilon; a twin when its claim is not refuted. A package that computes its own claim must compute
-the one that the entry states.
+A failure has the expected verdict if its claim is refuted and the lower bound does not exceed the
+true epsilon; a twin if its claim is not refuted. A package that computes its own claim must compute
+the one in the entry.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ _HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twi
 class Answer:
     r"""The audit of a failure or of its twin.
 
-    ``verdict`` is None where there was no audit, for the reason of ``error``; ``missing`` says that
-    it was the environment. ``right`` is whether it was judged as it should be.
+    ``verdict`` is None if there was no audit, with the reason in ``error``; ``missing``: the
+    environment failed. ``right``: the verdict is as expected.
     """
 
     side: Side = fact("tested", name="*", write=members("requires", "claim"))
-    verdict: str | None = fact("null where there was no audit", default=None)
-    right: bool = fact("whether it was judged as it should be", default=False)
-    epsilon_lower: float | None = fact('"inf" where no epsilon holds', default=None)
+    verdict: str | None = fact("null if there was no audit", default=None)
+    right: bool = fact("whether the verdict is as expected", default=False)
+    epsilon_lower: float | None = fact('"inf" if no epsilon holds', default=None)
     runs: int = fact("tested", default=0)
     seconds: float = fact("it took", write=lambda value: round(value, 2), default=0.0)
     error: str | None = fact("why there was no audit", default=None)
@@ -146,12 +146,12 @@ class Judged:
     r"""An entry and the results of both sides."""
 
     entry: Entry = fact(
-        "as it is listed",
+        "as in the list",
         name="*",
         write=members("name", "package", "version", "failure", "source"),
     )
     broken: Answer = fact("of the failure")
-    twin: Answer | None = fact("of its twin, null where it has none")
+    twin: Answer | None = fact("of its twin, null if it has none")
 
     @property
     def results(self) -> dict[str, Answer]:
@@ -161,7 +161,7 @@ class Judged:
     def true(self) -> dict[str, str]:
         return dict([self.entry.true])
 
-    @computed("whether each was judged as it should be", before="broken")
+    @computed("whether both verdicts are as expected", before="broken")
     def right(self) -> bool:
         return all(result.right for result in self.results.values())
 
@@ -196,7 +196,7 @@ class CorpusReport(Result):
     )
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @computed("whether every side of every entry was judged as it should be", before="rows")
+    @computed("whether all verdicts are as expected", before="rows")
     def passed(self) -> bool:
         return all(row.right for row in self.rows)
 
@@ -214,7 +214,7 @@ class CorpusReport(Result):
     def statement(self) -> Statement:
         right = sum(row.right for row in self.rows)
         missing = sum(row.missing for row in self.rows)
-        about = f"judged as they should be: {right} of {len(self.rows)}"
+        about = f"verdicts as expected: {right} of {len(self.rows)}"
         if missing:
             about += f"; {missing} could not be installed"
         return Statement(verdict="PASSED" if self.passed else "FAILED", about=about)
@@ -267,12 +267,12 @@ def judge(
     jobs: int = 1,
     done: Callable[[int], None] | None = None,
 ) -> CorpusReport:
-    r"""Install what the entries pin below ``cache``, and audit each failure and each twin.
+    r"""Install the pinned packages in ``cache``, and audit each failure and each twin.
 
-    Each audit is at level ``alpha``, with the entry's runs; its coins depend on ``seed`` and the
-    entry's name, and so do the outputs where the package's randomness can be seeded. ``jobs``
-    processes audit; environments are made one after the other, and removed at the end unless
-    ``keep``. ``done`` is told the number of finished :func:`steps`.
+    Each audit is at level ``alpha``, with the entry's runs; its randomness depends on ``seed`` and
+    the entry's name, and so do the outputs if the package can be seeded. ``jobs`` processes audit;
+    environments are made one after the other, and removed at the end unless ``keep``. ``done`` is
+    called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     tell = done or (lambda _: None)
@@ -337,7 +337,7 @@ class _Task:
         with Worker(name, python, side.code) as worker:
             claimed = worker.begin()
             if claimed is not None and claimed != side.claim:
-                reason = f"the package claims {claimed}, and the entry {side.claim}"
+                reason = f"the package claims {claimed}, but the entry states {side.claim}"
                 return Answer(side=side, error=reason)
             spec = replace(
                 entry.spec,

@@ -1,10 +1,10 @@
 r"""The worker in the environment of an entry: a script without dependencies.
 
-It reads one JSON document a line from standard input. The first is ``{"code": ...}``, an entry's
+It reads one JSON document per line from standard input. The first is ``{"code": ...}``, an entry's
 code, which defines ``output(dataset)``, one output, or ``outputs(dataset, n)``, a list or array of
-n; ``claimed()``, if it is there, gives the claim as the package computes it. The answer is
+n; ``claimed()``, if defined, returns the claim that the package computes. The answer is
 ``{"claimed": ...}``. Every other request, ``{"dataset": ..., "n": ..., "seed": ...}``, is answered
-by n outputs, one a line. What the package prints goes to standard error.
+by n outputs, one per line. Output printed by the package goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def plain(value: Any) -> Any:
     r"""Convert an array or number of an array library for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError("an output is a " + type(value).__name__ + ", which JSON cannot hold")
+    raise TypeError("an output is a " + type(value).__name__ + ", which JSON cannot represent")
 
 
 def answer(names: dict[str, Any], request: dict[str, Any]) -> str:

@@ -1,13 +1,8 @@
 r"""Baseline methods: bounds from counts of threshold events, and from one-run guesses.
 
-(epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds
-p <= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Two are not valid: a
+(epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds p
+<= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Two are not valid: a
 credible bound, and a bound for one family of mechanisms.
-
-The last one takes n runs in worlds drawn by n fair coins for one run of the mechanism that takes
-the coins and returns all n outputs; it is (epsilon, delta)-DP in each coin. It guesses some of the
-coins from all outputs together, where :mod:`audit.evidence.prequential_test` needs a rule that is
-fixed beforehand.
 """
 
 from __future__ import annotations
@@ -49,7 +44,7 @@ class BaselineParameters:
 
     @classmethod
     def read(cls, delta: RationalLike, alpha: RationalLike, seed: int) -> Self:
-        r"""Raises :class:`InvalidParameter` for what is out of range."""
+        r"""Raises :class:`InvalidParameter` for values out of range."""
         return cls(
             delta=read_claim(0, delta)[1],
             alpha=round_down(level("alpha", alpha)),
@@ -65,7 +60,7 @@ class BaselineParameters:
 class Counts:
     r"""Counts of an event at several thresholds.
 
-    ``hits`` of ``runs`` in the world it points to, ``misses`` of ``others`` in the other dataset.
+    ``hits`` of ``runs`` on the dataset it points to, ``misses`` of ``others`` on the other dataset.
     """
 
     hits: Integers
@@ -78,8 +73,8 @@ class Counts:
 class Scores:
     r"""Scores in run order, and the dataset of each (True for B).
 
-    Only their order is looked at, so what :meth:`read` makes of outputs are their ranks: exact,
-    where outputs are no floats.
+    Only their order is used, so :meth:`read` converts outputs to ranks, which are exact for outputs
+    that are not floats.
     """
 
     numbers: Floats
@@ -138,7 +133,7 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 def chosen_event(scores: Scores, asked: BaselineParameters) -> Counts | None:
     r"""The event with the largest bound in one random half of the runs, counted in the other.
 
-    None where there are no runs to choose by.
+    None if there are no runs to choose by.
     """
     order = asked.coins.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
@@ -187,8 +182,8 @@ def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
     r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
 
     A random tenth of the runs places the thresholds, at its quantiles; the others are counted. Each
-    threshold has four bounds (two datasets, two ends), each at level alpha/(4 thresholds). Valid by
-    the union bound. Source: Bonferroni; the textbook's way to test many events.
+    threshold has four bounds (two datasets, lower and upper), each at level alpha/(4 thresholds).
+    Valid by the union bound. Source: Bonferroni; the textbook method for many events.
     """
     order = asked.coins.permutation(len(scores.numbers))
     tenth = -(-len(order) // 10)
@@ -202,8 +197,8 @@ def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
 def plug_in(scores: Scores, asked: BaselineParameters) -> float:
     r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
 
-    A negative control, never valid: the smallest of continuous outputs is in one dataset only, and
-    the ratio there is infinite, whatever the mechanism.
+    A negative control, never valid: the smallest of continuous outputs occurs on one dataset only,
+    and the ratio there is infinite for every mechanism.
     """
     best = 0.0
     for counts in scores.counts(scores.thresholds()):
@@ -225,9 +220,9 @@ def bayes(scores: Scores, asked: BaselineParameters) -> float:
 
     The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
     other half, its probabilities in the two datasets have independent Beta(k + 1/2, n - k + 1/2)
-    posteriors, and epsilon the law of the least epsilon that allows both. Not a confidence
-    bound: epsilon = 0 has posterior probability 0, so of identical datasets it is positive whatever
-    happens. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of differential privacy".
+    posteriors, and epsilon the law of the least epsilon that allows both. Not a confidence bound:
+    epsilon = 0 has posterior probability 0, so the bound is always positive, even for identical
+    datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of differential privacy".
     """
     counts = chosen_event(scores, asked)
     if counts is None:
@@ -259,13 +254,13 @@ def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
 
 
 def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
-    r"""The epsilon of the Gaussian mechanism that could have made the error rates.
+    r"""The epsilon of a Gaussian mechanism that is consistent with the error rates.
 
     At every threshold mu = Phi^-1(p) - Phi^-1(q) from Clopper-Pearson bounds p, q at alpha/2 each;
     the largest mu becomes epsilon on the curve of N(0, 1) against N(mu, 1). Not valid: for any
-    other mechanism mu says nothing about that curve, and the threshold is picked on the runs
-    that are tested. Source: Nasr et al. 2023, "Tight auditing of differentially private machine
-    learning", after Dong, Roth and Su 2022.
+    other mechanism mu does not determine that curve, and the threshold is chosen on the tested
+    runs. Source: Nasr et al. 2023, "Tight auditing of differentially private machine learning",
+    after Dong, Roth and Su 2022.
     """
     mu = 0.0
     for counts in scores.counts(scores.thresholds()):
@@ -306,8 +301,8 @@ r"""One in so many of the runs is guessed at each end of the scores."""
 def one_run(scores: Scores, asked: BaselineParameters) -> float:
     r"""Guess one dataset for the lowest tenth of the outputs, the other for the highest tenth.
 
-    Valid: which way round is not looked up, each way has alpha/2. The bound is the largest epsilon
-    rejected.
+    Valid: the direction is not chosen by the data, each has alpha/2. The bound is the largest
+    epsilon rejected.
     """
     canaries = len(scores.numbers)
     end = canaries // GUESSED
@@ -329,8 +324,8 @@ def one_run(scores: Scores, asked: BaselineParameters) -> float:
 class Baseline:
     r"""A lower bound on epsilon from outputs that are finite numbers.
 
-    ``valid``: P(it exceeds the true epsilon) <= alpha, whatever the mechanism. ``says`` is what a
-    reader has to know beside the number.
+    ``valid``: P(it exceeds the true epsilon) <= alpha for every mechanism. ``says`` is a remark for
+    the reader.
     """
 
     name: str
@@ -347,7 +342,7 @@ class Baseline:
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""Its bound; ``worlds`` is True for B, ``seed`` draws its coins, if it has any."""
+        r"""Its bound; ``worlds`` is True for B, ``seed`` is the seed of a randomised baseline."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -359,7 +354,7 @@ _VALID: Final = {
 }
 _NOT_VALID: Final = {
     bayes: "Zanella-Beguelin et al. 2023: not a confidence bound",
-    gaussian_dp: "Nasr et al. 2023: assumes the family, picks its threshold on the tested runs",
+    gaussian_dp: "Nasr et al. 2023: assumes a Gaussian, chooses its threshold on the tested runs",
     plug_in: "ratio of frequencies: always wrong, a negative control",
 }
 
@@ -411,7 +406,7 @@ def compare(
     chosen = baseline_names(names)
     asked = BaselineParameters.read(delta, alpha, seed)
     if bool((read(outputs).codes >= 0).any()):
-        says = "cannot read these outputs: not all of them are finite numbers"
+        says = "does not apply to these outputs: not all of them are finite numbers"
         return tuple(
             BaselineFinding(name=name, epsilon_lower=None, says=says, valid=BASELINES[name].valid)
             for name in chosen

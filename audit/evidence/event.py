@@ -1,9 +1,8 @@
 r"""Outputs as cells: the partition from which a rule is learned, and its description.
 
-Numbers fall into intervals, labels are told apart by their identity (``audit.outputs.reading``).
-Intervals and the known labels are learned from the runs a :class:`Tally` has seen and from nothing
-else, so a rule built on them is fixed before the runs it is tested on
-(``docs/proofs/confidence.md``).
+Numbers fall into intervals, labels are distinguished by their identity (``audit.outputs.reading``).
+Intervals and known labels are learned only from the runs in a :class:`Tally`, so a rule built on
+them is fixed before the runs that test it (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from audit.wording.shorten import shortened
 class Labels:
     r"""Labels in order of first appearance, in columns 0, 1, ...
 
-    ``names[codes[k]]`` is the label of column k, or ``known`` has the column of each by its name,
-    where they came from several readings. The names of a reading are distinct.
+    ``names[codes[k]]`` is the label of column k; labels from several readings are in ``known``, the
+    column of each by its name. The names of a reading are distinct.
     """
 
     names: Sequence[str | Name] = ()
@@ -44,7 +43,9 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""These and the labels ``names[codes]``, all different; and the columns of those."""
+        r"""Add the labels ``names[codes]``, all different; return all labels, and the columns of
+        the added ones.
+        """
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -57,7 +58,7 @@ class Labels:
         return Labels(known=known), np.array(found, dtype=np.int64)
 
     def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
-        r"""The column of each ``names[codes[i]]``, -1 where there is none."""
+        r"""The column of each ``names[codes[i]]``, -1 if there is none."""
         if not len(self):
             return np.full(len(codes), -1, dtype=np.int64)
         if self.known is None and names is self.names:
@@ -116,7 +117,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""How often a number must have come to be sure of its own cell; 1 while each has one."""
+        r"""The least count that ensures a number its own cell; 1 while each has one."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
@@ -132,8 +133,8 @@ class Tally:
 
     @property
     def looked_at(self) -> int:
-        r"""Runs in which some event could be told from others: all numbers, which have an order,
-        and each label after its first time. None where all outputs are the same.
+        r"""The number of runs from which an event can be learned: all numbers, which have an order,
+        and each label after its first occurrence. 0 if all outputs are equal.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -159,12 +160,12 @@ class Tally:
         )
 
     def cells(self) -> Cells:
-        r"""The cells these runs teach, with their counts.
+        r"""The cells learned from these runs, with their counts.
 
-        At most about 4 sqrt(runs) intervals: every number alone while so few are distinct, else
-        intervals of equal pooled count with each heavy number alone. A number never seen falls in
-        the interval around it, a label never seen in a cell whose counts are those of the labels
-        seen once (Good and Turing: they tell how new labels are spread over the worlds).
+        At most about 4 sqrt(runs) intervals: one per number while so few are distinct, else
+        intervals of equal pooled count with each frequent number in its own. A new number falls in
+        the interval around it, a new label in a cell whose counts are those of the labels seen once
+        (Good and Turing: they estimate how new labels are spread over the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)
@@ -212,9 +213,10 @@ class Tally:
 class Cells:
     r"""A partition of all outputs: intervals ``[cuts[i-1], cuts[i])``, known labels, other labels.
 
-    ``counts`` (2, cells) are the runs it was learned from; ``alone`` marks the intervals made of
-    one number repeated far beyond its neighbours. Only the wording of an event needs ``after[i]``,
-    that cut ``i`` lies just behind a heavy number, and ``integral``, that all numbers are integers.
+    ``counts`` (2, cells) are the runs it was learned from; ``alone`` marks the intervals of one
+    number that is far more frequent than its neighbours. Only the wording of an event needs
+    ``after[i]``, that cut ``i`` lies just behind a frequent number, and ``integral``, that all
+    numbers are integers.
     """
 
     cuts: NumberLine
@@ -230,7 +232,7 @@ class Cells:
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
-        r"""Where the intervals part, as floats; of ``integral`` numbers at the next whole one."""
+        r"""The boundaries of the intervals as floats; for ``integral`` numbers the next integer."""
         behind = self.cuts.listed() if self.cuts.form is None else ()
         shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
@@ -252,7 +254,7 @@ class Cells:
     def pieces(
         self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
     ) -> list[tuple[str, slice]]:
-        r"""The chosen cells as wordings about ``of``, one a stretch of intervals or a label.
+        r"""The chosen cells as wordings about ``of``, one per run of adjacent intervals or label.
 
         A wording in braces is a single value. ``integral`` words intervals for outputs whose
         numbers are integers. The cell of unknown labels has no wording and is left out.
@@ -313,14 +315,14 @@ class Event:
     integral: bool
 
     def words(self, of: str = "output") -> str:
-        r"""As a sentence about ``of``. Numbers of equal value are ordered by how they are written,
-        -0.0 before 0.
+        r"""A sentence about ``of``. Numbers of equal value are ordered by their written form, -0.0
+        before 0.
         """
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
         return wording([words for words, _ in pieces], of)
 
     def spans(self) -> list[tuple[float, float]]:
-        r"""The stretches of numbers in it, as floats for a picture: low <= x < high."""
+        r"""The intervals of numbers in it, as floats for a figure: low <= x < high."""
         ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
         chosen = self.chosen[: self.cells.intervals]
         return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
@@ -351,10 +353,10 @@ class Witness(Facts):
     runs_a: int = fact("runs on A")
     inside_b: int = fact("runs on B in it")
     runs_b: int = fact("runs on B")
-    feature: str | None = fact("what the event is of, null: the output itself", default=None)
+    feature: str | None = fact("the feature of the event, null: the output itself", default=None)
     where: Event | None = field(default=None, compare=False, repr=False)
     score: dict[str, Any] | None = fact(
-        "all that computes a learned feature", default=None, compare=False, repr=False
+        "the definition of a learned feature", default=None, compare=False, repr=False
     )
 
     @classmethod
@@ -417,10 +419,10 @@ def witness_of(
     *,
     integral: bool,
 ) -> Witness | None:
-    r"""The event of some chosen cells, with the counts (2, cells) of runs that are new to them.
+    r"""The event of the chosen cells, with the counts (2, cells) of later runs.
 
-    At most twelve pieces are named, the best attested by earlier runs, and only what is named is
-    counted. None where earlier runs met none of them.
+    At most twelve pieces are named, those with the most evidence in earlier runs, and only named
+    pieces are counted. None if no earlier run was in any of them.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)
@@ -436,7 +438,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""One sentence for a union of pieces: single values gathered, intervals joined by "or"."""
+    r"""One sentence for a union of pieces: single values in a set, intervals joined by "or"."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

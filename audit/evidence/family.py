@@ -1,12 +1,12 @@
 r"""Multiple tests of one claim, over points, pairs and features, at one level.
 
-A *view* is what one feature shows of the runs of one pair. Each view is learned once and every
-claimed point is tested on it. There are two stopping rules, and one way to weigh what they found:
+A *view* is one feature of the runs of one pair. Each view is learned once and every claimed point
+is tested on it. There are two stopping rules, and one function that weighs their results:
 
     :func:`gather_views`   a number of runs fixed beforehand: p-values, joined by Holm's method.
                            A pair with several views has a *leader*, which guesses as whichever
                            view and expert did best on earlier blocks, with most of the level
-    :func:`watch_views`    watched as the runs come: wealths, joined by their mean
+    :func:`watch_views`    sequential: wealths, joined by their mean
     :func:`weigh`          the outcome of every test, and the one to report
 
 With one view and one point both are the plain test.
@@ -68,13 +68,13 @@ def weigh(
 ) -> Weighed:
     r"""Refute the claim if any point is refuted on any view, by the stopping rule of the family.
 
-    Each outcome marked ``refuted`` is at the level of the whole audit: if the points and views that
-    hold are any, P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with
-    probability 1 - alpha: each has its part of alpha over the number of distinct deltas. Outcomes
-    of leaders come behind those of all views. ``resolution`` is that of the view that resolves
-    least, there at the point that resolves best; views in which nothing could be measured
-    (``coverage``), and scores, have no part in it. ``models`` are those of the views, for the
-    witness of a score. Which views there are must not depend on their runs.
+    Each outcome marked ``refuted`` is at the level of the whole audit: for any set of true claims,
+    P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability 1
+    - alpha: each has its part of alpha over the number of distinct deltas. Outcomes of leaders
+    follow those of all views. ``resolution`` is that of the view with the worst resolution, at its
+    best point; views in which nothing could be measured (``coverage``), and scores, do not count.
+    ``models`` are those of the views, for the witness of a score. The choice of views must not
+    depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -142,8 +142,8 @@ class FixedFamily:
     r"""The evidence of numbers of runs fixed beforehand on all views, and then of the leaders.
 
     ``tests`` are the (pair, feature) of each, ``parts`` their parts of the level, which sum to 1.
-    ``followed`` are the places of the views whose trials ``evidence`` holds: of a view itself, of a
-    leader those that it may follow.
+    ``followed`` are the indices of the views whose trials ``evidence`` contains: for a view its
+    own, for a leader those that it may follow.
     """
 
     claim: Claim | CurveClaim
@@ -164,15 +164,15 @@ class FixedFamily:
         return self.evidence[view].trials
 
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
-        r"""Of one test; its bounds on how often it guesses are bought with its part of ``level``,
-        as a p-value is never below what they cost.
+        r"""The p-value of one test; its bounds on the guess rate spend its part of ``level``,
+        because a p-value is never below their cost.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The bound of one test with its part of ``level`` over the number of distinct deltas; a
-        leader's begins behind the largest bound of the views it follows.
+        r"""The bound of one test with its part of ``level`` over the number of distinct deltas;
+        that of a leader starts at the largest bound of the views it follows.
         """
         if (asked := (test, delta, level)) not in self._lower:
             views = self.followed[test] if test >= len(self.learned) else ()
@@ -196,8 +196,8 @@ class FixedFamily:
         )
 
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
-        r"""The place of the view whose event speaks for a test against a point, and the event; of a
-        leader it is that of the view which it followed last.
+        r"""The index of the view with the witness of a test against a point, and the event; for a
+        leader, of the view which it followed last.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -207,7 +207,9 @@ class FixedFamily:
 def gather_views(
     views: Sequence[View], claim: Claim | CurveClaim, *, seeds: Sequence[int]
 ) -> FixedFamily:
-    r"""Learn and test every view; ``seeds`` are of the coins of each view, then of each leader."""
+    r"""Learn and test every view; ``seeds`` are for the randomisation of each view, then of each
+    leader.
+    """
     if not views:
         raise InvalidParameter("views", views, "must contain at least one")
     evidence = [
@@ -259,7 +261,7 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest that Holm adjusted."""
+    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest Holm-adjusted one."""
     family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
     models = [view.models for view in views]
     return weigh(family, alpha, allow_constant=allow_constant, models=models)
@@ -281,13 +283,13 @@ class _Block:
 class FamilyProcess(Watched):
     r"""The evidence so far against a claim on all views. Frozen: :meth:`update` gives the next one.
 
-    ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs, in the order they
-    came, over all pairs; a run that is read through several features is one run. ``tests`` are the
-    (pair, feature) of the views, ``parts`` their parts in the mean, which sum to 1, ``learned``
-    which of them are scores, ``processes`` their evidence, each over all claimed points. To stop
-    where the mean wealth reaches 1/alpha refutes the claim as a whole: some point fails on some
-    view, and :func:`weigh` says which ones. ``peak``
-    is the block in which the mean was largest, and its place there, None where it never exceeded 1.
+    ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs of all pairs, in
+    order; a run that is read through several features is one run. ``tests`` are the (pair, feature)
+    of the views, ``parts`` their parts in the mean, which sum to 1, ``learned`` which of them are
+    scores, ``processes`` their evidence, each over all claimed points. Stopping when the mean
+    wealth reaches 1/alpha refutes the claim as a whole: some point fails on some view, and
+    :func:`weigh` marks which. ``peak`` is the block in which the mean was largest, and its place
+    there, None if it never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -299,10 +301,12 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""The same with the views of ``other``, of one pair, for a pair without runs so far."""
+        r"""Replace the views of a pair without runs by those of ``other``, for one pair."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
-            raise InvalidParameter("pair", pair, "has runs: its features are fixed")
+            raise InvalidParameter(
+                "pair", pair, "already has runs, so its features can no longer change"
+            )
         part, behind = sum((self.parts[i] for i in mine), Fraction(0)), mine[-1] + 1
         new: dict[str, Any] = {
             "tests": tuple((pair, name) for _, name in other.tests),
@@ -320,8 +324,8 @@ class FamilyProcess(Watched):
     ) -> FamilyProcess:
         r"""The state after these runs of a pair, read through each of its features in order.
 
-        The worlds must be fair coins and the runs independent, of other pairs' runs as well. Which
-        pair comes next, and whether to go on, may be decided by anything seen so far.
+        The worlds must be fair coins and the runs independent, of other pairs' runs as well. The
+        next pair, and whether to continue, may depend on all earlier runs.
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
@@ -381,9 +385,9 @@ class FamilyProcess(Watched):
         return self.processes[test].epsilon_lower(own, delta)
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Marked is every test of which each set of tests that holds it has a mean wealth of at
-        least 1/alpha, when the mean of all was largest: at all times together, P(one that holds is
-        marked) <= alpha.
+        r"""A test is marked if every set of tests that contains it has a mean wealth of at least
+        1/alpha when the mean of all was largest: at all times together, P(a true claim is marked)
+        <= alpha.
         """
         wealth = self.log_wealth()
         shares = [part for part in self.parts for _ in self.claim.points]
@@ -409,13 +413,12 @@ def watch_views(
     weights: Sequence[Fraction] = (),
     learned: Sequence[bool] = (),
 ) -> FamilyProcess:
-    r"""Start watching a mechanism of which ``claim`` is claimed, on pairs 0, ..., each read through
-    every one of ``features``, which have ``weights`` beside each other (all alike where they are
-    left out); ``learned`` says which are scores.
+    r"""Start a sequential test of ``claim`` on pairs 0, ..., each read through all of ``features``,
+    with relative ``weights`` (equal by default); ``learned`` marks scores.
     """
     tests = tuple(product(range(pairs), features))
     if not tests:
-        raise InvalidParameter("features", features, "there must be a view: a pair and a feature")
+        raise InvalidParameter("features", features, "must contain a pair and a feature")
     from audit.evidence.sequential_test import watch_curve
 
     scores = tuple(learned or [False] * len(features)) * pairs
@@ -450,10 +453,10 @@ _ROUNDING: Final = 2.0**-40
 def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
     r"""Holm-adjusted p-values: rejecting those at most alpha gives P(a false rejection) <= alpha.
 
-    ``shares`` say how much of the level each test has (all alike where they are left out). In the
-    order of p/share each is multiplied by the shares of those not before it over its own, and is no
-    smaller than the one before (Holm 1979): with equal shares the k-th smallest of m by m - k + 1.
-    Rounded up; nothing is asked of how the tests depend on each other.
+    ``shares`` are the shares of the level of the tests (equal by default). In the order of p/share
+    each is multiplied by the shares of those not before it over its own, and is no smaller than the
+    one before (Holm 1979): with equal shares the k-th smallest of m by m - k + 1. Rounded up; the
+    tests may depend on each other in any way.
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -467,11 +470,11 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""For each e-value the least mean of a set that contains it, as logarithms.
+    r"""For each e-value the smallest mean over sets that contain it, as logarithms.
 
-    Those of at least 1/alpha may be rejected, P(a false one) <= alpha (Vovk and Wang 2021, section
-    5): a set of hypotheses that all hold has a mean that reaches 1/alpha so rarely. The means weigh
-    each by its share, all alike where these are left out. Rounded down.
+    Rejecting those of at least 1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021,
+    section 5): the mean over true hypotheses reaches 1/alpha with at most this probability. The
+    means are weighted by the shares (equal by default). Rounded down.
     """
     top = float(log_wealth.max())
     if top == -math.inf:
@@ -510,9 +513,8 @@ def parts_of(
 
 
 def view_seeds(seed: int, views: int) -> list[int]:
-    r"""Of each view, the seed of the coins that make its p-values exact.
-
-    That of the first is the one of an audit that has no other.
+    r"""The seed of the randomised p-values of each view. The first one is that of an audit with a
+    single view.
     """
     return [seed] + [
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])

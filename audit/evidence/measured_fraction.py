@@ -1,13 +1,13 @@
 r"""Coverage: the fraction of outputs that a test could use, and whether it measured anything.
 
-An event can be learned of numbers, which have an order, and of outputs that come again. Where every
-output is the same, or is new each time and has no order, no rule tells one run from another: the
-test is silent, and its silence says nothing about the target.
+An event can be learned from numbers, which have an order, and from outputs that are repeated. If
+all outputs are equal, or all are distinct and without order, no rule distinguishes the runs: the
+test has no power, and passing it means nothing.
 
-The rule that verdicts, exit codes and assertions share: a run is not measured by a view whose
-output came only once and has no order, or could not be read by the view's feature. A view measures
-nothing if that is so of more than half of its runs. An audit that does not refute has measured
-something only if some view of each pair has (:func:`unmeasured_pairs`).
+The rule of verdicts, exit codes and assertions: a view does not measure a run whose output occurred
+only once and has no order, or could not be read by the view's feature. A view measures nothing if
+this holds for more than half of its runs. An audit that does not refute has measured something only
+if some view of each pair has (:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _RARE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    r"""Of one view, its ``runs``; those that were ``looked_at``, those whose output came only
-    ``once`` and has no order (:class:`audit.evidence.event.Tally`), and those that the feature left
-    ``unread``; whether the output is ``constant``, whether anything was ``measured``, and whether
-    it is a ``learned`` score.
+    r"""The counts of one view: its ``runs``; those ``looked_at``, those whose output occurred only
+    ``once`` and has no order (:class:`audit.evidence.event.Tally`), and those ``unread`` by the
+    feature; whether the output is ``constant``, whether anything was ``measured``, and whether it
+    is a ``learned`` score.
     """
 
     runs: int
@@ -54,10 +54,10 @@ class Coverage:
         feature: str | None = None,
         learned: bool = False,
     ) -> Coverage:
-        r"""Of all runs of a view, tested at ``level``.
+        r"""The coverage of all runs of a view, tested at ``level``.
 
-        Something was measured where the runs looked at would have sufficed for a bound above 0,
-        had each of them shown its world, and at most half of all runs were not measured.
+        Something was measured if at most half of all runs were not measured, and the others would
+        have sufficed for a bound above 0 if each had revealed its dataset.
         """
         found = cls(
             runs=tally.runs,
@@ -73,13 +73,13 @@ class Coverage:
         return replace(found, measured=tally.looked_at >= _enough(level) and not found.blind)
 
     def accepted(self) -> Coverage:
-        r"""Where the output is constant, and is meant to be, that was measured."""
+        r"""The coverage if a constant output is accepted: it then counts as measured."""
         meant = self.constant and not self.learned and not self.blind
         return replace(self, measured=self.measured or meant)
 
     @property
     def partial(self) -> bool:
-        r"""Whether it shows a part of each output: a learned score, a column or its structure."""
+        r"""Whether it tests a part of each output: a learned score, a column or the structure."""
         return self.learned or (self.feature or "").startswith(("column:", "structure"))
 
     @property
@@ -99,14 +99,14 @@ class Coverage:
     def reason(self) -> str:
         if self.learned:
             return (
-                "no score was learned that differs from run to run: the outputs have no numbers, "
-                "and no labels that come again"
+                "no learned score differs from run to run: the outputs have no numbers and no "
+                "repeated labels"
             )
         if self.blind:
             return (
-                f"{self._missed}, so no event of them could be learned; read a part of each output "
-                "with --feature (features in Python): file.py:callable, a function of your own; "
-                "for numbers and vectors also coordinate:0, sum or round:1"
+                f"{self._missed}, so no event could be learned from them; test a part of each "
+                "output with --feature (features in Python): file.py:callable, or for numbers "
+                "and vectors coordinate:0, sum or round:1"
             )
         if self.constant:
             return (
@@ -122,7 +122,7 @@ class Coverage:
     def _missed(self) -> str:
         parts = []
         if self.once:
-            parts.append(f"{self.once:,} of {self.runs:,} outputs came only once and have no order")
+            parts.append(f"{self.once:,} of {self.runs:,} outputs occurred once and have no order")
         if self.unread:
             unread = f"{self.unread:,} of {self.runs:,} outputs could not be read by"
             parts.append(f"{unread} {self.feature}")
@@ -151,8 +151,8 @@ def coverage_of(
     allow_constant: bool = False,
     learned: Sequence[bool] = (),
 ) -> tuple[Coverage, ...]:
-    r"""Of several views, by the place of their pair and the name of their feature, each with its
-    level; ``learned`` says which are scores.
+    r"""The coverage of several views, by pair index and feature name, each with its level;
+    ``learned`` marks scores.
     """
     scores = learned or [False] * len(tallies)
     found = (
@@ -173,8 +173,8 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""One sentence for each view in which nothing was measured, or not of all outputs; none where
-    learned scores or columns were measured in its place.
+    r"""One sentence for each view that did not measure all outputs; none if learned scores or
+    columns were measured instead.
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -187,8 +187,7 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
             found.append(f"{where}nothing was measured: {each.reason}")
         elif each.in_part:
             found.append(
-                f"{where}{each._missed}: of them nothing was measured; "
-                "--feature looks at something of them"
+                f"{where}{each._missed}: they were not measured; test a part of them with --feature"
             )
     return found
 
@@ -196,15 +195,15 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 def unresolved(coverage: Sequence[Coverage]) -> str | None:
     r"""Why there is no resolution although some views were measured; None otherwise.
 
-    An output that only one dataset gives would be seen among outputs that come again, or are
-    ordered; a learned score or a column may hide it.
+    An output of one dataset only would be seen among outputs that are repeated or ordered; a
+    learned score or a column may hide it.
     """
     measured = [each for each in coverage if each.measured]
     if not measured or not all(each.partial for each in measured):
         return None
     return (
-        "outputs hardly ever come twice: learned scores or columns of them were tested, which may "
-        "miss an output that only one dataset gives"
+        "outputs are rarely repeated: learned scores or columns of them were tested, which may "
+        "miss an output of one dataset only"
     )
 
 
@@ -219,7 +218,7 @@ def unseen(coverage: Sequence[Coverage]) -> str:
     if missing:
         parts.append(f"in {missing:,} of {len(views):,} views")
     if once:
-        parts.append(f"of {once:,} outputs that came only once")
+        parts.append(f"of {once:,} outputs that occurred only once")
     if unread:
         parts.append(f"of {unread:,} outputs that a feature could not read")
     return f" (nothing was measured {' and '.join(parts)})" if parts else ""

@@ -96,7 +96,7 @@ def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST) -> float:
-    r"""The largest parameter in [0, ``most``] found rejected, by bisection; 0.0 where 0 is not."""
+    r"""The largest rejected parameter in [0, ``most``], by bisection; 0.0 if 0 is not rejected."""
     if not rejected(0.0):
         return 0.0
     if rejected(most):
@@ -113,8 +113,8 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossLine:
-    r"""w >= slope R + offset, for the probabilities w without the canary and R with it of any
-    event.
+    r"""w >= slope R + offset, for the probabilities of any event without the canary (w) and with it
+    (R).
 
     Floats, rounded so that the line is below the true one on all of [0, 1].
     """
@@ -147,8 +147,8 @@ def curve_refuted(
 ) -> bool:
     r"""Whether no mechanism within the ``lines`` has ``right`` guesses with probability ``alpha``.
 
-    Of a mechanism that does, let p_j = P(j guesses are right). For each k <= v the right guesses
-    and the wrong ones obey
+    For such a mechanism, let p_j = P(j guesses are right). For each k <= v the right guesses and
+    the wrong ones obey
 
         w_{k-1} >= line(R_k),   R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 

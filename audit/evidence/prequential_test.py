@@ -1,13 +1,13 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
-A fair coin W picks the world, X ~ M(D_W). Blocks of runs grow by half; each block's guesses follow
-a rule learned from earlier blocks only, and where M is (epsilon, delta)-DP they are right at most
-as often as a coin with
+A fair coin W picks the dataset, X ~ M(D_W). Blocks of runs grow by half; each block's guesses
+follow a rule learned from earlier blocks only, and if M is (epsilon, delta)-DP they are right at
+most as often as a coin with probability
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
 
-Each block gives a randomised binomial p-value; they join by inverse normals. Nothing is spent on a
-training half, and no run is scored by a rule it shaped. Statement and proof:
+Each block gives a randomised binomial p-value; they join by inverse normals. No half is reserved
+for training, and no run is scored by a rule learned from it. Statement and proof:
 ``docs/proofs/confidence.md``.
 """
 
@@ -76,9 +76,9 @@ class Evidence:
 
     ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
     the randomisation of its p-value for expert i. ``tally`` holds all runs, ``weights`` are the
-    experts' shares of the level: one without a share is not tested. ``beside`` are the trials of
-    further views of the same runs, in blocks that end at the same runs; the leader may follow
-    their experts as well, and alone has a share then.
+    experts' shares of the level: an expert without a share is not tested. ``beside`` has the trials
+    of further views of the same runs, in blocks that end at the same runs; the leader may also
+    follow their experts, and then only the leader has a share.
     """
 
     trials: tuple[Trial, ...]
@@ -122,10 +122,10 @@ class Evidence:
         r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
         the mechanism is (epsilon, delta)-DP.
 
-        The last point of :data:`GRID` before the first one that is not rejected; 0.0 if none is.
-        It may be compared with any claim, chosen before or after: the scan errs only if it rejects
-        the first grid point at or above the true epsilon, which is one test. ``known`` is another
-        bound, behind which the scan begins: where that one holds, P(this one does not) <= alpha.
+        The last point of :data:`GRID` before the first one that is not rejected; 0.0 if none is. It
+        may be compared with any claim, chosen before or after: the scan errs only if it rejects the
+        first grid point at or above the true epsilon, which is one test. ``known`` is another
+        bound, at which the scan starts: if that one holds, P(this one does not) <= alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
@@ -167,7 +167,7 @@ class Evidence:
     def followed(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> tuple[int, Witness | None]:
-        r"""That event, and the view of which it is: 0 is its own, behind it are those beside."""
+        r"""That event, and the index of its view: 0 for its own, then those of ``beside``."""
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
         places = [best] * len(self.trials)
@@ -329,15 +329,15 @@ def resolution(
     r"""An always-revealing output of this mass eta would be refuted in 95 of 100 audits.
 
     The larger of two, N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the firm expert has
-    learned it before the last two blocks, and P(Bin(5N/9, eta/2) >= K) = 0.975, K right guesses
-    there being enough for it, the other blocks having come to nothing:
+    learned it before the last two blocks, and P(Bin(5N/9, eta/2) >= K) = 0.975, K right guesses if
+    these are enough and the other blocks are uninformative:
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha).
 
-    ``crowd`` is how often a number must have come to have a cell of its own
+    ``crowd`` is the count from which a number has its own cell
     (:attr:`audit.evidence.event.Tally.crowd`). The rest of the outputs also matters, so this is a
-    cautious estimate, tried in simulations, and no theorem. 1.0 where only an output that always
-    comes would be; ``inf`` where none would.
+    conservative estimate, checked by simulation, and not a theorem. 1.0 if only an output that
+    always occurs would be refuted; ``inf`` if none would.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)

@@ -1,15 +1,14 @@
-r"""The anytime-valid test: look at the runs as they come, and stop at enough evidence.
+r"""The anytime-valid test: test the runs as they are drawn, and stop at enough evidence.
 
 Each run multiplies a wealth that starts at 1 by
 
     1 + lambda(X) (1{right} - e^epsilon 1{wrong}) - pay,
     pay = delta (sup lambda over guesses of A + sup lambda over guesses of B) / 2,
 
-with the guesses and the stakes lambda fixed before the run. Where the mechanism is (epsilon,
-delta)-DP the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha
-(Ville), however often one looks. A run without a guess still pays: betting only on a revealing
-output that delta allows would otherwise always win. Statement and proof:
-``docs/proofs/confidence.md``.
+with the guesses and the stakes lambda fixed before the run. If the mechanism is (epsilon, delta)-DP
+the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha (Ville),
+at any number of looks. A run without a guess still pays: betting only on a revealing output that
+delta allows would otherwise always win. Statement and proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations
@@ -64,10 +63,10 @@ _RUN_SLACK: Final = 2.0**-44
 class EProcess(Watched):
     r"""The sequential evidence against one claim, or against all points of a claimed curve at once.
 
-    Frozen: :meth:`update` returns the next state. It depends on the runs and not on how they were
-    cut into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the
-    bets and the claimed points; ``trials`` hold the integer counts between looks. ``isotonic`` is
-    passed to :func:`audit.evidence.threshold_family.learn_rule`.
+    Frozen: :meth:`update` returns the next state. It depends on the runs but not on their division
+    into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the bets
+    and the claimed points; ``trials`` hold the integer counts between looks. ``isotonic`` is passed
+    to :func:`audit.evidence.threshold_family.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]
@@ -97,8 +96,8 @@ class EProcess(Watched):
     def update(self, outputs: object, worlds: object) -> EProcess:
         r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
 
-        The worlds must be fair coins and the runs independent. Whether to go on may be decided by
-        anything seen so far.
+        The worlds must be fair coins and the runs independent. Whether to continue may depend on
+        all earlier runs.
         """
         reading = read(outputs)
         truth = read_worlds(worlds, len(reading))
@@ -162,8 +161,8 @@ class EProcess(Watched):
         P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
 
         Every epsilon of a fixed grid has its own e-process, looked at after each of :data:`LOOKS`,
-        now, and where the claim's wealth was largest in between. Returned is the last epsilon
-        before the first that was never rejected; 0.0 if none.
+        now, and where the claim's wealth was largest in between. Returns the last epsilon before
+        the first that was never rejected; 0.0 if none.
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
@@ -181,7 +180,9 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event of the expert that won most against one claimed point, and where it did."""
+        r"""The event of the expert with the largest gain against one claimed point, on the runs of
+        that gain.
+        """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]
         at = np.array([epsilon])

@@ -1,10 +1,9 @@
 r"""A threshold rule: which dataset to guess in each cell, and up to which epsilon.
 
-Everything here is free: a rule may be any function of earlier runs; its quality decides power,
-never validity (``docs/proofs/confidence.md``). A cell carries signed numbers, positive for dataset
-B: ``lean``, the learned log-odds of B, and two *reaches*: the epsilon whose
-e^epsilon/(1 + e^epsilon) is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often
-that guess was right.
+A rule may be any function of earlier runs; its quality affects the power, never the validity
+(``docs/proofs/confidence.md``). A cell carries signed numbers, positive for dataset B: ``lean``,
+the learned log-odds of B, and two *reaches*: the epsilon whose e^epsilon/(1 + e^epsilon) is the
+Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that guess was right.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _Entry = TypeVar("_Entry", np.float64, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
-    r"""What an expert's guesses came to, one entry an epsilon: integer counts of right and wrong
-    ones, and ``sides``, the number of worlds (0, 1 or 2) it would guess at all.
+    r"""The result of an expert's guesses, one entry per epsilon: integer counts of right and wrong
+    ones, and ``sides``, the number of datasets (0, 1 or 2) that it guesses.
     """
 
     right: Integers
@@ -57,13 +56,15 @@ class Votes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    r"""Cells in increasing order of reach; at each epsilon it guesses all from some place on.
+    r"""Cells in increasing order of reach; at each epsilon it guesses in all cells from some place
+    on.
 
-    Only cells whose reach exceeds epsilon qualify; those without any are left out. An expert
-    without ``promise`` guesses them all. One with ``promise`` guesses from the cut whose predicted
-    score sum(n (rate - q)) / sqrt(sum n) is best, sums over the cells guessed: a crowd that barely
-    qualifies would drown a few cells that tell the worlds apart. ``seen`` and ``promise`` are sums
-    of n and n rate from a place on; ``ends`` are the places behind the last guess of A, and of B.
+    Only cells whose reach exceeds epsilon qualify; cells without a reach are left out. An expert
+    without ``promise`` guesses in all of them. One with ``promise`` guesses from the cut whose
+    predicted score sum(n (rate - q)) / sqrt(sum n) is best, with sums over the guessed cells: many
+    cells that barely qualify would hide a few that distinguish the datasets well. ``seen`` and
+    ``promise`` are sums of n and n rate from a place on; ``ends`` are the places behind the last
+    guess of A, and of B.
     """
 
     order: Integers
@@ -76,7 +77,9 @@ class Expert:
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
-        r"""From signed reaches, past runs a cell, and the rates of being right it predicts."""
+        r"""Build from signed reaches, the past runs per cell, and the predicted rates of right
+        guesses.
+        """
         order = np.flatnonzero(signed)
         order = order[np.argsort(np.abs(signed[order]), kind="stable")]
         toward_b, runs = signed[order] > 0, past[order].astype(np.float64)
@@ -98,7 +101,7 @@ class Expert:
         return found
 
     def cuts(self, epsilons: Floats) -> Integers:
-        r"""The place in ``order`` from which it guesses, one an epsilon."""
+        r"""The place in ``order`` from which it guesses, one per epsilon."""
         first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
         if self.promise is None:
             return first
@@ -111,15 +114,15 @@ class Expert:
         return base + best
 
     def guesses(self, epsilon: float) -> NDArray[np.int8]:
-        r"""+1 for dataset B, -1 for dataset A, 0 for none; one entry a cell."""
+        r"""+1 for dataset B, -1 for dataset A, 0 for no guess; one entry per cell."""
         chosen = self.order[(cut := int(self.cuts(np.array([epsilon]))[0])) :]
         found = np.zeros(self.cells, dtype=np.int8)
         found[chosen] = np.where(self.toward_b[cut:], 1, -1)
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""Right guesses beyond a share q, in standard deviations, that the runs it learned from
-        predict from these cuts on; nan where it predicts nothing.
+        r"""The right guesses beyond a share q, in standard deviations, that the earlier runs
+        predict from these cuts on; nan without a prediction.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -128,7 +131,7 @@ class Expert:
         return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
 
     def sums(self, counts: Integers) -> tuple[Integers, Integers]:
-        r"""Of fresh runs with these counts (2, cells), right and wrong guesses from a place on."""
+        r"""Right and wrong guesses from a place on, for new runs with these counts (2, cells)."""
         world_a, world_b = counts[:, self.order]
         return (
             _from_here_on(np.where(self.toward_b, world_b, world_a)),
@@ -145,9 +148,9 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdFamily:
-    r"""What the past says about each cell: the learned log-odds of dataset B, and the experts. The
-    last expert is bold: it guesses where the learned odds exceed epsilon, from the best cut on. It
-    has no part of the level of its own, and may be followed (:mod:`audit.evidence.family`).
+    r"""The learned log-odds of dataset B in each cell, and the experts. The last expert guesses
+    wherever the learned odds exceed epsilon, from the best cut on. It has no share of the level,
+    and may be followed (:mod:`audit.evidence.family`).
     """
 
     cells: Cells
@@ -156,8 +159,8 @@ class ThresholdFamily:
 
     @property
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
-        r"""Log-odds of dataset B a cell: as learned, the same of cells that stand alone only, and
-        the two signed reaches, which are wary.
+        r"""The log-odds of dataset B per cell: as learned, restricted to cells that stand alone,
+        and the two signed reaches, which are conservative.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -170,8 +173,8 @@ class ThresholdFamily:
 
 
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
-    r"""The rule that earlier runs teach; ``isotonic`` where a larger number speaks for dataset B,
-    as a learned score does: then the learned odds never fall from one interval to the next.
+    r"""Learn the rule from earlier runs; ``isotonic`` if larger numbers indicate dataset B, as for
+    a learned score: then the learned odds never fall from one interval to the next.
 
     The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
     reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
@@ -297,8 +300,8 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 class Trial:
     r"""A rule and the runs observed after it: ``counts`` (2, cells), row 0 dataset A.
 
-    ``integral`` says that all numbers seen, then and before, are integers (for wording only).
-    ``sums`` keeps those of each expert that was asked: it is asked at many epsilons.
+    ``integral``: all numbers so far are integers (for wording only). ``sums`` caches those of each
+    expert, which are used at many epsilons.
     """
 
     rule: ThresholdFamily
@@ -339,8 +342,8 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The event of one expert's guesses at ``epsilon``, towards the world it did better on;
-        which outputs belong to it was fixed by earlier runs.
+        r"""The event of one expert's guesses at ``epsilon``, for the dataset on which it did
+        better; the outputs in it were fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral
@@ -354,8 +357,8 @@ class Trial:
 def follow(
     views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
 ) -> tuple[list[Votes], list[Integers]]:
-    r"""Guess in each block as the expert, of any of some views of the same runs, that did best in
-    the blocks before it: the votes, and the place of the expert among those of all views.
+    r"""Guess in each block as the expert that did best in the blocks before it, over several views
+    of the same runs: the votes, and the index of the expert over all views.
 
     How well: right guesses beyond those that the claim allows, in standard deviations; half of what
     the expert promises, no more than two above what it did; a head start. In blocks that end within

@@ -28,9 +28,9 @@ _FIRST_POINT: Final = 64
 class Trace:
     r"""Lower bounds on epsilon, at the claim's delta, from growing numbers of the first runs.
 
-    ``points`` are (runs, epsilon_lower). With ``holds`` "each", every point is by itself a bound
-    with confidence 1 - alpha, not all of them together; with "together" all hold together with
-    that confidence.
+    ``points`` are (runs, epsilon_lower). With ``holds`` "each", every single point is a bound with
+    confidence 1 - alpha, but not all of them together; with "together" all hold together with that
+    confidence.
     """
 
     claim: Claim = fact("the point that was tested")
@@ -58,8 +58,8 @@ def trace(
     claim, by default the first ones, from about 16 numbers of the first runs of its pair.
 
     With a number of runs fixed beforehand, each is the bound of an audit of that many runs, and
-    holds by itself: the largest of them, picked afterwards, does not have this confidence. Watched
-    bounds hold together. The last bound is that of all runs.
+    holds by itself: the largest of them, chosen afterwards, does not have this confidence.
+    Sequential bounds hold together. The last bound is that of all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)

@@ -54,7 +54,7 @@ class Outcome(Facts):
     """
 
     pair: int = fact("its place in the audit's list", default=0)
-    feature: str | None = fact("what outputs were read through", default=None)
+    feature: str | None = fact("the feature of the outputs", default=None)
     claim: Claim = fact("as exact text", name="*", write=members("epsilon", "delta"))
     p_value: float | None = fact("of this test alone", default=None)
     e_value: float | None = fact("of this test alone", default=None)
@@ -63,7 +63,7 @@ class Outcome(Facts):
 
 
 class Watched:
-    r"""Evidence watched as runs come: ``path[t-1]`` is the logarithm of a wealth after t runs."""
+    r"""Sequential evidence: ``path[t-1]`` is the logarithm of a wealth after t runs."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Watched:
 
         @property
         def path(self) -> Floats:
-            r"""The logarithms of the wealth, one a run."""
+            r"""The logarithms of the wealth, one per run."""
 
     @property
     def runs(self) -> int:
@@ -84,7 +84,7 @@ class Watched:
 
     @property
     def e_value(self) -> float:
-        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha where the claim holds."""
+        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha if the claim holds."""
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
@@ -97,10 +97,10 @@ class Watched:
 class Weighed:
     r"""The evidence of the runs about a claim.
 
-    ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the place among
-    them of the one that speaks against the claim the most: ``witness`` and ``epsilon_lower`` are
-    its own, the bound at the delta of that point.
-    ``resolution`` is of the views in which anything was measured, which ``coverage`` says.
+    ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the index of the
+    strongest evidence against the claim: ``witness`` and ``epsilon_lower`` belong to it, the bound
+    at the delta of that point. ``resolution`` is that of the views that measured anything,
+    according to ``coverage``.
     """
 
     verdict: VerdictWord
@@ -116,9 +116,10 @@ class Weighed:
 
 
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
-    r"""The place of the outcome to report: of those about the point of the surest one, and marked
-    as it is, the one with the largest bound; of refuted ones values come before the representation
-    of floats, and time comes last. All bounds hold together (``docs/proofs/confidence.md``).
+    r"""The index of the reported outcome: among those for the point with the strongest evidence and
+    with the same mark, the one with the largest bound; among refuted ones values precede the
+    representation of floats, and time comes last. All bounds hold together
+    (``docs/proofs/confidence.md``).
     """
     causes = [*CAUSES]
 
@@ -144,9 +145,9 @@ def resolution_of(
     points: Sequence[Claim],
     shares: Sequence[Fraction],
 ) -> float:
-    r"""Of the view that resolves least among those that measured anything and are no scores, at the
-    point that resolves best; infinite where there is none. ``shares`` are those of one test each.
-    Outputs of runs that were not measured may reveal the dataset: it is not below their share.
+    r"""The worst resolution of the views that measured anything and are not scores, each at its
+    best point; infinite if there is none. ``shares`` are those of one test each. Outputs of
+    unmeasured runs may reveal the dataset, so it is at least their share.
     """
     found = [
         max(
@@ -165,8 +166,8 @@ def resolution_of(
 def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
     r"""The bound, no larger than a claim that is not refuted.
 
-    Between two rejected points of its grid may lie a claim that the test itself just keeps: the
-    smaller bound holds as well, and does not contradict the verdict.
+    A claim between two rejected grid points may barely pass the test itself: the smaller bound is
+    also valid, and does not contradict the verdict.
     """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
 

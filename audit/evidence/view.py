@@ -1,7 +1,7 @@
 r"""A view: a feature's values on the runs of one pair, and the witness of a learned score.
 
-The witness of a learned score is "score >= t", from how many runs it was learned, and what computes
-it. The threshold is chosen on earlier runs, as the score was; its counts are of runs new to both.
+The witness of a learned score is "score >= t", with the number of runs it was learned from and its
+definition. Threshold and score are fixed by earlier runs; the counts are of later runs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class View:
     r"""The values of a feature on the runs of one pair, in run order.
 
     ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
-    the outputs themselves. ``weight`` is its part of the level beside the others. Of a learned
-    feature ``outputs`` are scores, each by a model that only earlier blocks taught, in blocks that
-    end where those of the test do; ``models`` are these by the number of runs that taught them, and
-    ``first(runs)`` gives the scores of an audit of so many runs. ``followed``: whether the leader
-    of its pair may guess as it does (:mod:`audit.evidence.family`).
+    the outputs themselves. ``weight`` is its relative part of the level. For a learned feature
+    ``outputs`` are scores, each by a model that was fitted on earlier blocks only, with the blocks
+    of the test; ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)``
+    gives the scores of an audit of this many runs. ``followed``: whether the leader of its pair may
+    follow it (:mod:`audit.evidence.family`).
     """
 
     pair: int = 0
@@ -50,8 +50,8 @@ class View:
 def scored(
     trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
 ) -> Witness | None:
-    r"""The half-line of scores that spoke most against ``claim`` (epsilon, delta) on earlier runs,
-    counted on a block that was new to it, the one where it shows most; None where there is none.
+    r"""The half-line of scores with the strongest evidence against ``claim`` (epsilon, delta) on
+    earlier runs, counted on a later block, the one with the largest margin; None if there is none.
     """
     found = []
     for trial in trials:

@@ -1,7 +1,7 @@
 r"""Two shifts of one noise in one direction: P is the law of p + X, Q that of q + X.
 
-``accounting`` gives the pair of a law under a shift of d = |p - q| and says which of its two
-directions it is; here it is turned the way that is asked for. Proof: docs/proofs/known_laws.md.
+``accounting`` gives the pair of a law under a shift of d = |p - q| in one of its two directions;
+here it is converted to the requested one. Proof: docs/proofs/known_laws.md.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class OneWay(PrivacyCurve):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    r"""Several coordinates of binomial noise of probability 1/2, which no reflection changes."""
+    r"""Several coordinates of binomial noise with probability 1/2, which is symmetric."""
 
     law: BinomialBox
 
     def enclose_delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
-        r"""The total of its coordinates, of a relative width of 2^-14 whatever the bits."""
+        r"""The total of its coordinates, with relative width 2^-14 for every ``bits``."""
         del bits
         return self.law.enclose_delta(epsilon, _WIDTH)
 
     def enclose_epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
-        r"""As delta, to about a relative width of 2^-14 whatever the bits."""
+        r"""As delta, with a relative width of about 2^-14 for every ``bits``."""
         del bits
         return self.law.enclose_epsilon(delta, _WIDTH)
 
@@ -89,7 +89,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
-    r"""The same for vector shifts; None if they are equal."""
+    r"""The curve for vector shifts; None if they are equal."""
     moves = tuple(abs(a - b) for a, b in zip(p, q, strict=True) if a != b)
     if not moves:
         return None
@@ -104,7 +104,7 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurv
 
 @dataclass(frozen=True, slots=True)
 class OutputInterval:
-    r"""The outputs first..last, either of which may be None (unbounded)."""
+    r"""The outputs first..last; None means unbounded."""
 
     first: int | None
     last: int | None
@@ -132,9 +132,9 @@ class OutputInterval:
 
 
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
-    r"""The outputs with a loss above ``level`` (ties aside), which are the worst event at it.
+    r"""The outputs with a loss above ``level`` (except ties), the worst event at it.
 
-    None if there are none, or they are no interval.
+    None if there are none, or if they do not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):

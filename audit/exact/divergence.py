@@ -1,7 +1,7 @@
 r"""The exact layer: with known output laws, the divergence is proven instead of estimated.
 
-A law is a pmf, with masses that are rational or made of e^(-unit), or a dpcore noise moved by an
-integer (by a tuple of them: a draw for each coordinate). Of two laws P and Q,
+A law is a pmf, with masses that are rational or rational functions of e^(-unit), or a dpcore noise
+shifted by an integer (by a tuple: one draw per coordinate). For two laws P and Q,
 
     delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
@@ -81,7 +81,7 @@ def epsilon_at(p: AnyLaw, q: AnyLaw, delta: RationalLike = 0, *, bits: int = _BI
 
 
 def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""D_a(P || Q) for a rational order a > 1; infinite where P has mass and Q has none."""
+    r"""D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")
@@ -90,7 +90,7 @@ def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> En
 
 
 def worst_event(p: AnyLaw, q: AnyLaw, epsilon: RationalLike) -> Event | None:
-    r"""An event where P(S) - e^epsilon Q(S) is largest; None where that is 0, and of vectors."""
+    r"""An event that maximises P(S) - e^epsilon Q(S); None if that is 0, and for vectors."""
     level = _level(epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
         return _interval(p, q, level) if _compare(p, q) is not None else None
@@ -325,9 +325,10 @@ class Decision:
     r"""A claimed point and its proof or refutation.
 
     ``delta`` encloses the smallest delta at the claimed epsilon, ``epsilon`` the smallest epsilon
-    at the claimed delta (None where that jumps there and precision does not tell). ``event`` is one
-    that breaks a refuted claim, where one is named: towards P where ``direction`` is "p_against_q".
-    A claim is "undecided" where the enclosure still holds its delta at the highest precision.
+    at the claimed delta (None if it is discontinuous there and no precision decides). ``event`` is
+    one that violates a refuted claim, if one is named: more likely under P if ``direction`` is
+    "p_against_q". A claim is "undecided" if the enclosure still contains its delta at the highest
+    precision.
     """
 
     claim: Claim
@@ -341,10 +342,9 @@ class Decision:
 def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
     r"""Prove or refute P(S) <= e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta, all S.
 
-    Of two pmfs, with masses that are rational or in e^(-unit), every claim is decided: their delta
-    is rational and exact, or irrational (Lindemann), and rising precision tells it from the claimed
-    one. So is every claim of one
-    coordinate of binomial noise, whose masses are rational.
+    For two pmfs, with masses that are rational or in e^(-unit), every claim is decided: delta is
+    rational and exact, or irrational (Lindemann), so enough precision separates it from the claimed
+    one. The same holds for one coordinate of binomial noise, whose masses are rational.
     """
     epsilon, delta = claim.exact
     ways: dict[Direction, tuple[AnyLaw, AnyLaw]] = {"p_against_q": (p, q), "q_against_p": (q, p)}

@@ -1,16 +1,15 @@
 r"""Parse a law from the command line: a shifted noise, or a file of probabilities.
 
     discrete-laplace:scale=1@3     3 + noise; without @, at 0
-    skellam:variance=100@0,1,0     a draw for each coordinate, moved to (0, 1, 0)
+    skellam:variance=100@0,1,0     one draw per coordinate, shifted by (0, 1, 0)
     law.json                       {"yes": "3/4", "no": "1/4"}, or [["yes", "3/4"], [[0, 1], 0.25]]
-    law.csv                        yes,3/4 on a line; a first line output,mass is a heading
+    law.csv                        lines such as yes,3/4; a first line output,mass is a heading
 
-Masses are exact: fractions or decimals, which count as they are written (a float as the shortest
-decimal of it, which is how programs write it). They must sum to exactly 1; floats that went through
-arithmetic seldom do, and can be divided by their exact sum (:meth:`WrittenLaw.normalised`).
-
-Outputs are told apart by their text: 0 in one file is "0" in another, and 1 is not 1.0. A file is
-JSON where its name ends in .json, CSV where it ends in .csv, else what its first character says.
+Masses are exact: fractions or decimals with their written value (a float has the value of its
+shortest decimal form). They must sum to exactly 1; computed floats rarely do, and can be divided by
+their exact sum (:meth:`WrittenLaw.normalised`). Outputs are identified by their text: 0 in one file
+equals "0" in another, and 1 differs from 1.0. The format follows from the file name, .json or .csv,
+otherwise from the first character.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 class WrittenLaw:
     r"""A law with its text; ``argument`` is its name in errors.
 
-    ``divided_by`` is what the masses of a file were divided by.
+    ``divided_by`` is the divisor of the masses of a file.
     """
 
     argument: str

@@ -1,7 +1,7 @@
-r"""The verdict of the exact layer: additive noise, or a listed law, keeps a claim or does not.
+r"""The verdict of the exact layer: whether additive noise, or a listed law, satisfies a claim.
 
-Proven or refuted, never estimated; about the law of the noise. Whether the code that draws it has
-that law is for the sample layer to doubt.
+Proven or refuted, never estimated, for the law of the noise. Whether the code has that law is
+tested by the sample layer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dpcore.numbers.parameter import rational
 def prove(target: Provable, plan: Plan) -> AuditReport:
     r"""Decide the claim on this pair, in both directions.
 
-    Of several pairs and the points of a claimed curve each is decided. A curve is proven where it
-    is that of this noise moved as far as the pairs move it; elsewhere its points may be kept, and
-    the verdict stays "not_refuted".
+    Each pair and each point of a claimed curve is decided. A curve is proven if it is the curve of
+    this noise at the distance of the pairs; otherwise its points may hold, and the verdict stays
+    "not_refuted".
     """
     decided = [
         _decided(target, pair, place, point)
@@ -114,7 +114,10 @@ def _decided(target: Provable, pair: tuple[Any, Any], place: int, point: Claim) 
             f"delta({epsilon}) could not be compared with the claimed delta = {delta}"
         )
     if found.epsilon is None:
-        raise PrecisionExhausted(f"epsilon({delta}) jumps, and no precision decides to which side")
+        raise PrecisionExhausted(
+            f"epsilon({delta}) is discontinuous at this delta, and no precision decides which "
+            f"side applies"
+        )
     return _Row(pair=place, decision=found, needed=found.epsilon.worse)
 
 
@@ -152,9 +155,8 @@ def _layer(target: Provable, plan: Plan, verdict: VerdictWord) -> LayerRun:
 
 
 def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
-    r"""One report of two layers: refuted if either refutes, proven if only the law was doubted.
-
-    The bound is the proven one, unless it is the runs alone that refute.
+    r"""Merge the reports of two layers: refuted if either refutes, proven if only the law was
+    tested. The bound is the proven one, unless only the runs refute.
     """
     if sampled.error is not None:
         return replace(

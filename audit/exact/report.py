@@ -28,9 +28,9 @@ ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted
 
 # How each verdict begins the report, what it says of the claim, and its exit code.
 _VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
-    "proven": ("PROVEN", "P and Q keep {}", 0),
-    "refuted": ("REFUTED", "P and Q do not keep {}", 1),
-    "undecided": ("UNDECIDED", "{}: the enclosure still holds the claimed delta", 4),
+    "proven": ("PROVEN", "P and Q satisfy {}", 0),
+    "refuted": ("REFUTED", "P and Q violate {}", 1),
+    "undecided": ("UNDECIDED", "{}: the enclosure still contains the claimed delta", 4),
     "not_refuted": (
         "NOT REFUTED", "{}: the claimed points are proven, the curve between them is not", 0
     ),
@@ -83,8 +83,8 @@ class ExactReport(Result):
     SCHEMA: ClassVar[str] = SCHEMA
 
     p: WrittenLaw = fact(
-        '{"law": as it was written, "outputs": how many of a file have mass, null for a noise, '
-        '"divided_by": the exact sum that --normalise divided the masses by, as text}',
+        '{"law": as it was written, "outputs": how many outcomes of a file have mass, null for '
+        'a noise, "divided_by": the exact sum that --normalise divided the masses by, as text}',
         write=_law,
         kind="dict",
     )
@@ -93,7 +93,8 @@ class ExactReport(Result):
     claim: str | None = fact("as text", default=None)
     decisions: tuple[Decision, ...] = fact(
         '[{"claim": {"epsilon", "delta"}, "verdict", "delta", "epsilon": as above, at the claimed '
-        "epsilon and delta; null where epsilon jumps at that delta and precision does not tell}], "
+        "epsilon and delta; null if epsilon is discontinuous at that delta and no precision "
+        "decides}], "
         "one for each claimed point",
         write=lambda found: list(map(_decision, found)),
         kind="list",
@@ -200,7 +201,7 @@ def _claim_rows(decision: Decision) -> Iterator[tuple[str, str]]:
         "delta",
         f"{_format_interval(decision.delta.worse)} at the claimed epsilon = {_short(epsilon)}",
     )
-    reached = "jumps, and no precision decides to which side,"
+    reached = "is discontinuous there, and no precision decides which side applies,"
     if decision.epsilon is not None:
         reached = _format_interval(decision.epsilon.worse)
     yield "epsilon", f"{reached} at the claimed delta = {_short(delta)}"
@@ -225,7 +226,10 @@ def _format_interval(value: Enclosure) -> str:
 def _shown_witness(decision: Decision) -> str:
     event = decision.event
     if event is None:
-        return "no event is named for noise of several coordinates; delta above refutes"
+        return (
+            "no event is named for noise with several coordinates; the delta above refutes the "
+            "claim"
+        )
     likely, rare = ("P", "Q") if decision.direction == "p_against_q" else ("Q", "P")
     return (
         f"{event.words}: {likely} gives it a probability {_format_interval(event.p)}, "

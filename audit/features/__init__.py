@@ -1,1 +1,1 @@
-r"""Features: properties of an output to test, such as a digit, a length or a map of one's own."""
+r"""Features: properties of an output to test, such as a digit, a length or a user's function."""

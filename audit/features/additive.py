@@ -2,9 +2,8 @@ r"""The built-in learner: a least-squares sum of step functions of columns and a
 
 Learned from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
 sum (naive Bayes); a linear form of the standardised coordinates, and one of the sides of their
-medians; and the weights of all columns and these forms together, on ratios that the other half of
-the runs taught. What comes out is one
-sum, which a reader can compute by hand.
+medians; and the weights of all columns and these forms together, on ratios learned from the other
+half of the runs. The result is one sum, which a reader can compute by hand.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 class Score:
     r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center).
 
-    ``center`` and ``slope`` are of the numbers that are no flags; elsewhere that term is 0.
-    ``most`` are the columns that move it most, with their part of all movement. ``unit``: the sum
-    is rounded to its multiples; 0: it is not.
+    ``center`` and ``slope`` apply to numbers that are not flags; otherwise that term is 0. ``most``
+    are the columns with the largest influence, with their share of it. ``unit``: the sum is rounded
+    to multiples of it; 0: no rounding.
     """
 
     reader: Reader
@@ -63,8 +62,8 @@ class Score:
         return rounded(total, self.unit)
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Where the score is at least a threshold, or not ``above`` below it, in words about its
-        only column; None where it has several.
+        r"""The outputs with a score of at least (not ``above``: below) a threshold, as words about
+        its only column; None if it has several.
         """
         if len(self.columns) != 1 or self.slope.any():
             return None
@@ -92,10 +91,10 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         r"""All data needed to compute the score by hand.
 
-        ``steps``: of each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, the weight
-        multiplied in, and ``others`` by the label of what is no number. ``linear``: slope * (x -
-        center) of a coordinate, where x is a number that is none of ``flags``. ``unit``: the sum
-        is rounded to its multiples, where it is not 0.
+        ``steps``: for each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, including the
+        weight, and ``others`` by label for non-numbers. ``linear``: slope * (x - center) for a
+        coordinate, if x is a number and not in ``flags``. ``unit``: the sum is rounded to multiples
+        of it, unless it is 0.
         """
         return {
             "unit": self.unit,
@@ -126,12 +125,11 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    r"""What ``runs`` runs taught: a step function of each column, and candidates in the order of
+    r"""The result of ``runs`` runs: a step function of each column, and candidates in the order of
     :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes`` (candidates, coordinates).
-
-    ``told`` is how much each column tells alone, in nats a run; ``spread`` the standard deviation
-    of each step function, ``scale`` that of each coordinate.
-    ``sides`` (candidates, coordinates) are the weights of +1 above and -1 below the ``middle``.
+    ``told`` is the information of each single column, in nats per run; ``spread`` the standard
+    deviation of each step function, ``scale`` that of each coordinate. ``sides`` (candidates,
+    coordinates) are the weights of +1 above and -1 below the ``middle``.
     """
 
     runs: int
@@ -207,7 +205,9 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""To the nearest multiples of ``unit``; 0: as they are. None is too large to be squared."""
+    r"""Round to the nearest multiples of ``unit`` (0: do not round), limited so that squares are
+    finite.
+    """
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
     return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 

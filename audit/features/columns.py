@@ -1,9 +1,9 @@
 r"""The columns that a learner reads from outputs: values, differences, grids and summaries.
 
-Flags are numbers that come often in a column of floats (-1000 for "below", -1 for "ended"): sums,
-maxima and differences leave them out, and where outputs consist of nothing else, how often each
-flag comes takes their place. Flags, the labels of each column that come again, and the steps in
-which its numbers lie are learned from earlier runs.
+Flags are numbers that are frequent in a column of floats (-1000 for "below", -1 for "ended"): sums,
+maxima and differences omit them, and if outputs consist only of flags, their counts are used
+instead. Flags, the repeated labels of each column, and the grid of its numbers are learned from
+earlier runs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ r"""Wider outputs are read by their columns and summaries alone."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    r"""One thing to read of outputs: ``what`` it is, of the column at ``place`` and ``path``, or of
-    the flag or step ``value``. ``labels`` are those that come again, by their codes.
+    r"""One property of outputs: ``what``, for the column at ``place`` and ``path``, or for the flag
+    or step ``value``. ``labels`` are the repeated ones, by their codes.
     """
 
     what: str
@@ -56,11 +56,11 @@ class Column:
                 return self.what
 
     def label(self, code: int) -> str:
-        r"""What a code of :meth:`own` stands for."""
+        r"""The label for a code of :meth:`own`."""
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
-        r"""Codes of a schema as those of this column, whose labels are numbered from the first."""
+        r"""Convert codes of a schema to those of this column, numbered from the first label."""
         if not self.labels:
             return np.minimum(codes, OTHER)
         known = np.array([code for code, _ in self.labels])
@@ -83,7 +83,7 @@ class Reader:
 
     @property
     def codes(self) -> int:
-        r"""Codes of columns are less than this."""
+        r"""An exclusive upper bound on the codes of columns."""
         return OTHER + 1 + max((len(column.labels) for column in self.columns), default=0)
 
     @property
@@ -91,11 +91,11 @@ class Reader:
         return [display_path(path) for path in self.paths]
 
     def number(self, place: int) -> Column:
-        r"""The number at a place that is no flag."""
+        r"""The number at a place that is not a flag."""
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers that are no flags, nan elsewhere, as many columns as were learned of."""
+        r"""The numbers that are not flags, nan elsewhere, with as many columns as were learned."""
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -158,7 +158,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns of outputs like these. A constant column is not read."""
+    r"""Choose the columns for outputs like these. A constant column is omitted."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()

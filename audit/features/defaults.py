@@ -1,12 +1,12 @@
 r"""The default features for outputs like the first ones.
 
-Numbers that come again, and labels, are tested as they are: nothing is gained by more. Numbers that
-hardly come twice are also read by what remains after whole steps, where they lie in such, and
-floats by their precision, which reveals noise that was added in floating point. Anything else is
-read as a row of a table (``audit.outputs.rows``): by its structure where that varies, and by its
-columns. Of a single column of numbers thresholds are tested, wherever it lies; several are read by
-the best one, by a learned score and, up to 64 of them, by their grids. The outputs themselves keep
-a share, a large one where they come again. Decided by a training block, of which nothing is tested.
+Repeated numbers, and labels, are tested directly. Numbers that are rarely repeated are also tested
+modulo a grid, if they lie on one, and floats by their precision, which reveals noise added in
+floating point. Any other output is a row of a table (``audit.outputs.rows``), tested by its
+structure if that varies, and by its columns. A single column of numbers is tested by thresholds;
+several are tested by the best one, by a learned score and, up to 64 of them, by their grids. The
+outputs themselves keep a share, a large one if they are repeated. The choice uses a training block,
+which is not tested.
 """
 
 from __future__ import annotations

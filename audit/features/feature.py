@@ -1,14 +1,13 @@
 r"""Parse features: maps of an output, used if the output itself is too rich or uninformative.
 
 Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
-runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events that
-the claim speaks of. So what refutes f(M) refutes M, and a lower bound for f(M) is one for M. The
-converse is false: a feature may hide all that M tells.
+runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events of
+the claim. So a refutation of f(M) refutes M, and a lower bound for f(M) is one for M. The converse
+is false: a feature may hide all information in M.
 
-A feature is spelled by its name, with a number where it has one; ``a+b`` is b of a. Or it is a
-map of your own, ``module:callable`` or ``file.py:callable``, called with one output.
-
-What a feature does not understand becomes a label that says so ("no sign: str"), never an error.
+A feature is written as its name, with a number if it takes one; ``a+b`` is b of a. Or it is a
+user's function, ``module:callable`` or ``file.py:callable``, called with one output. An output to
+which a feature does not apply becomes a label ("no sign: str"), never an error.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 class Feature:
     r"""A named map applied to each output separately: ``apply(outputs)[i]`` is of ``outputs[i]``.
 
-    Features of one name are equal. With a ``learner`` that is what it learns from: a score of each
-    output, by what earlier runs taught, is tested in its place. ``share`` is its part of the level
-    beside that of the others.
+    Features with the same name are equal. With a ``learner`` its values are training data: a score
+    of each output, learned from earlier runs, is tested instead. ``share`` is its relative part of
+    the level.
     """
 
     name: str
@@ -81,7 +80,7 @@ class Feature:
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def shown(self, outputs: Outputs) -> Outputs:
-        r"""What is tested: what it finds, by value alone unless that is taken ``as_it_is``."""
+        r"""The tested values of the feature, by value only unless taken ``as_it_is``."""
         found = self.apply(outputs)
         return found if self.as_it_is else by_value(found)
 
@@ -90,9 +89,9 @@ class Feature:
 class Builtin:
     r"""A feature of the auditor: its description, and its constructor.
 
-    One with ``limits`` takes a number within them, of their type, written ``name:number``; one with
-    ``text`` any text there. One that is ``learned`` stands last in a chain, and learns from what
-    comes before it.
+    With ``limits`` it takes a number within them, of their type, written ``name:number``; with
+    ``text`` any text. A ``learned`` one is the last of a chain, and learns from the steps before
+    it.
     """
 
     says: str
@@ -124,7 +123,7 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             make=_always(PRECISION),
         ),
         "modulo": Builtin(
-            says="what remains after whole steps of K, as a part of K, in 64ths",
+            says="the remainder modulo K, as a fraction of K, in 64ths",
             make=modulo,
             limits=(1e-300, 1e300),
         ),
@@ -139,7 +138,7 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             limits=(-300, 300),
         ),
         "kind": Builtin(says="type and shape", make=_always(KIND)),
-        "length": Builtin(says="how many items", make=_always(LENGTH)),
+        "length": Builtin(says="the number of items", make=_always(LENGTH)),
         "coordinate": Builtin(
             says="the item at place K, the first at 0, the last at -1",
             make=coordinate,
@@ -156,26 +155,28 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "argmax": Builtin(says="the place of the largest number", make=_always(ARGMAX)),
         "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
         "sorted": Builtin(says="the items without their order", make=_always(SORTED)),
-        "distinct": Builtin(says="how many different items", make=_always(DISTINCT)),
+        "distinct": Builtin(says="the number of different items", make=_always(DISTINCT)),
         "time": Builtin(
-            says="nanoseconds of the call, of targets that are called for each run",
+            says="nanoseconds of the call, for targets that are called once per run",
             make=lambda _: coordinate(1),
         ),
         "hash": Builtin(
             says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
         ),
         "coordinates": Builtin(
-            says="the coordinate, difference, sum or maximum that tells most, found as runs come",
+            says=(
+                "the most informative coordinate, difference, sum or maximum, found during the runs"
+            ),
             make=_always(_itself),
             learned=True,
         ),
         "learned": Builtin(
-            says="a score of the whole output, learned as runs come",
+            says="a score of the whole output, learned during the runs",
             make=_always(_itself),
             learned=True,
         ),
         "grid": Builtin(
-            says="the lowest bits of all floats in an output, weighed as runs come",
+            says="the lowest bits of all floats in an output, with weights learned during the runs",
             make=_always(_itself),
             learned=True,
         ),
@@ -193,14 +194,15 @@ def read_feature(
 ) -> Feature:
     r"""Parse a feature: a built-in, a chain of them, or a user's map.
 
-    ``own`` finds such a map by its spelling, in place of :func:`own_map`.
+    ``own`` loads a user's map by its text form, instead of :func:`own_map`.
     """
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
     last = steps[-1].partition(":")[0]
     if steps == ["time", "identity"]:
         reason = (
-            "time is a number already; to test the output too: --feature time --feature identity"
+            "time replaces the output; to test the output as well: --feature time --feature "
+            "identity"
         )
         raise InvalidParameter("feature", text, reason)
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
@@ -322,8 +324,8 @@ _OUTPUT: Final = coordinate(0)
 
 
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
-    r"""Where one reads how long a call took, each run gives (output, nanoseconds): the others are
-    told to read the output of it.
+    r"""If a feature reads the duration of a call, each run gives (output, nanoseconds): the other
+    features are changed to read its output.
     """
     if not any(feature.of_time for feature in features):
         return features
@@ -341,8 +343,9 @@ def _after_output(feature: Feature) -> Feature:
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
     r"""Refuse a feature that does not map each output separately and deterministically.
 
-    It is applied to the outputs, which must not be tested afterwards, and again to the same in the
-    opposite order. A map that passes may still change its answers later: that is its author's part.
+    It is applied to the outputs, which must not be tested afterwards, and again to the same in
+    reverse order. A map that passes may still change its answers later, which is the user's
+    responsibility.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"

@@ -1,8 +1,8 @@
 r"""Online learning: each block is scored by a model fitted on earlier blocks.
 
-An :class:`OnlineLearner` learns from the runs it was shown, scores a new block, and only then looks
-at the worlds of that block. So a score is a fixed map of its output, given the past, and the test
-that reads scores keeps its level whatever is learned (``docs/proofs/confidence.md``).
+An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and only then reads the
+datasets of that block. So, given the past, a score is a fixed map of its output, and the test of
+scores keeps its level for every learner (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOOKS: Final = frozenset(LOOKS)
 class OnlineLearner:
     r"""The runs so far, the fitted models, and the performance of earlier candidates on new runs.
 
-    ``models`` are the scores by name, by the number of runs that taught them.
+    ``models`` are the scores by name, by the number of training runs.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class OnlineLearner:
         r"""The scores of a new block, by the name of the learner; the block then becomes training
         data.
 
-        0 while nothing was learned. Call :meth:`learn` before, where a block of the test begins.
+        0 while nothing was learned. Call :meth:`learn` before, at the start of a block of the test.
         """
         table = self.schema.read(outputs)
         found = {name: np.zeros(len(table)) for name in LEARNERS}
@@ -132,7 +132,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The same of runs that are watched: learned anew where the anytime test does so."""
+        r"""The scores of a sequential test: refitted at the looks of the anytime test."""
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)
@@ -146,7 +146,7 @@ def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
     r"""The scores of a number of runs fixed beforehand, in blocks that end at ``ends``, and the
-    models by the number of runs that taught them.
+    models by the number of training runs.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}

@@ -1,9 +1,9 @@
 r"""A linear form of standardised coordinates, by ridge regression of the dataset on them.
 
-How strongly the weights are drawn together, and whether towards 0 or towards their common mean, is
-chosen by how well each half of the runs predicts the other. Towards 0 and weakly is Fisher's linear
-discriminant, which undoes correlated noise; towards 0 and strongly is the difference of the means;
-towards the common mean and strongly is the sum of all coordinates, which takes no learning.
+The strength of the shrinkage, and whether it is towards 0 or towards the common mean, is chosen by
+cross-validation on the two halves of the runs. Weak shrinkage to 0 is Fisher's linear discriminant,
+which removes correlated noise; strong shrinkage to 0 is the difference of the means; strong
+shrinkage to the common mean is the sum of all coordinates, which requires no learning.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LEAST: Final = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    r"""Columns that are made a stretch of runs at a time: all at once they take as much memory as
-    the outputs. ``rows(part)`` are those of some runs.
+    r"""Columns that are computed for a slice of runs at a time, which saves memory. ``rows(part)``
+    are those of one slice.
     """
 
     runs: int
@@ -57,7 +57,9 @@ class Moments:
 
     @classmethod
     def of(cls, columns: Stretches, y: Floats, chosen: NDArray[np.bool_]) -> Moments:
-        r"""Of the chosen rows of columns and of centred worlds, the columns about their means."""
+        r"""The moments of the chosen rows of columns and of centred worlds, with columns about
+        their means.
+        """
         runs = int(np.count_nonzero(chosen))
         if runs < columns.width:
             some = np.concatenate([rows[chosen[part]] for part, rows in columns])
@@ -96,7 +98,7 @@ class Moments:
         return float(slope @ self.cross) / math.sqrt(max(moves * max(self.runs, 1), _LEAST))
 
     def slopes(self, ridge: float) -> tuple[Floats, Floats]:
-        r"""The weights drawn towards 0, and those drawn towards their common mean."""
+        r"""The weights shrunk towards 0, and those shrunk towards their common mean."""
         width = len(self.cross)
         penalty = ridge * (_RIDGE + width / max(self.runs, 1)) * max(self.runs, 1)
         same = np.full(width, width**-0.5)

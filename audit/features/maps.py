@@ -21,11 +21,10 @@ class Misread(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    r"""``of_one(output)`` of every output; what it raises for becomes the label "no NAME: KIND".
-
-    ``of_array`` is the same of an array of runs (first axis), faster, or gives None where it has no
-    faster way; it raises :class:`Misread` where all outputs would get that label. A list of nothing
-    but floats, or of integers below 2^63, counts as an array.
+    r"""``of_one(output)`` of every output; if it raises, the value is the label "no NAME: KIND".
+    ``of_array`` is the same for an array of runs (first axis), but faster, and returns None if
+    there is no faster way; it raises :class:`Misread` if all outputs would get that label. A list
+    of floats only, or of integers below 2^63, counts as an array.
     """
 
     name: str
@@ -73,9 +72,9 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
 
 
 def by_value(found: Outputs) -> Outputs:
-    r"""A map's result by value, independent of whether outputs came in an array.
+    r"""A map's result by value, independent of whether outputs were in an array.
 
-    Numbers are floats, or integers where no float is that large; sequences are tuples.
+    Numbers are floats, or integers beyond the range of floats; sequences are tuples.
     """
     array = _as_array(found) if isinstance(found, np.ndarray) else None
     if array is not None and array.ndim == 1:
@@ -114,7 +113,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number an output is; an array of one number is that number, a bool is none."""
+    r"""The number of an output; an array of one number is that number, a bool is not a number."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

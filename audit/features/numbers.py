@@ -1,12 +1,12 @@
 r"""Features of numbers: digits and bits of floats and integers.
 
-Floating-point noise shows in its digits. Where x + z is rounded, which floats can come out depends
-on x (Mironov 2012, "On significance of the least significant bits for differential privacy"):
-with x = 0 small outputs keep all the digits of small noise, with x = 1 they are multiples of 2^-53.
-``lowest-bit`` tells such multiples from the others at every magnitude. Between other answers the
-floats that can come out differ at some magnitudes only, or on one side of 0 (Haney, Desfontaines,
-Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining"): ``precision``
-tells these apart.
+Floating-point noise is visible in its digits. The possible values of a rounded x + z depend on x
+(Mironov 2012, "On significance of the least significant bits for differential privacy"): with x = 0
+small outputs keep all the digits of small noise, with x = 1 they are multiples of 2^-53.
+``lowest-bit`` distinguishes such multiples from other floats at every magnitude. For other pairs of
+answers the possible floats differ at some magnitudes only, or on one side of 0 (Haney,
+Desfontaines, Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining"):
+``precision`` distinguishes these.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _last_bits(array: NDArray[Any], *, bits: int) -> Outputs:
 def last_bits(bits: int) -> Map:
     r"""The lowest ``bits`` bits of a float's significand as it is stored, or of an integer.
 
-    A float64 has 52 of them, a float32 23; inf and nan are themselves.
+    A float64 has 52 of them, a float32 23; inf and nan are unchanged.
     """
     return Map(
         name=f"last-bits:{bits}",
@@ -232,13 +232,12 @@ def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any] | None:
 
 
 def modulo(step: float) -> Map:
-    r"""What remains of a number after whole steps, as a part of a step, to the nearest 64th; of an
-    integer after steps of integers, exactly.
+    r"""The remainder of a number modulo a step, as a fraction of the step, to the nearest 64th;
+    exact for an integer and an integer step.
 
-    Noise in steps of 0.01, whether it was drawn or rounded so, tells what it was added to where
-    that is no multiple of 0.01: the remainder is the same in every run. Multiples of a difference,
-    of which only one dataset gives any, are told from other numbers likewise. inf and nan are
-    themselves.
+    Noise on a grid of 0.01 reveals an added value that is not a multiple of 0.01: the remainder is
+    the same in every run. Likewise, multiples of a difference that only one dataset gives are
+    distinguished from other numbers. inf and nan are unchanged.
     """
     return Map(
         name=f"modulo:{step!r}",
@@ -273,9 +272,9 @@ def _round(array: NDArray[Any], *, digits: int) -> NDArray[Any]:
 
 
 def rounded(digits: int) -> Map:
-    r"""Every number rounded to ``digits`` decimals, those in a sequence one by one.
+    r"""Round every number to ``digits`` decimals, also within sequences.
 
-    A vector of floats never comes twice; rounded it does, so that it can be counted.
+    A vector of floats is never repeated; after rounding it is, and can be counted.
     """
     return Map(
         name=f"round:{digits}",
@@ -292,8 +291,8 @@ _NATS: Final = 7.0
 
 
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
-    r"""The coarsest step of which a third of the numbers lie whole multiples apart; None where
-    there is none, or where all lie on one finer lattice as chance would spread them.
+    r"""The coarsest step such that a third of the numbers differ by multiples of it; None if there
+    is none, or if all numbers look random on one finer lattice.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):

@@ -1,8 +1,7 @@
 r"""A column as evidence: cells, and in each the learned log-likelihood ratio of the two datasets.
-
-Cells of numbers are intervals of equal count, with a cell of its own for a number that comes often;
-a cell borrows from its neighbours through a binary tree, so that a smooth ratio is learned from few
-runs and a jump still shows. Whatever is no number has a cell by its code.
+Cells of numbers are intervals of equal count, and a separate cell for each frequent number; a cell
+borrows from its neighbours through a binary tree, so that a smooth ratio is learned from few runs
+and jumps are kept. A non-number has a cell by its code.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MOST_NATS: Final = 12.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     r"""A step function of a column: ``heights[k]`` where cuts[k-1] <= x < cuts[k], and ``others``
-    by the code of what is no number.
+    by the code of a non-number.
     """
 
     cuts: Floats
@@ -44,7 +43,7 @@ class Steps:
 
 
 def cuts_of(numbers: Floats) -> Floats:
-    r"""Where the cells of a column part, from some of its numbers: about 64 cells at most."""
+    r"""The boundaries of a column's cells, from some of its numbers: at most about 64 cells."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _MOST:
         return values[1:]
@@ -60,7 +59,7 @@ def cuts_of(numbers: Floats) -> Floats:
 
 
 def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
-    r"""The cell of each value, those of codes behind ``cells`` of numbers."""
+    r"""The cell of each value; cells of codes follow the ``cells`` of numbers."""
     if bool(codes.any()):
         place = np.searchsorted(cuts, numbers, side="right")
         return np.where(codes > 0, cells + codes, place).astype(np.int16)
@@ -90,14 +89,14 @@ def _search(cuts: Floats, numbers: Floats) -> Places:
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""Runs in each of the cells, a row for each of so many groups of runs."""
+    r"""Runs in each of the cells, one row per group of runs."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
 
 def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
-    r"""Of many columns, counts of shape (columns, 2, cells and ``codes``): the log-likelihood ratio
-    of B to A in each cell, and how much each column tells, in nats a run.
+    r"""From counts of shape (columns, 2, cells and ``codes``): the log-likelihood ratio of B to A
+    in each cell, and the information of each column, in nats per run.
     """
     cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)

@@ -1,17 +1,17 @@
 r"""Goodness-of-fit test of a sampler, layer 2 of an audit.
 
-Draws are counted in cells that the law alone decides, and the counts are held against the law by
-five tests whose weights are fixed beforehand:
+Draws are counted in cells that depend only on the law, and the counts are compared with the law by
+five tests with fixed weights:
 
     directed   the largest of three standardised scores (position, distance from the mean, squared
-               distance), by Monte Carlo: it sees a wrong scale or place
+               distance), by Monte Carlo: detects a wrong scale or location
     omnibus    the likelihood-ratio statistic G of all cells, by Monte Carlo
-    tilted     the same scores by Chernoff's bound, where Monte Carlo cannot reach alpha
+    tilted     the same scores by Chernoff's bound, if Monte Carlo cannot reach alpha
     cells      every cell by its exact binomial tails
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
-p = min p_i / w_i. A value that the law excludes refutes by itself. ``sequential`` looks as the
-draws come, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/known_laws.md``.
+p = min p_i / w_i. A value of probability 0 refutes by itself. ``sequential`` tests during the
+draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ SEQUENTIAL: Final = (
 class FitWitness:
     r"""The event furthest from the law, with its count.
 
-    The law gives it a probability between the two of ``probability``; a count outside ``expected``
-    has probability at most alpha, for this event alone. It was chosen by the draws: the p-value or
-    e-value of the report counts, not this interval.
+    ``probability`` encloses its probability; a count outside ``expected`` has probability at most
+    alpha, for this event alone. It was chosen by the draws: the evidence is the p-value or e-value
+    of the report, not this interval.
     """
 
     event: str = fact("what was counted")
@@ -125,8 +125,8 @@ class FitReport(Result):
         default=None,
     )
     resolution: float = fact(
-        "a mean distance from the mean that is off by this fraction would be refuted in about 95 "
-        "of 100 fits; null where no such statement is made",
+        "a mean absolute deviation that is wrong by this fraction would be refuted in about 95 of "
+        "100 fits; null if no such statement is made",
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
         default=math.inf,
@@ -185,7 +185,7 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
     cases = format_share(alpha, 6)
     yield (
         "trust",
-        f"if it had the law, at most {cases} such fits would say REFUTED (independent draws)",
+        f"if it had the law, at most {cases} such fits would give REFUTED (independent draws)",
     )
     if report.seed is not None:
         yield "repeat", f"--seed {report.seed}"
@@ -207,16 +207,17 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     deadline: float | None = None,
     target: str | None = None,
 ) -> FitReport:
-    r"""Test whether ``sampler`` draws from ``noise``; ``runs`` draws, or at most so many.
+    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (the maximum if
+    sequential).
 
     A sampler is f(n, rng) returning n integers (rng a numpy Generator), f(rng) or f() returning
     one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's
     ``rvs(size=, random_state=)``. One that fails gives a report with ``error`` and no verdict.
     ``target`` is its name in the report.
 
-    The level is over the draws and over the coins of the simulations: without a ``seed`` both are
-    fresh, and the report says which they were. One seed for many samplers of one law repeats the
-    coins, and with them whatever luck they had.
+    The level is over the draws and over the randomness of the simulations: without a ``seed`` both
+    are fresh, and the report has the seed. The same seed for many samplers of one law repeats the
+    simulations, so their errors are not independent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
@@ -346,7 +347,7 @@ def _report(
 
 _CUT: Final = ("the target failed", INTERRUPTED, "the deadline was reached")
 _CUT_SHORT: Final = (
-    "ended before its planned draws: the confidence holds if the draws did not decide when"
+    "ended before its planned draws: the confidence holds only if the draws did not decide when"
 )
 
 
@@ -369,7 +370,7 @@ def _excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
 
 
 def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
-    r"""Of cells, half-lines and residues, the event whose count is furthest from its probability.
+    r"""The cell, half-line or residue class whose count is furthest from its probability.
 
     Furthest by the likelihood ratio of its count; a description of the draws, not a test.
     """
@@ -412,10 +413,10 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
 
 
 def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
-    r"""By what fraction the mean distance from the mean must be off to be refuted 95 times in 100.
+    r"""The relative error of the mean absolute deviation that is refuted in 95 of 100 fits.
 
-    An estimate by the normal law, for a law whose other features change along; infinite for a law
-    whose distance from its mean does not vary.
+    An estimate by the normal law, for laws whose other features change accordingly; infinite for a
+    law with constant distance from its mean.
     """
     if sequential:
         # Of the tilts one is within a factor sqrt(2) of the best, which costs a ninth.

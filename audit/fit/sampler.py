@@ -1,7 +1,7 @@
 r"""Samplers to test: anything that draws integers, behind one interface.
 
 f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
-f(rng), f()    one integer a call
+f(rng), f()    one integer per call
 a Noise        its own sampler, seeded by the fit
 a mapping      integers to masses
 rvs            an object with scipy's rvs(size=, random_state=)
@@ -31,7 +31,10 @@ from dpcore.sampling.rng import SeededRng
 _MANY: Final = 1 << 20
 # One draw a call: what came before a failure is kept, piece by piece.
 _FEW: Final = 1 << 10
-_FORMS: Final = "must be f(n, rng), f(rng), f(), a Noise, a mapping of probabilities, or have rvs"
+_FORMS: Final = (
+    "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
+    "probabilities, or an object with a method rvs"
+)
 _INT64: Final = np.iinfo(np.int64)
 
 
@@ -45,7 +48,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""n draws; those beyond int64 are moved to its ends, which are in the same far tail."""
+        r"""n draws; values beyond int64 are clipped to its range, in the same far tail."""
         try:
             self.watchdog.restart()
             returned = self.function(n)
@@ -62,7 +65,7 @@ class Sampler:
         try:
             draws: NDArray[Any] = np.asarray(returned)
         except (ValueError, TypeError, OverflowError):
-            raise TargetFailed(self.spelling, "returned no array of integers") from None
+            raise TargetFailed(self.spelling, "did not return an array of integers") from None
         if returned is None:
             raise TargetFailed(self.spelling, "returns nothing")
         if draws.shape != (n,):

@@ -1,12 +1,12 @@
 r"""Test statistics of draws against a law: cells, p-values and a test martingale.
 
-The cells are cut from the law and the number of draws, never from the draws. Every cell has its
-probability between two floats, from the law's own float functions and their proven error; a test
-uses the end that favours the law. For a fixed number of draws, five p-values are combined. For
-sequential use, the wealth is valid after any draw: a supermartingale that starts at 1, the mixture
-with fixed weights of likelihood ratios of fixed alternatives (laws tilted along the scores of the
-cells, an urn that learns any shape, the same urn for residues).
-Statements and proofs: ``docs/proofs/known_laws.md``.
+The cells depend on the law and the number of draws, never on the draws. The probability of every
+cell lies between two floats, from the law's float functions and their proven error; a test uses the
+bound that favours the law. For a fixed number of draws, five p-values are combined. For sequential
+use, the wealth is valid after any draw: a supermartingale that starts at 1, the mixture with fixed
+weights of likelihood ratios of fixed alternatives (laws tilted along the scores of the cells, an
+urn that learns any shape, the same urn for residues). Statements and proofs:
+``docs/proofs/known_laws.md``.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ _ROUNDING: Final = 2.0**-40
 
 
 def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) -> dict[str, float]:
-    r"""Every test's own p-value, valid for each law within the cells' enclosures."""
+    r"""The p-value of every test, valid for each law within the cells' enclosures."""
     return {
         **_calibrated(cells, seen.counts, coins),
         "tilted": _tilted(cells, seen.counts),

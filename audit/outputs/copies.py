@@ -1,8 +1,8 @@
 r"""Copy the inputs and outputs of an audited call.
 
-A call may change its dataset in place, return a part of it, or return one buffer every time. So
-each call gets a dataset of its own (:func:`copies`), and each output is copied before the next call
-(:func:`captured`). Objects that cannot change are not copied.
+A call may change its dataset in place, return a part of it, or return the same buffer every time.
+So each call gets its own copy of the dataset (:func:`copies`), and each output is copied before the
+next call (:func:`captured`). Immutable objects are not copied.
 """
 
 from __future__ import annotations
@@ -71,8 +71,11 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
         return lambda: dataset
     for item in held.values():
         if isinstance(item, _GENERATORS):
-            reason = f"holds a random generator ({type(item).__name__}): each call gets a copy of "
-            reason += "its dataset, and copies draw the same noise; let the target take an rng"
+            reason = (
+                f"contains a random generator ({type(item).__name__}): every call gets a copy of "
+                "the dataset, so every call would draw the same noise; take rng as an argument of "
+                "the target instead"
+            )
             raise InvalidParameter(name, dataset, reason)
     try:
         return _apart(dataset, held)[1]
@@ -85,8 +88,9 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
     r"""A snapshot of the output, independent of later changes to the returned object.
 
-    An object without an equality of its own is equal to no copy, so it stays itself. ``seen`` keeps
-    what such objects looked like. Raises :class:`Unreadable` where one comes back changed.
+    An object without its own equality is not equal to any copy, so it is not copied. ``seen`` keeps
+    the representation of such objects. Raises :class:`Unreadable` if one is returned again,
+    changed.
     """
     kind = type(output)
     if _is_fixed(output):
@@ -118,8 +122,8 @@ def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
                 return found
     text = str(identity(output))
     if seen.setdefault(id(output), (output, text))[1] != text:
-        reason = f"returned one {kind.__name__} again, changed, and it cannot be copied: "
-        raise Unreadable(reason + "return plain values, or give its class an __eq__")
+        reason = f"returned the same {kind.__name__} again, changed, and it cannot be copied: "
+        raise Unreadable(reason + "return plain values, or define __eq__ in its class")
     return output
 
 

@@ -27,7 +27,9 @@ _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
 class TimeUp(BaseException):
-    r"""A call ran too long. Not an Exception, so that a target's own ``except`` lets it pass."""
+    r"""A call ran too long. Not an Exception, so that an ``except`` of the target does not catch
+    it.
+    """
 
 
 RAISED = BaseException
@@ -37,14 +39,14 @@ r"""All that a call may raise is the target's doing, but a Ctrl-C: see :func:`fa
 class Watchdog:
     r"""A time limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
 
-    It interrupts the interpreter of the main thread, so it ends any loop written in Python that
-    lets an exception out. Within a process nothing ends native code that never returns, code that
-    catches everything for ever, or code that takes SIGALRM for itself: a room, a worker (``jobs``
-    other than 1) and an ``exec:`` target are ended from outside. Outside of the main
-    thread, or without POSIX timers, it does nothing, and ``active`` says so.
+    It interrupts the interpreter of the main thread, so it ends any Python loop that lets an
+    exception through. From inside a process, native code that never returns, code that catches
+    everything, or code that replaces the SIGALRM handler cannot be stopped: a sandbox, a worker
+    (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside the main thread,
+    or without POSIX timers, it does nothing, and ``active`` is false.
 
-    ``interrupted`` tells a user's Ctrl-C from a KeyboardInterrupt that the target raised itself;
-    ``due`` is when the call that is running should end, on the clock of ``time.monotonic``.
+    ``interrupted`` distinguishes a user's Ctrl-C from a KeyboardInterrupt raised by the target;
+    ``due`` is the time limit of the running call, on the clock of ``time.monotonic``.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -98,7 +100,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
-        r"""From here to ``stop()``, a limit on each call of code that is not the auditor's."""
+        r"""Until ``stop()``, limit each call of code that is not the auditor's."""
         if self.active and self.seconds is not None:
             self._reads, self._call = True, None
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
@@ -131,10 +133,10 @@ class Watchdog:
 
 
 class Board(Protocol):
-    r"""Shows another process the running call."""
+    r"""Publishes the running call to another process."""
 
     def begin(self, due: float) -> None:
-        r"""A call begins that should end by ``due``, on the clock of ``time.monotonic``."""
+        r"""A call starts, with time limit ``due`` on the clock of ``time.monotonic``."""
 
     def end(self) -> None:
         r"""No call is running."""
@@ -144,7 +146,7 @@ _boards: Final[list[Board]] = []
 
 
 def publish(board: Board) -> None:
-    r"""Show the calls of this process on a board, from now on."""
+    r"""Publish the calls of this process on a board."""
     _boards[:] = [board]
 
 
@@ -159,10 +161,10 @@ def current() -> Watchdog:
 
 @contextmanager
 def reading(target: str) -> Iterator[None]:
-    r"""Outputs are read inside: what their own code raises, or never ends, is the target's failure.
+    r"""A context that reads outputs: errors and hangs of their own code are failures of the target.
 
-    An output can be an object of any class, and that class decides what a hash, a comparison or a
-    repr of it does. An error that no code outside of the auditor had a part in goes on as it is.
+    An output can be an object of any class, whose hash, comparison and repr run code of that class.
+    An error that involves only the auditor's code is raised unchanged.
     """
     watchdog = current()
     try:
@@ -207,7 +209,7 @@ def failure(
 ) -> TargetFailed:
     r"""Describe an exception of a call in one line: its type, message and location.
 
-    Raises the error itself where it is the user's Ctrl-C.
+    Raises the error itself if it is the user's Ctrl-C.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
         raise error
@@ -232,11 +234,12 @@ def failure(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    r"""Redirect output to standard error inside the block: of Python, native code or a child.
+    r"""Redirect standard output to standard error in the block, for Python, native code and
+    children.
 
-    ``sys.stdout`` and ``sys.stderr`` may be closed or set to anything inside: afterwards they are
-    what they were, and open. The first thread to enter turns the streams of the whole process, the
-    last to leave turns them back.
+    ``sys.stdout`` and ``sys.stderr`` may be closed or replaced inside: afterwards they are
+    restored, and open. The first thread to enter redirects the streams of the whole process, the
+    last to leave restores them.
     """
     with _STREAMS_LOCK:
         if not _inside:

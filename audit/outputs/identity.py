@@ -1,10 +1,10 @@
 r"""The identity of an output: its type and exact value as text; different outputs differ.
 
-Two outputs are one and the same where their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)``
-are four outputs, and so are ``0.0`` and ``-0.0``. nan is nan, whatever its payload. The items of a
-set have no order, those of a dict have one. An object of a class that is not known here is told
-apart by its repr and, where it has a hash, by its own ``==`` as well. DataFrames and Series of
-pandas and polars are read as plain data; neither library is imported here.
+Two outputs are the same if their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are four
+outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set have
+no order, those of a dict have one. An object of an unknown class is identified by its repr and, if
+it has a hash, by its own ``==`` as well. DataFrames and Series of pandas and polars are read as
+plain data; neither library is imported here.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Name:
-    r"""The identity of an output that text alone does not tell: of objects of classes with an
-    ``==`` of their own, and of arrays.
+    r"""The identity of an output that text alone does not determine: objects of classes with their
+    own ``==``, and arrays.
     """
 
     text: str
@@ -132,8 +132,8 @@ class _Rows(Sequence[Name]):
 
 
 def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
-    r"""The identities of rows of plain numbers, in the order they first came, and the place of each
-    row's among them: as :func:`identity` of every row, at once.
+    r"""The identities of rows of plain numbers, in order of first appearance, and the index of each
+    row's identity: as :func:`identity` of every row, but faster.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -362,7 +362,7 @@ _known: Final[dict[type, bool]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table by columns: their names, types and values; ``index`` labels the rows, if any does.
+    r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
 
     A Series is one column; ``name`` is its name, or that of the index of a DataFrame.
     """

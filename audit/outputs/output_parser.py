@@ -1,8 +1,8 @@
 r"""Join outputs in run order, distinguish their types, and warn about unusual ones.
 
-A :class:`OutputParser` says how outputs are read: lines of a program as JSON or as text, values or
-only their kind. It is learned from the first :data:`TRAINING` runs, on which nothing is ever
-tested, so it is fixed before the runs that count (``docs/proofs/confidence.md``).
+An :class:`OutputParser` defines how outputs are read: lines of a program as JSON or as text, values
+or only their kind. It is learned from the first :data:`TRAINING` runs, which are never tested, so
+it is fixed before the tested runs (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ def _kinds(outputs: Outputs) -> Iterable[str]:
 def join(
     side_a: Outputs, side_b: Outputs, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> Outputs:
-    r"""Outputs of the two datasets put in run order, each side shuffled first.
+    r"""Put the outputs of the two datasets in run order, after shuffling each side.
 
-    Sides of another type or shape stay what they are.
+    Sides of another type or shape are kept.
     """
     if _stackable(side_a, side_b):
         return interleave(side_a, side_b, worlds, rng)
@@ -214,7 +214,7 @@ class OutputParser:
         return [written(line) for line in outputs] if self.as_json else outputs
 
     def values(self, outputs: Outputs) -> Outputs:
-        r"""What the outputs are to a feature: of JSON, what a reader of JSON makes of it."""
+        r"""The outputs as a feature sees them: JSON as parsed values."""
         return [_value(line) for line in outputs] if self.as_json else outputs
 
 
@@ -306,7 +306,9 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    r"""Fair coins, True for dataset B: n0 ~ Bin(runs, 1/2) runs of A, the rest of B, permuted."""
+    r"""Draw the datasets by fair coins (True: B): n0 ~ Bin(runs, 1/2) runs of A, the rest of B,
+    permuted.
+    """
     count = integer("runs", runs, at_least=0)
     worlds = np.arange(count) >= rng.binomial(count, 0.5)
     return rng.permutation(worlds)
@@ -315,7 +317,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Outputs of a vectorised mechanism put in run order, each dataset's permuted first."""
+    r"""Put outputs of a vectorised mechanism in run order, permuting those of each dataset."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
@@ -323,7 +325,9 @@ def interleave(
             raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
         raise InvalidParameter(
-            "world_b", side_b.shape[1:], f"must have outputs shaped {side_a.shape[1:]} as dataset A"
+            "world_b",
+            side_b.shape[1:],
+            f"must have outputs of shape {side_a.shape[1:]}, as dataset A",
         )
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))

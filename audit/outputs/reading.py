@@ -1,11 +1,11 @@
 r"""Parsed outputs: numbers in exact order, and other values by their identity.
 
-What a recipient can tell apart, a reading tells apart (``audit.outputs.identity``). A finite number
-stands on a line, no number rounded on the way. Where all are of one form, integers of 64 bits are
-themselves and floats are the integers that IEEE 754 orders alike (-0.0 just before 0.0), so that
-both are compared as int64; anything else (larger integers, fractions, decimals, forms side by side)
-one by one, as Python does. All else is a *label*: a string, a tuple, None, a row of an array; nan,
-inf and -inf too, so that each is a cell of its own.
+A reading distinguishes all outputs that a recipient can distinguish (``audit.outputs.identity``).
+Finite numbers are ordered, without rounding. If all have the same form, 64-bit integers are used
+directly and floats as the integers with the same order in IEEE 754 (-0.0 just before 0.0), so that
+both are compared as int64; any others (larger integers, fractions, decimals, mixed forms) are
+compared one by one in Python. All other outputs are *labels*: a string, a tuple, None, a row of an
+array; also nan, inf and -inf, so that each has its own cell.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DTYPE: Final = re.compile(r"(?:u?int|float|longdouble)[0-9]*(?:\([0-9, ]*\))?")
 
 
 class Place(NamedTuple):
-    r"""Where a number stands: at its value, or ``behind`` it with nothing between."""
+    r"""The place of a number: at its value, or immediately ``behind`` it."""
 
     value: Any  # of audit.outputs.identity.Exact
     form: str
@@ -51,9 +51,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberLine:
-    r"""Numbers in an array; ``places`` are integers where all have one ``form``, else objects.
-
-    ``floats`` says that the integers stand for floats.
+    r"""Numbers in an array; ``places`` are integers if all have one ``form``, else objects.
+    ``floats``: the integers represent floats.
     """
 
     places: NDArray[Any]
@@ -66,7 +65,7 @@ class NumberLine:
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Of floats of at most 64 bits, which must be finite where they count."""
+        r"""Build from floats of at most 64 bits, which must be finite where they count."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 
@@ -118,7 +117,7 @@ class NumberLine:
         return np.where(self.places < 0, self.places ^ _MAX, self.places).view(np.float64)
 
     def as_floats(self) -> NDArray[np.float64]:
-        r"""The nearest floats, for a picture; beyond them all, the last one."""
+        r"""The nearest floats, for a figure; numbers beyond the range become the largest float."""
         return np.array([as_float(value) for value in self.values.tolist()], dtype=np.float64)
 
     @property
@@ -134,8 +133,8 @@ class NumberLine:
         return bool((values == np.rint(values)).all()) and not bool(negative_zero.any())
 
     def unique(self) -> tuple[NumberLine, Integers, Integers]:
-        r"""The distinct numbers in order, for each the first place it is at, for each place which
-        one it is.
+        r"""The sorted distinct numbers, the first place of each, and the index of the number at
+        each place.
         """
         found, first, index = np.unique(self.places, return_index=True, return_inverse=True)
         return (
@@ -145,7 +144,7 @@ class NumberLine:
         )
 
     def behind(self, *, integral: bool) -> NumberLine:
-        r"""Just behind each number; at the next whole one, where all there are is ``integral``."""
+        r"""Just behind each number; at the next integer if all are ``integral``."""
         if self.form is None:
             return NumberLine(places=_objects(place._replace(behind=True) for place in self.places))
         if self.floats and integral:
@@ -160,7 +159,7 @@ class NumberLine:
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""How many of these, in order, are at or before each of the numbers."""
+        r"""The count of these sorted numbers at or before each of the given ones."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places
@@ -219,9 +218,8 @@ class Reading:
 def read(outputs: object) -> Reading:
     r"""Read ``n`` outputs: an array (first axis the runs) or a sequence of anything.
 
-    Each output is read by itself, never by its neighbours, and exactly: nothing is rounded, and
-    outputs of different types are different. Raises :class:`InvalidParameter` for what has no first
-    axis.
+    Each output is read independently of the others, without rounding, and outputs of different
+    types are different. Raises :class:`InvalidParameter` for an object without a first axis.
     """
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
@@ -300,7 +298,7 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
 
 
 def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""The worlds in run order, True for dataset B; refused unless one truth value a run."""
+    r"""The dataset of each run, True for B; refused unless there is one truth value per run."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")

@@ -1,6 +1,6 @@
 r"""Parse an output as a row of a table: its structure as one label, and its columns by path.
 
-The *structure* is what stands around the values: types, keys and their order, nesting, lengths,
+The *structure* is everything except the values: types, keys and their order, nesting, lengths,
 dtypes, the names of index and columns. A *column* holds a number or a label at one path, such as
 ``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]``, the third number in a text; ``.text`` is the
 text with its numbers blanked. Text that is JSON is read as its value, lines of text line by line,
@@ -62,7 +62,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 class Cells(list[tuple[str, Cell]]):
     r"""Cells by path. ``texts`` are those that numbers were read from, ``coded`` the paths of
-    numbers that stand for something else: bytes, dates, the parts of a complex number.
+    numbers that encode something else: bytes, dates, the parts of a complex number.
     """
 
     __slots__ = ("coded", "texts")
@@ -308,13 +308,13 @@ def path_spelling(path: str) -> str:
 
 
 def path_of(text: str) -> str:
-    r"""The path that is spelled without its first point, and with ``%2B`` for a plus sign."""
+    r"""Parse a path that is written without its first point, and with ``%2B`` for a plus sign."""
     path = unquote(text)
     return path if not path or path[0] in "[{" else f".{path}"
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""What tells some structures from others, where that is a key or the order of keys."""
+    r"""The difference between structures, if it is a key or the order of keys."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -332,8 +332,8 @@ def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""``numbers`` (runs, columns), nan where there is none; there ``codes`` says what there is,
-    None where all cells are finite numbers. ``structures`` has the code of each run's structure.
+    r"""``numbers`` (runs, columns), nan for non-numbers, which are in ``codes``; that is None if
+    all cells are finite numbers. ``structures`` has the code of each run's structure.
 
     >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
@@ -359,7 +359,7 @@ class Table:
         )
 
     def column(self, place: int) -> tuple[Floats, Codes]:
-        r"""A column: numbers and codes; beyond the last, nothing there."""
+        r"""A column: numbers and codes; empty beyond the last one."""
         if place >= self.width:
             return np.full(len(self), np.nan), np.full(len(self), ABSENT, dtype=np.int32)
         numbers = self.numbers[:, place]
@@ -373,7 +373,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""One after the other, as wide as the widest; tables of one schema."""
+    r"""Concatenate tables of one schema, as wide as the widest."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
@@ -407,8 +407,8 @@ def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
 class Schema:
     r"""The places of paths and the codes of labels, in the order in which they came.
 
-    Both grow as outputs are read. A path or label has one place or code for good, so that a row
-    says the same whatever stands beside it.
+    Both grow as outputs are read. The place of a path and the code of a label never change, so a
+    row does not depend on the other rows.
     """
 
     places: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -501,7 +501,7 @@ class Schema:
 
 
 def added_up(outputs: Outputs) -> list[str]:
-    r"""A warning where the first outputs have more columns than are read one by one."""
+    r"""A warning if the first outputs have more columns than are read individually."""
     widest = max((len(row_of(output).cells) for output in outputs[:_FIRST]), default=0)
     if widest <= MOST:
         return []

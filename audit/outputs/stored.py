@@ -3,8 +3,8 @@ r"""Serialise outputs without loss and without pickle.
 Arrays of plain numbers or text are npy. Anything else is JSON in which a value that JSON would
 change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.
 
-Bytes may come from anywhere: what they say of sizes is held against their length before anything
-is made. Integers have at most 3,500 hexadecimal digits: Python writes longer ones in no decimal.
+Bytes are untrusted: stated sizes are compared with their length before any allocation. Integers
+have at most 3,500 hexadecimal digits, the limit of Python's decimal conversion.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def unpack(data: bytes) -> Outputs:
     except RecursionError:
         raise ValueError(f"nested deeper than {_DEEPEST}") from None
     if not isinstance(outputs, list | np.ndarray):
-        raise ValueError(f"a {type(outputs).__name__} and no outputs")
+        raise ValueError(f"a {type(outputs).__name__} instead of outputs")
     if isinstance(outputs, np.ndarray) and not outputs.ndim:
-        raise ValueError("a single value and no outputs")
+        raise ValueError("a single value instead of outputs")
     found: Outputs = outputs
     return found
 
@@ -111,7 +111,7 @@ def decode(value: Any, depth: int = 0) -> Any:
     try:
         return _MADE[kind](held, each)
     except (TypeError, LookupError, ArithmeticError, struct.error) as error:
-        raise ValueError(f"no {kind}: {error}") from None
+        raise ValueError(f"not a valid {kind}: {error}") from None
 
 
 # -- arrays ---------------------------------------------------------------------------------------
@@ -166,15 +166,15 @@ def _sound(array: NDArray[Any]) -> NDArray[Any]:
     if kind == "U" and array.size:
         letters = np.frombuffer(array.tobytes(), dtype=np.dtype("u4").newbyteorder(order))
         if int(letters.max()) > _LAST_CHARACTER:
-            raise ValueError("a text of no characters")
+            raise ValueError("invalid characters in a text")
     if kind == "b" and array.size and int(np.frombuffer(array.tobytes(), np.uint8).max()) > 1:
-        raise ValueError("neither true nor false")
+        raise ValueError("a boolean array holds a byte other than 0 or 1")
     return array
 
 
 def _array(spelled: Any, shape: Any, text: Any) -> NDArray[Any]:
     if not isinstance(spelled, str) or not _DTYPE.fullmatch(spelled):
-        raise ValueError("an array of no plain type")
+        raise ValueError("an array whose type is not plain")
     data, dtype = base64.b64decode(text, validate=True), np.dtype(spelled)
     _require_sizes(dtype, shape, len(data))
     # Copied, so that it can be written to as what it was.
@@ -226,7 +226,7 @@ def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
 def _complex(parts: list[Any]) -> complex:
     real, imag = parts
     if type(real) is not float or type(imag) is not float:
-        raise ValueError("no complex number")
+        raise ValueError("not a complex number")
     return complex(real, imag)
 
 

@@ -1,9 +1,9 @@
 r"""Encode values for the pipe between the auditor and the process that runs audited code.
 
-What comes back is data. Numbers, text, arrays and containers of them arrive as they are. An object
-of any other class stays where it is: a stand-in arrives, with the name of its class, its repr and a
-number, and two stand-ins are one where the objects are equal and look alike. The bytes are a pickle
-that may name nothing but :func:`_made`, so no class of the sender's runs here.
+The answers are data. Numbers, text, arrays and containers of them arrive unchanged. An object of
+any other class remains in its process: a stand-in arrives, with the name of its class, its repr and
+a number, and two stand-ins are the same if the objects are equal and have the same repr. The bytes
+are a pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs here.
 
     what arrives from a list, a tuple, ... of a subclass is of a class of that name, of plain items
 """
@@ -32,7 +32,7 @@ _TOKEN: Final = 40  # bits, behind those of a count
 class StandIn:
     r"""A placeholder for an object in another process, equal only to itself.
 
-    One of a subclass of int, tuple, ... is that, with the attributes of its own.
+    One for a subclass of int, tuple, ... is such a value, with its additional attributes.
     """
 
     number: int
@@ -47,7 +47,8 @@ class StandIn:
 class Objects:
     r"""Objects of this process that other processes refer to by number.
 
-    ``shared``: several processes send to one reader, and number alike what has a repr of its own.
+    ``shared``: several processes send to one reader, and use the same number for objects with a
+    distinctive repr.
     """
 
     shared: bool = False
@@ -82,7 +83,7 @@ class Objects:
 def pack(value: object, objects: Objects) -> bytes:
     r"""Serialise a value for another process.
 
-    Code of the value's own runs here, its hash, equality and repr: see
+    This runs code of the value, its hash, equality and repr: see
     :func:`audit.outputs.guard.reading`.
     """
     file = io.BytesIO()
@@ -93,14 +94,14 @@ def pack(value: object, objects: Objects) -> bytes:
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
     r"""Parse bytes of :func:`pack`; ``known`` are earlier placeholders of the same sender.
 
-    Where ``objects`` are given, stand-ins that came from them are those objects again.
+    With ``objects``, stand-ins that came from them are converted back.
 
     Raises ValueError for bytes of any other kind.
     """
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()
     except Exception as error:  # what a forged pickle raises can be anything
-        raise ValueError(f"no data: {type(error).__name__}: {error}") from error
+        raise ValueError(f"invalid data: {type(error).__name__}: {error}") from error
 
 
 class _Pickler(pickle.Pickler):

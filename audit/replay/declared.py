@@ -5,9 +5,9 @@ r"""Declare sensitivities within audited code, for a replay to check.
     visits = declare(len(names), "visits", sensitivity=1)
     top = declare(clipping_bound, "clipping bound")
 
-A person changes the first by at most 1 and the second not at all. Outside of a replay both lines
-give the value back and do nothing else. A replay compares what the two datasets declared on one
-tape; a value that moved further refutes the declaration.
+A person changes the first by at most 1 and the second not at all. Outside a replay both calls only
+return the value. A replay compares the declared values of the two datasets on one tape; a larger
+change refutes the declaration.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def declare(
 
 
 def declarations(pairs: Sequence[Any]) -> Iterator[Finding]:
-    r"""The first tape for each name on which a declared value moved further than declared."""
+    r"""For each name, the first tape on which a declared value changed more than declared."""
     done: set[str] = set()
     for both in pairs:
         for a, b in zip(both.a.tape.declared, both.b.tape.declared, strict=False):
@@ -92,7 +92,7 @@ def _moved(a: Declared, b: Declared) -> str | None:
     if not a.sensitivity:
         if identity(a.value) == identity(b.value):
             return None
-        return "is not the same for both datasets, as it was declared to be"
+        return "differs between the datasets, but was declared to be the same"
     of_a, of_b = numbers_in(a.value), numbers_in(b.value)
     if of_a is None or of_b is None or len(of_a.values) != len(of_b.values):
         return "does not hold the same numbers of values on both datasets: it was declared to move"
@@ -104,4 +104,4 @@ def _moved(a: Declared, b: Declared) -> str | None:
     if moved <= (a.sensitivity + slack) ** power:
         return None
     by = down(root(moved)[0] if power == 2 else moved, 6)
-    return f"moves by {by} ({a.norm}), declared was at most {write_rational(a.sensitivity)}"
+    return f"changes by {by} ({a.norm}), more than the declared {write_rational(a.sensitivity)}"

@@ -1,4 +1,4 @@
-r"""The numbers of an output, and how far those of two outputs are apart, exactly."""
+r"""The numbers of an output, and the exact distance between those of two outputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ROUNDING: Final = Fraction(1, 2**20)
 
 
 class Numbers(NamedTuple):
-    r"""The numbers of an output with their paths, its labels by path, and by how much the numbers
-    that were written as text may be rounded, in all. What stands for another thing than a number
-    (a byte, a date) is a label.
+    r"""The numbers of an output with their paths, its labels by path, and the total possible
+    rounding of numbers written as text. A number that encodes something else (a byte, a date) is a
+    label.
     """
 
     values: tuple[Number, ...]
@@ -27,7 +27,7 @@ class Numbers(NamedTuple):
     rounding: Fraction
 
     def comparable(self, other: Numbers) -> bool:
-        r"""Whether both are the same but for the values."""
+        r"""Whether both are equal except for the values of numbers."""
         return (self.paths, self.labels) == (other.paths, other.labels)
 
 
@@ -63,9 +63,9 @@ def _units(text: str) -> Fraction:
 def difference(
     a: Sequence[Number], b: Sequence[Number], norm: SensitivityNorm
 ) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
-    r"""The exact difference of numbers, its norm (of l2 the square), and what rounding of floats
-    may add to the norm: 2^-20 of the largest number for each, as in single precision. None where
-    a number is not finite.
+    r"""The exact difference of numbers, its norm (of l2 the square), and the possible contribution
+    of float rounding to the norm: 2^-20 of the largest number for each, as in single precision.
+    None if a number is not finite.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None

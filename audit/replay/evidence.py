@@ -30,12 +30,12 @@ _MOST_COMPARED: Final = 16
 def moves(
     pairs: Sequence[PairedRuns], declared: Fraction | None, norm: SensitivityNorm
 ) -> Iterator[Finding]:
-    r"""The change of the output when both runs drew alike, against the declared sensitivity.
+    r"""The change of the output if both runs made the same draws, against the declared sensitivity.
 
-    Declared is: output = query(dataset) + noise(draws), the query moving by at most ``declared``.
-    One tape on which both runs make the same draws and the outputs differ by more refutes it. Of
-    float outputs a rounding of 2^-20 of their size, as in single precision, is allowed for each
-    coordinate.
+    The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
+    ``declared``. One tape on which both runs make the same draws and the outputs differ by more
+    refutes it. For floats a rounding of 2^-20 of their size, as in single precision, is allowed for
+    each coordinate.
     """
     found = [(both, *move) for both in pairs if (move := _move(both, norm)) is not None]
     if not found:
@@ -43,8 +43,10 @@ def moves(
             yield Finding(
                 kind="sensitivity-not-compared",
                 severity="warning",
-                statement="on no tape did both datasets make the same draws and give numbers of "
-                "one shape: the declared sensitivity was not compared with anything",
+                statement=(
+                    "no tape gave the same draws and numbers of the same shape on both datasets: "
+                    "the declared sensitivity was not tested"
+                ),
             )
         return
     both, _, most, slack = max(found, key=lambda item: item[2])
@@ -71,8 +73,10 @@ def moves(
         yield Finding(
             kind="not-additive",
             severity="warning",
-            statement="the difference of the outputs depends on the draws: the noise is not simply "
-            "added, and a sensitivity alone does not bound what this releases",
+            statement=(
+                "the difference of the outputs depends on the draws: the noise is not simply "
+                "added, and a sensitivity alone does not bound the privacy loss"
+            ),
         )
 
 
@@ -102,7 +106,7 @@ def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> 
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Declared (strict): which draws are made does not depend on the data. One tape refutes it."""
+    r"""Declared (strict): the draws do not depend on the data. One tape refutes it."""
     for both in pairs:
         if both.failed or both.a.tape.cut or both.b.tape.cut:
             continue  # where a run ended early it says nothing of what it would have drawn
@@ -112,8 +116,7 @@ def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
                 kind="draws",
                 severity="error",
                 refutes=True,
-                statement="the draws made on one tape depend on the data, which was declared not "
-                "to be so",
+                statement="the draws on one tape depend on the data, contrary to the declaration",
                 witness=both.witness(draws_a=counts[0], draws_b=counts[1]),
             )
             return
@@ -123,7 +126,9 @@ def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
 
 
 def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""A part of the output, or a difference of two parts, that no tape moved, and the data did."""
+    r"""A part of the output, or a difference of two parts, that changes with the data but not with
+    the tape.
+    """
     good = [both for both in pairs if not both.failed]
     if not good:
         return
@@ -179,9 +184,9 @@ def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     r"""Whether the output of ``run`` is also plausible for the dataset of ``others``.
 
-    It was given; or it lies between the least and the largest that were given, where all are
-    integers, or multiples of one step that come again and again; or it is no number, and some
-    output came once only, so that others are still to come. A judgement, not a proof.
+    It occurred there; or it lies between the smallest and the largest of the others, if all are
+    integers or multiples of one step that are repeated; or it is not a number, and some output
+    occurred only once, so that unseen ones are likely. A heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:
@@ -233,7 +238,7 @@ def seeds(
             kind="fixed-seed",
             severity="error" if alone else "warning",
             statement=f"every run starts {', '.join(fixed)}"
-            + (": nothing else is drawn, so anyone can repeat the noise" if alone else ""),
+            + (": no other source is used, so anyone can reproduce the noise" if alone else ""),
         )
     for run in runs:
         twice = [seed for seed, count in Counter(run.seeds).items() if count > 1]
@@ -249,8 +254,10 @@ def seeds(
         yield Finding(
             kind="outside-seed",
             severity="warning",
-            statement="a seed comes from outside of all sources of randomness, such as a clock: "
-            "it may be guessed",
+            statement=(
+                "a seed does not come from a source of randomness, but for example from a clock: "
+                "it may be guessed"
+            ),
         )
 
 
@@ -271,7 +278,7 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
         yield Finding(
             kind="made-early",
             severity="warning",
-            statement=f"draws from {'; '.join(made)}: whether its seed is a constant was not seen",
+            statement=f"draws from {'; '.join(made)}: whether its seed is a constant is unknown",
         )
 
 
@@ -284,8 +291,8 @@ _LONG: Final = 200
 
 
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
-    r"""A structure of the output that depends on the data: an error where each dataset always gave
-    its own.
+    r"""A structure of the output that depends on the data: an error if each dataset always gave its
+    own.
     """
     good = [both for both in pairs if not both.failed]
     differ = next((both for both in good if both.a.structure != both.b.structure), None)
@@ -305,8 +312,8 @@ def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Findin
 
 
 def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
-    r"""Errors and hangs, which are outputs that are seen: worse where only one dataset has them,
-    or where their type or text depends on the data.
+    r"""Errors and hangs, which are visible outputs: worse if only one dataset has them, or if their
+    type or text depends on the data.
     """
     sides = [both.a for both in pairs], [both.b for both in pairs]
     met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
@@ -347,12 +354,14 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The changed tapes on which the target ended on neither dataset."""
+    r"""The changed tapes on which the target did not end on either dataset."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",
         severity="warning",
-        statement=f"{len(skipped):,} of the changed tapes were skipped: the target ended on "
-        f"neither dataset ({reason}), and nothing is known of its outputs there",
+        statement=(
+            f"{len(skipped):,} of the changed tapes were skipped: the target did not end on "
+            f"either dataset ({reason}), so its outputs there are unknown"
+        ),
         witness=skipped[0].witness(),
     )

@@ -1,8 +1,8 @@
 r"""The findings of a replay, and its report.
 
-Severities: an ``error`` is a fault, or something that only a reader of the code can excuse; a
-``warning`` is worth a look; a ``note`` is no fault. A finding that ``refutes`` holds a
-deterministic counterexample to what was declared (docs/proofs/replay.md says which do).
+Severities: an ``error`` is a fault, unless a review of the code explains it; a ``warning`` should
+be reviewed; a ``note`` is not a fault. A finding that ``refutes`` has a deterministic
+counterexample to a declaration (see docs/proofs/replay.md).
 
 ``docs/schemas/dpcore-replay-2.json`` is the schema that follows from the fields of the report.
 """
@@ -57,20 +57,20 @@ _DECLARED: Final = {
 class Finding(Facts):
     r"""A finding of a replay: an error or note, with the tape and outputs that show it.
 
-    Raises :class:`ValueError` for what refutes without being an error.
+    Raises :class:`ValueError` for a finding that refutes without being an error.
     """
 
-    kind: str = fact("a word for what was found")
-    severity: Severity = fact("how grave it is")
-    refutes: bool = fact("whether it is a counterexample to what was declared", default=False)
+    kind: str = fact("the kind of finding")
+    severity: Severity = fact("its severity")
+    refutes: bool = fact("whether it is a counterexample to a declaration", default=False)
     statement: str = fact("a sentence")
     witness: Mapping[str, Any] = fact(
-        "what shows it", write=lambda shown: plain(dict(shown)), default_factory=dict
+        "the evidence for it", write=lambda shown: plain(dict(shown)), default_factory=dict
     )
 
     def __post_init__(self) -> None:
         if self.refutes and self.severity != "error":
-            raise ValueError("what refutes is an error")
+            raise ValueError("a finding that refutes must be an error")
 
     @property
     def named(self) -> str:
@@ -109,7 +109,7 @@ class ReplayReport(Result):
         "[dataset A, dataset B]", write=lambda pair: plain(list(pair)), kind="list"
     )
     findings: tuple[Finding, ...] = fact(
-        '[{"kind", "severity", "refutes", "statement", "witness"}], the gravest first'
+        '[{"kind", "severity", "refutes", "statement", "witness"}], the most severe first'
     )
     sensitivity: Fraction | None = None
     norm: SensitivityNorm = "l1"
@@ -117,7 +117,7 @@ class ReplayReport(Result):
     replayable: bool = True
     runs: int = fact("calls of the target", default=0)
     tapes: int = fact("tapes on which both datasets were run", default=0)
-    changed: int = fact("those of them with a real set to an extreme", default=0)
+    changed: int = fact("those of them with a draw set to an extreme", default=0)
     seed: int = fact("repeats the replay", default=0)
     allow_constant: bool = False
     versions: ClassVar[dict[str, str]] = {}
@@ -134,7 +134,7 @@ class ReplayReport(Result):
     def declared(self) -> dict[str, Any]:
         return {"sensitivity": self.sensitivity, "norm": self.norm, "strict": self.strict}
 
-    @computed("what every finding rests on")
+    @computed("the assumption of every finding")
     def assumes(self) -> str:
         return ASSUMES
 

@@ -1,9 +1,9 @@
 r"""Replay: the same random tape on both neighbours, including deliberately changed tapes.
 
 A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
-``audit.replay.rng_hooks``). On ordinary tapes the outputs show how far the data move them; then
-each draw in turn is set to its extremes, so that rare branches open. What a finding proves, and
-what it does not, stands in docs/proofs/replay.md: most are faults to explain, few refute.
+``audit.replay.rng_hooks``). Ordinary tapes show the effect of the data on the outputs; then each
+draw in turn is set to its extremes, so that rare branches are reached. The meaning of each finding
+is in docs/proofs/replay.md: most are faults to explain, few refute.
 """
 
 from __future__ import annotations
@@ -76,11 +76,12 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
 ) -> ReplayReport:
     r"""Replay a target on two datasets.
 
-    ``sensitivity`` declares that the output is a query plus noise, the query moving by at most so
-    much in ``norm``; ``strict`` that draws and shape of the output do not depend on the data. Both
-    are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes, none of them
-    begun after ``deadline`` seconds. ``timeout`` seconds limit one call. ``allow_constant`` accepts
-    that nothing is drawn. What code states by :func:`audit.declare` is checked, too.
+    ``sensitivity`` declares that the output is a query plus noise, and that the query changes by at
+    most this in ``norm``; ``strict`` that draws and shape of the output do not depend on the data.
+    Both datasets are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes,
+    none started after ``deadline`` seconds. ``timeout`` limits one call, in seconds.
+    ``allow_constant`` accepts a target without draws. Declarations by :func:`audit.declare` are
+    checked, too.
     """
     subject = target_of(target)
     AuditSpec(  # or refuses
@@ -273,8 +274,11 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
     return Finding(
         kind="no-noise",
         severity="error",
-        statement="no draw was seen and the outputs differ: a constant, unless noise is kept from "
-        "an earlier call, or comes rarely from native code, a thread or a device: sample it",
+        statement=(
+            "no draw was seen and the outputs differ: they are constant, unless noise is kept "
+            "from an earlier call, or sometimes comes from native code, a thread or a device: use "
+            "the sample layer"
+        ),
         witness=both.witness(),
     )
 
@@ -358,13 +362,15 @@ def _unnoised_branch(
     return Finding(
         kind="unnoised-branch",
         severity="warning" if reached else "error",
-        statement=f"with {shown} no other draw moves the output, and the data do: a branch without "
-        "noise; "
+        statement=(
+            f"with {shown} the output changes with the data but with no other draw: a branch "
+            f"without noise; "
+        )
         + (
             "both outputs lie among the outputs of the other dataset, so it costs "
             "no more than its probability"
             if reached
-            else f"on {len(others):,} tapes the other dataset gave nothing like it"
+            else f"on {len(others):,} tapes the other dataset gave no such output"
         ),
         witness=both.witness(),
     )

@@ -1,7 +1,5 @@
-r"""RNG hooks: while a tape is played, random number generators read from it.
-
-One session at a time is open in a process; ``audit.replay.rng_hooks`` opens it. Only its own thread
-reads the tape, and only during :meth:`Session.play`.
+r"""RNG hooks: while a tape is played, random number generators read from it. A process has at most
+one open session. Only its own thread reads the tape, and only during :meth:`Session.play`.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 class TapeBits(np.random.BitGenerator):
     r"""A bit generator of numpy that reads a source of the tape: one real a word, half or double.
 
-    Where no tape is played to its thread it deals from a PCG64 that the operating system seeded.
+    If no tape is played in its thread, it draws from a PCG64 seeded by the operating system.
     """
 
     def __init__(self, seed: Any = 0, *, stream: Stream | None = None) -> None:
@@ -91,7 +89,7 @@ class TapeBits(np.random.BitGenerator):
 
 
 class TapedStream:
-    r"""Replaces the keystream of a SeededRng, which is used where no tape is played."""
+    r"""Replaces the keystream of a SeededRng, which is used if no tape is played."""
 
     def __init__(self, stream: Stream, behind: Any) -> None:
         self.stream, self.behind = stream, behind
@@ -110,8 +108,8 @@ class TapedStream:
 class Session:
     r"""The active RNG hooks: :meth:`play` runs a call on a tape.
 
-    ``constants`` are the seeds known to be constants of the program. While ``learning``, every
-    seeded generator deals what it deals, so that it can be seen which seeds come back.
+    ``constants`` are the seeds known to be constants of the program. While ``learning``, seeded
+    generators draw as usual, to detect which seeds are repeated.
     """
 
     def __init__(self) -> None:
@@ -139,7 +137,7 @@ class Session:
         return rng
 
     def play(self, tape: Tape, call: Callable[[], Any]) -> Any:
-        r"""What ``call()`` returns or raises, every draw of this thread read from ``tape``."""
+        r"""Run ``call()`` with every draw of this thread read from ``tape``."""
         before = _get_bits()
         self.moved = None
         self.instances.clear()
@@ -172,7 +170,7 @@ class Session:
             self.tape = tape
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""What a generator started from ``seed`` reads; None where it deals what it deals."""
+        r"""The source for a generator with this ``seed``; None if it draws as usual."""
         tape = self.tape
         if tape is None:
             return None
@@ -205,7 +203,7 @@ def install(session: Session | None) -> None:
 
 
 def current() -> Session | None:
-    r"""The active session while it plays a tape to this thread."""
+    r"""The active session while it plays a tape in this thread."""
     return None if playing() is None else _session
 
 
@@ -257,7 +255,9 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
     r"""Replace every random source, and references held by ``function``, within the block."""
     if not _OPEN.acquire(blocking=False):
-        raise RuntimeError("one replay at a time: the sources of a process are exchanged in it")
+        raise RuntimeError(
+            "only one replay at a time: it replaces the random sources of the process"
+        )
     try:
         with ExitStack() as undo:
             session = Session()

@@ -33,8 +33,8 @@ class Execution:
     r"""The result of one dataset on one tape: an output, or an error.
 
     ``key`` is equal for indistinguishable outputs, ``kind`` is their type and shape; ``structure``
-    and ``parts``, its cells by path, are those of its row: of an output with more numbers than 64
-    only the labels. The ``key`` of an error is its type and its text, which are visible, too.
+    and ``parts``, its cells by path, are those of its row: only the labels if it has more than 64
+    numbers. The ``key`` of an error is its type and text, which are visible, too.
     """
 
     output: Any
@@ -83,8 +83,8 @@ class PairedRuns:
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    r"""Runs a target on tapes, through open doors and under a time limit; counts the ``runs``, and
-    among them those that did not end.
+    r"""Runs a target on tapes, with RNG hooks and a time limit; counts the ``runs``, and those that
+    did not end.
 
     Tapes are numbered from 0; ``first`` is the seed of the first one.
     """
@@ -102,7 +102,7 @@ class Runner:
         self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
-        r"""The run of a dataset (0 is A) on the tape of a number, some of its reals changed."""
+        r"""Run a dataset (0 is A) on the tape with this number, with some draws changed."""
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
@@ -188,5 +188,5 @@ def _parts(row: Row) -> dict[str, Cell]:
 
 
 def is_label(cell: Cell) -> bool:
-    r"""Whether a cell is a label, or no finite number."""
+    r"""Whether a cell is a label, or not a finite number."""
     return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))

@@ -5,8 +5,8 @@ independent uniform reals in [0, 1). A draw of w bits from a source reads the fi
 next real. So a tape is the same for two datasets by construction, however much either draws, and
 draws of different widths read the same real. Any finite set of bits read has positive probability.
 
-Each real may be set to one of :data:`EXTREMES`; a tape so changed still has positive probability.
-What was asked for is logged. ``audit.replay.rng_hooks`` makes the sources read a tape.
+Each real may be set to one of :data:`EXTREMES`; the changed tape still has positive probability.
+Requests are logged. ``audit.replay.rng_hooks`` makes the sources read a tape.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of a source: copies of one source read the same reals, each from the first on."""
+    r"""A reader of a source: copies of one source read the same reals, each from the first one."""
 
     source: str
     copy: int = 0
 
 
 class Tape:
-    r"""The reals of a seed, some of them changed, with a log of one run."""
+    r"""The reals of a seed, some of them changed, with the log of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)
@@ -125,7 +125,7 @@ class Tape:
         return self._reals(stream.source, index, count).copy()
 
     def source(self, kind: str) -> str:
-        r"""A name for one more source of a kind, the same in every run that asks alike."""
+        r"""A name for a new source of a kind, the same in every run with the same requests."""
         self._named[kind] += 1
         return f"{kind} {self._named[kind]}"
 
@@ -137,7 +137,7 @@ class Tape:
         return found
 
     def places(self) -> list[Place]:
-        r"""The reals that were read, each once, in order of reading as far as it was logged."""
+        r"""The reals that were read, each once, in the logged order."""
         seen = ((a.source, i) for a in self.log for i in range(a.first, a.first + a.reals))
         return [*dict.fromkeys(seen)]
 

@@ -1,12 +1,12 @@
 r"""The data of figures: a histogram of the outputs, and a bound on the trade-off curve.
 
-Both are read off the runs after they were tested, and decide nothing.
+Both are computed from the runs after the test, and do not affect the verdict.
 
 The trade-off function f (Dong, Roth and Su 2022) gives the least type II error, "A" said of a run
 on B, of any test whose type I error, "B" said of a run on A, is alpha. Every event E is a test, so
 f(P_A(E)) <= P_B(not E). Events are learned from the first runs; on the runs after them both errors
 are bounded by confidence sequences (Robbins 1970), all at once and at every number of runs. f is
-convex, so it also lies below the hull of these points and of (0, 1) and (1, 0): everywhere.
+convex, so it lies everywhere below the hull of these points and of (0, 1) and (1, 0).
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    r"""A cell of a histogram: the runs of each dataset in it, and how many the witness holds.
+    r"""A cell of a histogram: the runs of each dataset in it, and those in the event of the
+    witness.
 
-    A bin of numbers is ``[low, high)``, or the number ``low`` where both are equal; None is an
-    open end. A label, and "all else", has neither. ``covered`` are the stretches of ``[low, high)``
-    that lie in the event, as shares of it: (0, 0.5) is the lower half.
+    A bin of numbers is ``[low, high)``, or the number ``low`` if both are equal; None means
+    unbounded. Labels, and "all else", have neither. ``covered`` are the parts of ``[low, high)`` in
+    the event, as fractions of its width: (0, 0.5) is the lower half.
     """
 
     label: str
@@ -68,7 +69,7 @@ class Bin:
     def is_open(self) -> bool:
         return (self.low is None) != (self.high is None)
 
-    @computed("how much of what fell in the bin lies in the event of the witness")
+    @computed("the fraction of the bin's runs in the event of the witness")
     def in_witness(self) -> Literal["all", "part", "none"]:
         inside = self.inside_a + self.inside_b
         if not inside:
@@ -103,14 +104,14 @@ def histogram(
     pair: int = 0,
     feature: str | None = None,
 ) -> Histogram:
-    r"""Count outputs by cell: at most about 40, integers one each where there are few.
+    r"""Count outputs by cell: at most about 40, one per integer if there are few.
 
     ``inside`` says which runs lie in the ``event`` of the witness, ``spans`` which numbers do: see
     :class:`audit.evidence.event.Event`.
 
-    Other numbers fall into intervals between round numbers, what lies beyond all but one in a
-    thousand in two open ones. Labels stand by name: those of the event, then the most frequent,
-    and "all else".
+    Other numbers fall into intervals between round numbers, the most extreme thousandth into two
+    unbounded ones. Labels stand by name: those of the event, then the most frequent, and "all
+    else".
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -275,7 +276,7 @@ class TradeoffBand:
 
     ``points`` are the corners of the drawn curve, (type I, type II error) from (0, 1) to (1, 0);
     ``claimed`` are points of the claimed one; ``runs`` are those that were counted. ``pair`` and
-    ``feature`` say of what, as in the histogram.
+    ``feature`` are as in the histogram.
     """
 
     alpha: float
@@ -383,7 +384,7 @@ def _hull(points: Sequence[Point]) -> list[Point]:
 
 
 def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
-    r"""Points of the largest trade-off function that all (epsilon, delta) of a claim promise.
+    r"""Points of the largest trade-off function that all (epsilon, delta) of a claim imply.
 
     f(alpha) = max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
     """

@@ -1,8 +1,8 @@
 r"""Plot the claim and the measurements with matplotlib (``pip install 'dpcore[plot]'``).
 
 Figures are inline SVG: text stays text, and the same data give the same bytes. Ink and fills are
-CSS variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one picture serves light, dark
-and print; whatever a colour says, a shape or a word says too.
+CSS variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one picture works in light,
+dark and print; every colour is accompanied by a shape or a word.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def histogram_figure(found: Histogram) -> Markup:
             runs.set_label_text("runs")
             _rounded(runs, "{x:,.0f}", integer=True)
         _histogram_legend(figure, found, largest)
-        title = "How often each output came, on both datasets"
+        title = "Frequencies of the outputs on both datasets"
         return svg(figure, "histogram", title, _histogram_words(found))
 
 
@@ -300,7 +300,7 @@ def _histogram_words(found: Histogram) -> str:
 
 
 def trace_figure(found: Trace) -> Markup:
-    r"""The bound against the runs it was drawn from, beside the claimed epsilon."""
+    r"""The bound as a function of the runs, with the claimed epsilon."""
     epsilon, delta = found.claim.exact
     runs, bounds = [n for n, _ in found.points], [bound for _, bound in found.points]
     last = f"at least {down(bounds[-1])}"
@@ -317,11 +317,11 @@ def trace_figure(found: Trace) -> Markup:
         outside_legend(figure, "outside upper left")
         _rounded(axes.yaxis)
         words = f"{len(runs)} bounds, from {runs[0]:,} to {runs[-1]:,} runs; the last is {last}."
-        return svg(figure, "trace", "The lower bound on epsilon as runs came in", words)
+        return svg(figure, "trace", "The lower bound on epsilon over the runs", words)
 
 
 def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
-    r"""One axis of epsilon: what is claimed, and all that the evidence rules out."""
+    r"""An axis of epsilon with the claim and the values ruled out by the evidence."""
     claimed, infinite, written = float(epsilon), bound == math.inf, _exactly(epsilon)
     right = (2.5 * claimed if infinite else 1.25 * max(claimed, bound)) or 1.0
     with drawing("line", 1.6) as (figure, axes):
@@ -340,11 +340,11 @@ def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
         _rounded(axes.xaxis)
         ruled = "every epsilon" if infinite else f"every epsilon below {down(bound)}"
         described = f"Striped: {ruled} is ruled out. The claim is {written}."
-        return svg(figure, "line", "What is claimed, and what is ruled out", described)
+        return svg(figure, "line", "The claim, and the values that are ruled out", described)
 
 
 def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]) -> Markup:
-    r"""The claimed curve, delta against epsilon, with the points that were tested on it."""
+    r"""The claimed curve, delta over epsilon, with the tested points."""
     deltas = [float(row.claim.exact[1]) for row in tested]
     least = min([d for d in deltas if d > 0] or [d for _, d in curve if d > 0] or [1e-6])
     decades = 1 - math.floor(math.log10(least))
@@ -393,14 +393,14 @@ def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]
             outside_legend(figure, "outside upper left")
         _rounded(axes.xaxis)
         beyond = sum(row.refuted for row in tested)
-        words = f"{len(tested)} points of the claimed curve were tested, {beyond} are refuted."
-        return svg(figure, "curve", "The claimed curve and what was refuted", words)
+        words = f"{len(tested)} points of the claimed curve were tested, {beyond} were refuted."
+        return svg(figure, "curve", "The claimed curve and the refuted points", words)
 
 
 def tradeoff_figure(
     band: Sequence[tuple[float, float]], claimed: Sequence[tuple[float, float]]
 ) -> Markup:
-    r"""The trade-off curve that was measured, an upper bound, beside the claimed one."""
+    r"""The measured trade-off curve, an upper bound, and the claimed one."""
     with drawing("tradeoff", 3.6) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=FAINT, linewidth=0.8, label="perfect privacy")
         if claimed:

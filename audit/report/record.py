@@ -59,7 +59,9 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""The least delta at the claimed epsilon, and the other way, each of its worse direction."""
+    r"""The least delta at the claimed epsilon and the least epsilon at the claimed delta, over both
+    directions.
+    """
 
     delta: Enclosure
     epsilon: Enclosure
@@ -90,7 +92,7 @@ class AuditRecord(Result):
         kind="dict",
     )
     pair: tuple[Any, Any] = fact(
-        "[dataset A, dataset B] that the witness and epsilon_lower are of", write=list, kind="list"
+        "[dataset A, dataset B] of the witness and of epsilon_lower", write=list, kind="list"
     )
     pairs: tuple[tuple[Any, Any], ...] = fact(
         "all pairs that were audited", write=lambda pairs: list(map(list, pairs)), kind="list",
@@ -105,9 +107,7 @@ class AuditRecord(Result):
         "probability at most alpha; it may lie below a refuted claim, which has a test of its own. "
         "Of the exact layer: proven"
     )
-    at_delta: Fraction = fact(
-        "the delta that epsilon_lower is at, exact, as text", default=Fraction(0)
-    )
+    at_delta: Fraction = fact("the delta of epsilon_lower, exact, as text", default=Fraction(0))
     alpha: RationalLike = fact(
         "the false-alarm level of all statistical layers together", write=level_upper, kind="float"
     )
@@ -121,7 +121,7 @@ class AuditRecord(Result):
         '{"a", "b"}', write=lambda runs: dict(zip("ab", runs, strict=True)), kind="dict"
     )
     stopped: str = fact("why no more runs were drawn")
-    interrupted: bool = fact("whether Ctrl-C ended it before all was done", default=False)
+    interrupted: bool = fact("whether Ctrl-C ended it early", default=False)
     witness: Witness | ExactWitness | None = fact(
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": what '
         'the event is of, null: the output itself, "score": of a learned feature all that computes '
@@ -158,16 +158,16 @@ class AuditRecord(Result):
         default=(),
     )
     row: int = fact(
-        'the place in "outcomes" of the test that pair, witness and epsilon_lower are of',
+        'the index in "outcomes" of the test of pair, witness and epsilon_lower',
         kind="int | None",
         default=0,
     )
     exact: ExactFinding | None = fact(
-        '{"delta", "epsilon": [lower, upper] at the claim, each of its worse direction}',
+        '{"delta", "epsilon": [lower, upper] at the claim, the maximum over both directions}',
         default=None,
     )
     fit: FitReport | None = fact(
-        'what the fit layer says: {"law", "verdict", "p_value", "runs", "witness"}',
+        'the result of the fit layer: {"law", "verdict", "p_value", "runs", "witness"}',
         write=_fit,
         default=None,
     )
@@ -184,7 +184,7 @@ class AuditRecord(Result):
         "outputs on both datasets by cell, see audit.report.figure_data", default=None
     )
     trace: Trace | None = fact(
-        "the bound as the runs came in, see audit.evidence.trace", default=None
+        "the bound as a function of the runs, see audit.evidence.trace", default=None
     )
     tradeoff_band: TradeoffBand | None = fact(
         "a curve that the trade-off curve of the pair lies below everywhere, with the confidence "
@@ -197,8 +197,8 @@ class AuditRecord(Result):
     layers: tuple[LayerRun, ...] = fact('[{"layer", "method", "proves"}]', default=())
     seed: int | None = fact("repeats the audit", default=None)
     repeatable: bool = fact(
-        "whether the target keeps to the randomness it is given; false also for one that takes "
-        "none: then the seed repeats only the audit's own coins",
+        "whether the target uses only the randomness it is given; false also if it takes none: "
+        "then the seed repeats only the random choices of the audit",
         default=True,
     )
     error: TargetFailed | None = fact(
@@ -224,7 +224,7 @@ class AuditRecord(Result):
         return self.verdict == "refuted"
 
     @computed(
-        '"values", or what alone refutes: "floating-point", "time", "errors"; null',
+        '"values", or the only refuting cause: "floating-point", "time", "errors"; null',
         before="epsilon_lower",
         kind="Literal['values', 'floating-point', 'time', 'errors'] | None",
     )

@@ -33,7 +33,7 @@ from dpcore.numbers.rounding import down
 if TYPE_CHECKING:
     from audit.wording.html import Section
 
-_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "does not keep", "proven": "keeps"}
+_KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "violates", "proven": "satisfies"}
 _SEVERITIES: Final = {"error": "fault", "warning": "warning", "note": "note"}
 _SHOWN: Final = 60
 
@@ -167,7 +167,7 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Why the bound of refuting runs does not exceed the claim; None if it does."""
+        r"""Why the bound from refuting runs does not exceed the claim; None if it does."""
         if self.verdict != "refuted" or not self.runs:
             return None
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
@@ -175,5 +175,5 @@ class AuditReport(AuditRecord):
 
     @property
     def blind_spot(self) -> str:
-        r"""What these runs could have missed, as a sentence."""
+        r"""The violations that these runs could have missed, as a sentence."""
         return blind_spot(self.resolution, self.coverage, verdict=self.verdict)

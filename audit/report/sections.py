@@ -35,7 +35,7 @@ _STRONG: Final = Markup("<strong>{}</strong>")
 
 
 def pairs(report: AuditRecord) -> Iterator[tuple[str, object]]:
-    r"""The claim, and the pairs that were audited, whole."""
+    r"""The claim and the audited pairs, in full."""
     yield "claim", f"{report.claim} ({report.claim.to_json()['relation']})"
     listed = report.pairs or (report.pair,)
     for i, (a, b) in enumerate(listed):
@@ -95,9 +95,9 @@ def _tables(report: AuditRecord) -> Iterator[Section]:
         sure = f"All bounds hold with {confidence(report.alpha)} confidence."
         yield Section(
             note=sure if report.runs else "",
-            columns=("layer", "method", "what its result proves"),
+            columns=("layer", "method", "meaning of its result"),
             rows=[(each.layer, each.method, each.proves) for each in report.layers],
-            folded="Method: what ran, and what it proves",
+            folded="Method: the layers, and the meaning of their results",
         )
 
 
@@ -105,7 +105,7 @@ def _sampled(found: Witness, *, refutes: bool) -> Section:
     note = (
         "The event was fixed by earlier runs, and counted on the runs after them. "
         f"{'It' if refutes else 'It does not refute the claim; it'} points to dataset "
-        f"{found.world}. The ratio of the shares is no bound: the bound is the epsilon above."
+        f"{found.world}. The ratio of the shares is not a bound: the bound is the epsilon above."
     )
     if found.score is not None:
         note += f" The score was {scored(found.score)}."
@@ -139,7 +139,7 @@ def _proven(found: ExactWitness) -> Section:
             ("A", format_enclosure(found.probability_a)),
             ("B", format_enclosure(found.probability_b)),
         ],
-        note=f"The event that is hardest on the claim; it points to dataset {found.world}.",
+        note=f"The event that violates the claim most; it points to dataset {found.world}.",
     )
 
 
@@ -149,8 +149,8 @@ def _histogram(found: Histogram, *, several: bool) -> Section:
     note = f"All runs on pair {found.pair + 1}." if several else "All runs."
     if found.event is not None:
         note += (
-            " Filled bars: runs that lie in the event of the witness; open bars: the others. The "
-            "witness itself is counted on fewer runs, those that had no part in choosing it."
+            " Filled bars: runs in the event of the witness; open bars: the others. The witness "
+            "itself is counted on fewer runs, those that were not used to choose it."
         )
     return Section(
         title="Outputs on both datasets",
@@ -204,9 +204,11 @@ def _tradeoff(band: TradeoffBand) -> Section:
     return Section(
         title="The trade-off curve",
         svg=tradeoff_figure(band.points, band.claimed),
-        note="What a test of one run can do: the errors it must make. The true curve lies below "
-        f"the measured one everywhere, with {confidence(band.alpha)} confidence; where that is "
-        "below the claimed one, the claim does not hold.",
+        note=(
+            "The least errors of any test of a single run. The true curve lies below the measured "
+            f"one everywhere, with {confidence(band.alpha)} confidence; if the measured curve is "
+            "below the claimed one anywhere, the claim does not hold."
+        ),
         folded="The corners",
         columns=("type I error", "type II error at most"),
         rows=[(up(x, 4), up(y, 4)) for x, y in band.points],
@@ -218,11 +220,11 @@ def _trace(found: Trace) -> Section:
 
     sure = f"with {confidence(found.alpha)} confidence"
     return Section(
-        title="The bound as runs came in",
+        title="The bound over the runs",
         svg=trace_figure(found),
         note=f"Each point is by itself a lower bound {sure}, from that many runs."
         if found.holds == "each"
-        else f"All points are lower bounds at once, {sure}.",
+        else f"All points are simultaneous lower bounds, {sure}.",
         folded="The bounds",
         columns=("runs", "epsilon at least"),
         rows=[(f"{runs:,}", down(bound)) for runs, bound in found.points],
@@ -235,7 +237,9 @@ def _outcomes(rows: Sequence[Outcome]) -> Section:
         title="All tests",
         columns=("pair", "feature", "epsilon", "delta", weight, "epsilon at least", "refuted"),
         rows=list(map(_outcome, rows)),
-        note="The tests share the false-alarm level of the audit; each value is of its test alone.",
+        note=(
+            "The tests share the false-alarm level of the audit; each value refers to its own test."
+        ),
     )
 
 
@@ -263,8 +267,8 @@ def _finding(found: Finding) -> tuple[str, Markup]:
 def _baselines(found: Sequence[BaselineFinding]) -> Section:
     return Section(
         title="Other methods",
-        note="For comparison only: no verdict rests on these numbers.",
-        columns=("method", "epsilon", "what it says", "a confidence bound"),
+        note="For comparison only: these numbers do not affect the verdict.",
+        columns=("method", "epsilon", "remark", "a confidence bound"),
         rows=[
             (
                 row.name,

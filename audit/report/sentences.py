@@ -1,6 +1,6 @@
 r"""Sentences of an audit report, shared by the terminal and the HTML page.
 
-What is printed as a bound is rounded in the direction that keeps it one.
+Printed bounds are rounded in the direction in which they stay valid.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
     if epsilon_lower > epsilon:
         return None
     return (
-        f"not above the refuted epsilon = {format_rational(epsilon)}: it is the first epsilon, "
-        "from 0 up, that a test does not refute; the test of the claim shows that epsilon is above "
-        f"{format_rational(epsilon)}, with {confidence(alpha)} confidence"
+        f"not above the refuted epsilon = {format_rational(epsilon)}: the bound is the first "
+        f"epsilon, from 0 up, that is not refuted; the test of the claim itself shows that "
+        f"epsilon exceeds {format_rational(epsilon)}, with {confidence(alpha)} confidence"
     )
 
 
 def refutals(alpha: RationalLike) -> str:
     r"""The maximal number of audits of a true claim that refute it."""
     cases = format_share(rational("alpha", alpha), 6)
-    return f"at most {cases} such audits would say REFUTED (independent runs)"
+    return f"at most {cases} such audits would give REFUTED (independent runs)"
 
 
 def meaning(
@@ -69,7 +69,7 @@ def meaning(
             return f"The claim {claim} does not hold: proven from the exact output distributions."
         case "proven":
             return (
-                f"The outputs on this pair keep {claim}: proven from their exact distributions. "
+                f"The outputs on this pair satisfy {claim}: proven from their exact distributions. "
                 "The proof applies to these distributions and this pair only."
             )
         case "not_refuted":
@@ -80,7 +80,7 @@ def meaning(
         case "nothing_measured":
             return (
                 f"The runs do not measure {claim}: on at least one pair, most of the outputs could "
-                "not be used. The warnings below say why, and what to do."
+                "not be used. The warnings below give the reason and a remedy."
             )
     reason = "" if error is None else f"It {error.told}. "
     return f"{reason}There is no verdict on {claim}."
@@ -89,7 +89,7 @@ def meaning(
 def blind_spot(
     resolution: float, coverage: Sequence[Coverage], *, verdict: VerdictWord | None = None
 ) -> str:
-    r"""What these runs could have missed; its probability rounded up."""
+    r"""The violations that these runs could have missed; probabilities are rounded up."""
     if verdict == "nothing_measured":
         first = next(iter(unmeasured_pairs(coverage)), None)
         several = any(each.pair for each in coverage)
@@ -120,9 +120,11 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
 
 
 def values_alone(outcomes: Sequence[Outcome]) -> str | None:
-    r"""What the tests of values say beside a floating-point leak; None where there are none."""
+    r"""The result of the tests of values in addition to a floating-point leak; None if there are
+    none.
+    """
     found = [row.epsilon_lower for row in outcomes if cause_of(row.feature) == "values"]
-    return f"alone not refuted; epsilon at least {down(max(found))}" if found else None
+    return f"not refuted by themselves; epsilon at least {down(max(found))}" if found else None
 
 
 def fitted(report: FitReport) -> str:
@@ -152,12 +154,12 @@ def scored(score: dict[str, Any]) -> str:
 
 def repeated(seed: int, *, repeatable: bool) -> str:
     r"""How to reproduce the audit."""
-    only = "" if repeatable else " (repeats the draws of the audit; the target makes its own)"
+    only = "" if repeatable else " (repeats the draws of the audit, but not those of the target)"
     return f"--seed {seed}{only}"
 
 
 def leak(feature: str | None) -> str | None:
-    r"""What a witness means that is not about the size of the output; else None."""
+    r"""The meaning of a witness that does not concern the magnitude of the output; else None."""
     match cause_of(feature):
         case "time":
             return (

@@ -69,8 +69,8 @@ def refused(path: str | Path, reason: str) -> InvalidParameter:
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file with valid checksums that no audit wrote."""
-    return refused(path, f"is damaged or hostile: it holds {_plain(what)}")
+    r"""The error for a file with valid checksums and impossible content."""
+    return refused(path, f"is damaged or forged: {_plain(what)}")
 
 
 def _plain(text: str) -> str:
@@ -161,9 +161,9 @@ def parsed(path: Path, payload: bytes) -> dict[str, Any]:
     try:
         held = json.loads(payload.decode(), parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise hostile(path, f"no JSON as its header ({error})") from None
+        raise hostile(path, f"its header is not JSON ({error})") from None
     if not isinstance(held, dict) or held.get("schema") != SCHEMA:
-        raise hostile(path, f"no header of schema {SCHEMA}")
+        raise hostile(path, f"it has no header of schema {SCHEMA}")
     return held
 
 
@@ -237,7 +237,7 @@ def resume(
         except OSError as error:
             raise file.refused(error) from None
         except MemoryError:
-            raise refused(path, "holds more than the memory does") from None
+            raise refused(path, "does not fit into memory") from None
         yield state
 
 
@@ -246,10 +246,10 @@ def _check_sizes(state: State, plan: Plan) -> None:
     for outputs in state.blocks:
         block = next(blocks, None)
         if block is None:
-            raise hostile(state.path, "more blocks than the audit has")
+            raise hostile(state.path, "it has more blocks than the audit")
         if len(outputs) != block.runs:
-            what = f"{len(outputs):,} runs as block {block.index} of {block.runs:,}"
-            raise hostile(state.path, what)
+            has = f"block {block.index} has {len(outputs):,} runs"
+            raise hostile(state.path, f"{has}, and the audit has {block.runs:,} there")
 
 
 # -- what is known before an audit goes on --------------------------------------------------------
@@ -258,14 +258,14 @@ def _check_sizes(state: State, plan: Plan) -> None:
 def stored_seed(path: str | Path) -> int | None:
     r"""The seed of the audit that a state file holds, None where it holds none (yet).
 
-    Who goes on without naming a seed means this one.
+    A resumed audit without a given seed uses this one.
     """
     held = _stored(Path(path))
     if held is None:
         return None
     seed = held.get("seed")
     if type(seed) is not int or seed < 0:
-        raise hostile(Path(path), "no seed")
+        raise hostile(Path(path), "it has no valid seed")
     return seed
 
 
@@ -282,7 +282,7 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
     try:
         return SearchResult.of_json(held["search"]).to_json()
     except ValueError as error:
-        raise hostile(Path(path), f"a search that found nothing ({error})") from None
+        raise hostile(Path(path), f"its search result is invalid ({error})") from None
 
 
 def _stored(path: Path) -> dict[str, Any] | None:
@@ -294,7 +294,7 @@ def _stored(path: Path) -> dict[str, Any] | None:
     except (OSError, Damaged):
         return None
     except MemoryError:
-        raise refused(path, "holds more than the memory does") from None
+        raise refused(path, "does not fit into memory") from None
     return None if first is None else parsed(path, first.payload)
 
 
@@ -334,9 +334,9 @@ def _take(path: Path, state: State, payload: bytes) -> None:
         elif kind == b"F":
             state.failed = _failure(state.target, json.loads(data.decode()))
         else:
-            raise ValueError("a record of no known kind")
+            raise ValueError("unknown kind")
     except (ValueError, RecursionError) as wrong:
-        raise hostile(path, f"what no audit wrote ({wrong})") from None
+        raise hostile(path, f"a record is invalid ({wrong})") from None
 
 
 def _failure(target: str, held: Any) -> TargetFailed:
@@ -345,4 +345,4 @@ def _failure(target: str, held: Any) -> TargetFailed:
             run is None or (type(run) is int and 0 < run <= _MOST_RUNS)
         ):
             return TargetFailed(target, reason, dataset=dataset, run=run)
-    raise ValueError("an invalid failure")
+    raise ValueError("invalid failure")

@@ -1,7 +1,7 @@
 r"""Blocks of draws, with randomness that depends only on the seed and block number.
 
-Every coin is a function of the audit's seed, the number j of the block and what the coin is for, so
-a block can be drawn anywhere and in any order, or be read back, and is the same
+All randomness is a function of the audit's seed, the block number j and the purpose, so a block is
+the same wherever and in whatever order it is drawn or read back
 (``docs/decisions/0014-blocks-by-number.md``).
 """
 
@@ -42,7 +42,7 @@ _GROWTH: Final = 4
 class Planned:
     r"""Block ``index`` of an audit: ``runs`` of the pair at place ``pair``.
 
-    ``drawn`` runs of all pairs come before it.
+    ``drawn`` runs of all pairs precede it.
     """
 
     index: int
@@ -56,8 +56,8 @@ class Plan(AuditSpec):
     r"""A resolved spec with claim, pairs, features, runs and seed: the input of the layers.
 
     ``pairs`` are all of them, by default ``pair`` alone; ``runs`` are over both datasets and all
-    pairs together. Fields are not read again. Raises :class:`InvalidParameter` for fewer runs than
-    pairs, and a feature that is given twice.
+    pairs together. Fields are not parsed again. Raises :class:`InvalidParameter` for fewer runs
+    than pairs, and for a repeated feature.
     """
 
     claim: Claim | CurveClaim
@@ -84,7 +84,7 @@ class Plan(AuditSpec):
         return any(feature.of_time for feature in self.features)
 
     def blocks(self) -> Iterator[Planned]:
-        r"""The blocks, each pair's first one for training; they depend on nothing drawn.
+        r"""The blocks, the first one of each pair for training; they do not depend on any draw.
 
         The pairs take turns and have equally many runs, up to one.
         """
@@ -115,7 +115,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The purposes of an audit's randomness. The numbers fix what a seed draws."""
+    r"""The purposes of an audit's randomness. The numbers determine the draws of a seed."""
 
     WORLDS = 0
     MIXING = 1
@@ -134,8 +134,8 @@ def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
 class Task:
     r"""All data needed to draw a block of a target; it can be sent to another process.
 
-    ``until`` is the time of day (as ``time.time`` gives it) after which nothing more is drawn,
-    ``label`` what an error says about where it was. ``timed`` is as in :class:`Block`.
+    ``until`` is the time (of ``time.time``) after which nothing more is drawn, ``label`` the place
+    that an error names. ``timed`` is as in :class:`Block`.
     """
 
     pair: tuple[Any, Any]
@@ -149,7 +149,7 @@ class Task:
     timed: bool = False
 
     def block(self, watchdog: Watchdog) -> Block:
-        r"""The block as a target takes it, its randomness at the beginning."""
+        r"""The block as a target takes it, with fresh randomness."""
         # Made anew: who spawns from a seed sequence changes it.
         seed_a, seed_b = (
             np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key) for seed in self.seeds
@@ -169,8 +169,7 @@ class Task:
 class Drawing:
     r"""The outputs of a block in run order, possibly incomplete.
 
-    ``error`` is the target's, ``interrupted`` a Ctrl-C; ``limited`` says whether each call had its
-    time limit.
+    ``error`` is the target's, ``interrupted`` a Ctrl-C; ``limited``: each call had its time limit.
     """
 
     outputs: Outputs
@@ -222,7 +221,9 @@ def draw_block(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Drawing:
-    r"""Draw a block, as far as the target, the user and the time let it."""
+    r"""Draw a block until it is complete, the target fails, the user interrupts or the time is
+    over.
+    """
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False
@@ -249,7 +250,7 @@ def draw_block(
 
 
 def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
-    r"""Whether the target gives equal outputs twice, on the same randomness."""
+    r"""Whether the target gives equal outputs twice with the same randomness."""
     answers = []
     for _ in range(2):
         drawing = draw_block(target, task, watchdog)

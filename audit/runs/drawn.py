@@ -34,8 +34,8 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 class BlockRuns:
     r"""The runs of one block: raw outputs, and the values of each feature.
 
-    ``shown`` is empty where a feature, or code of the outputs' own, failed. ``process`` is the
-    anytime evidence after the block.
+    ``shown`` is empty if a feature, or code of the outputs, failed. ``process`` is the anytime
+    evidence after the block.
     """
 
     block: Planned
@@ -49,9 +49,9 @@ class BlockRuns:
 class DrawnRuns:
     r"""The runs of an audit, and why they ended.
 
-    ``error`` is the target's, ``notes`` are what a reader should know, ``process`` is the evidence
-    of a sequential audit, ``features`` are those of each pair (none: the outputs themselves).
-    Nothing here was chosen by looking at the runs that are tested.
+    ``error`` is the target's, ``notes`` are remarks for the reader, ``process`` is the evidence of
+    a sequential audit, ``features`` are those of each pair (empty: the outputs themselves). No
+    choice here depends on the tested runs.
     """
 
     target: Target
@@ -89,8 +89,8 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""The outputs are read inside, as :func:`audit.outputs.guard.reading` says, with the
-        audit's time limit and its standard output kept clean.
+        r"""A context that reads outputs, see :func:`audit.outputs.guard.reading`, with the audit's
+        time limit and a clean standard output.
         """
         with (
             stdout_to_stderr(),
@@ -100,7 +100,7 @@ class DrawnRuns:
             yield
 
     def untested(self) -> DrawnRuns:
-        r"""The same with no runs to test: for outputs whose own code fails when they are read."""
+        r"""A copy without runs to test: for outputs whose own code fails while they are read."""
         return replace(self, blocks=(), process=_no_evidence(self.plan, self.features))
 
     @property
@@ -113,7 +113,7 @@ class DrawnRuns:
 
     @property
     def of_floats(self) -> bool:
-        r"""Whether the first outputs are floats, or hold some."""
+        r"""Whether the first outputs are floats, or contain some."""
         looked_at = (self.outputs(i)[:_LOOKED_AT] for i in range(len(self.forms)))
         return any(
             _holds_floats(form.values(outputs))
@@ -196,7 +196,7 @@ def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -
 class RunCollector:
     r"""Collects the runs of an audit; the only mutable object of an audit.
 
-    A block is kept by one append, so that Ctrl-C finds it whole or not at all.
+    A block is kept by a single append, so that Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan
@@ -211,7 +211,7 @@ class RunCollector:
     studies: dict[tuple[int, str], OnlineLearner] = field(default_factory=dict)
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
-        r"""Keep the runs of a block, all or its first ones, and look at them."""
+        r"""Keep the runs of a block, all or its first ones, and read them."""
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return

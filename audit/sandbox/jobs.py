@@ -2,13 +2,13 @@ r"""Draw blocks in this process, in several, or on a cluster; always in task ord
 
 One job draws here and needs no joblib. More go through joblib, so that ``joblib.parallel_config``
 chooses where: processes of this machine by default, the workers of a Dask cluster with
-``backend="dask"`` (:func:`dask_cluster` sets it up for the command). What a task draws does not
-depend on where it is drawn, for a target that keeps to the randomness it is given.
+``backend="dask"`` (:func:`dask_cluster` sets it up for the command). The draws of a task do not
+depend on where it runs, if the target uses only the randomness it is given.
 
-A worker makes a target anew from its spelling where it came from one (a file must then be at the
-same path on every machine), else gets it by cloudpickle. One without a spelling or with randomness
-of its own starts in each worker as it was: a generator that its module seeds on import gives every
-worker the same numbers.
+A worker builds a target from its text form, if it has one (a file must then be at the same path on
+every machine), otherwise receives it by cloudpickle. A target without a text form or with its own
+randomness starts in each worker in the same state: a generator that its module seeds on import
+gives every worker the same numbers.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _LATE: Final = ("no answer within", "kept its output open")  # reasons of a time
 
 
 class Drawer(Protocol):
-    r"""Draws tasks one after the other or side by side; the results come in the tasks' order."""
+    r"""Draws tasks one by one or in parallel; the results are in the order of the tasks."""
 
     def keeps_to_its_seed(self, task: Task) -> bool:
         r"""Whether two drawings of the same task are the same."""
 
     def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
-        r"""The drawings; closing the iterator ends those that are under way."""
+        r"""Yield the drawings; closing the iterator ends the unfinished ones."""
 
 
 def check_reveals(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
-    r"""The same error; ``reveals`` is set where its dataset fails in a few more runs of the task's
+    r"""Return the error, with ``reveals`` set if its dataset fails in a few more runs of the task's
     pair and the other one does not. These runs are not tested.
 
-    A call that ran into the time limit is not repeated: each would wait for it again.
+    A call that exceeded the time limit is not repeated, because each would wait again.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed
@@ -218,7 +218,9 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
         client = connect(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InvalidParameter("--scheduler", scheduler, f"is not reached: {lines[0]}") from error
+        raise InvalidParameter(
+            "--scheduler", scheduler, f"cannot be reached: {lines[0]}"
+        ) from error
     with client, parallel_config(backend="dask", client=client):
         yield
 
@@ -228,9 +230,9 @@ _GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTarget:
-    r"""How a worker gets a target: the same value is the same target, so one is made a process.
+    r"""A target as sent to a worker: equal values are the same target, built once per process.
 
-    ``content`` is a digest of the file it is written in, ``process`` the audit's.
+    ``content`` is a digest of its source file, ``process`` identifies the process of the audit.
     """
 
     spelling: str
@@ -242,7 +244,9 @@ class SentTarget:
 
 
 def work_block(sent: SentTarget, task: Task) -> bytes:
-    r"""A drawing and the runs before it, or the target's failure, as ``audit.outputs.wire``."""
+    r"""A drawing and the runs before it, or the target's failure, encoded by
+    ``audit.outputs.wire``.
+    """
 
     def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
         drawing = draw_block(target, task, watchdog)
@@ -253,14 +257,13 @@ def work_block(sent: SentTarget, task: Task) -> bytes:
 
 
 def work_probe(sent: SentTarget, task: Task) -> bytes:
-    r"""Whether the target keeps to its seed, or how it failed; as data."""
+    r"""Whether the target uses only its seed, or its failure; as data."""
     return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
-    r"""What a worker sent: a :class:`audit.runs.block.Drawing` and the runs before it, or a bool.
-
-    ``known`` are the objects that stayed with the workers. Raises :class:`TargetFailed`.
+    r"""Decode an answer: a :class:`audit.runs.block.Drawing` and the runs before it, or a bool.
+    ``known`` are the objects that remain in the workers. Raises :class:`TargetFailed`.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):

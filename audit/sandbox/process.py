@@ -1,10 +1,9 @@
 r"""Run audited code in a child process, so that its crash does not end the auditor.
 
-It is forked, leads a session of its own and talks to the auditor over a pipe: requests and answers
-are frames of ``audit.outputs.wire`` on a socket, and shared memory shows the auditor which call is
-running and when that should end. The auditor ends the process with all that it started when a call
-is long over its time, when it stops itself, when Ctrl-C has waited for it, and when its work is
-done. It ends with the auditor.
+It is forked, leads its own session and communicates over a pipe: requests and answers are frames of
+``audit.outputs.wire`` on a socket, and shared memory has the running call and its time limit. The
+auditor ends the process and its children if a call is far beyond its time limit, if the process
+stops itself, if it does not answer Ctrl-C, and when its work is done. It ends with the auditor.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _TRACED: Final = 1 << 14
 
 
 def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
-    r"""Do the work of the target ``name``: ("done", what it returns), or the kind of its error."""
+    r"""Do the work of the target ``name``: ("done", its result), or the kind of its error."""
     try:
         return "done", work()
     except InvalidParameter as error:
@@ -67,7 +66,7 @@ def result_of(name: str, kind: object, value: Any) -> Any:
 
 
 def error_fields(error: TargetFailed) -> tuple[Any, ...]:
-    r"""The error as plain data, with its traceback for ``--debug``: it is of another process."""
+    r"""The error as plain data, with its traceback for ``--debug``, for another process."""
     traced = "".join(traceback.format_exception(error))[-_TRACED:]
     return error.target, error.reason, error.dataset, error.run, traced
 
@@ -113,11 +112,11 @@ class SharedMemory:
         self._calls[0], self._due[0] = self.calls, math.inf
 
     def read(self) -> tuple[int, float]:
-        r"""Calls begun, and when the last one should end: inf where none is running."""
+        r"""The number of started calls, and when the last must end: inf if none is running."""
         return self._calls[0], self._due[0]
 
     def clear(self) -> None:
-        r"""Before a piece of work: no calls, and no wish to stop."""
+        r"""Reset before a piece of work: no calls, no stop request."""
         self.calls = 0
         self.end()
         self.held[_STOP] = 0
@@ -132,7 +131,7 @@ class SharedMemory:
 
 @dataclass(slots=True, kw_only=True)
 class Pipe:
-    r"""The other process's end: what it is asked, and its answers."""
+    r"""The child's end of the pipe: its requests and answers."""
 
     socket: socket.socket
     memory: SharedMemory
@@ -159,11 +158,11 @@ class Pipe:
         return bytes(found)
 
     def answer(self, work: Callable[[], object]) -> None:
-        r"""Do a piece of work and send what it returns, or how it failed."""
+        r"""Do a piece of work and send its result or its failure."""
         self.send(*run_work(self.name, work))
 
     def send(self, kind: str, value: object) -> None:
-        r"""Send a part of an answer, read where the code of its own classes is."""
+        r"""Send a part of an answer, encoded in the process that has its classes."""
         if os.getpid() != self.process:
             # A target forked, and this is the child: the auditor hears one process only.
             _leave(0)
@@ -178,7 +177,10 @@ _LOOKS: Final = 0.1
 _PATIENCE: Final = 0.5
 _PIECE: Final = 1 << 20
 _LOST: Final = 125  # the exit code of a process that could do no more
-_GAVE_UP: Final = "lost its connection to the auditor: os.exec, or it closed another's file"
+_GAVE_UP: Final = (
+    "lost its connection to the auditor: by os.exec, or by closing a file descriptor it does not "
+    "own"
+)
 _DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # of prctl(2)
 
 
@@ -192,10 +194,9 @@ class Ended(TargetFailed):
 
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
-    r"""``work(pipe)`` in a process of its own, begun when it is first asked something.
-
-    ``seconds`` limit each of its calls. ``hears``: Ctrl-C is passed on and its answer awaited; else
-    it is asked to stop over the memory.
+    r"""``work(pipe)`` in its own process, started at the first request. ``seconds`` limits each of
+    its calls. ``hears``: Ctrl-C is forwarded and its answer awaited; else a stop is requested by
+    the shared memory.
     """
 
     name: str
@@ -221,8 +222,8 @@ class IsolatedProcess:
         r"""Send a request, yield the parts of the answer, return its end.
 
         Ctrl-C is raised once the parts that were ready have been yielded, a second one at once.
-        Raises :class:`InvalidParameter` and :class:`TargetFailed` as the other process does, and
-        :class:`Ended`.
+        Raises :class:`Ended`, and :class:`InvalidParameter` and :class:`TargetFailed` of the other
+        process.
         """
         if self.process is None:
             self._begin()
@@ -394,7 +395,7 @@ class IsolatedProcess:
         _prctl(_SET_REAPER, self._reaper)
 
     def close(self) -> None:
-        r"""Close the connection: the process may exit in order."""
+        r"""Close the connection, so that the process exits normally."""
         try:
             if self.process is not None:
                 self._socket.shutdown(socket.SHUT_WR)
@@ -406,7 +407,7 @@ class IsolatedProcess:
 
 
 def end_group(process: int, *, reaped: bool = False) -> None:
-    r"""End the processes of a group that ``process`` leads, and leave none of them behind."""
+    r"""End all processes of the group that ``process`` leads."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
     if not reaped:

@@ -1,9 +1,9 @@
 r"""Run the targets and feature maps of a command in a child process.
 
-The auditor never imports them. A sandbox is asked to find a target, to draw a block of its runs and
-to apply a map to outputs; what it answers is data (``audit.outputs.wire``), and however its process
-ends, that is the target's failure (``audit.sandbox.process``). The functions of ``audit`` in Python
-take callables, which run where they were made: in the caller's process.
+The auditor never imports them. A sandbox loads a target, draws blocks of its runs and applies maps
+to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its process is
+a failure of the target (``audit.sandbox.process``). The functions of ``audit`` in Python take
+callables, which run where they were made: in the caller's process.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote(Target):
-    r"""A target of a file or module in a sandbox: drawn there, and never loaded here.
+    r"""A target of a file or module in a sandbox: it runs there, and is never loaded here.
 
-    ``one`` says whether a call gives one output, ``source`` which file the target is written in.
+    ``one``: a call gives one output; ``source`` is the source file of the target.
     """
 
     sandbox: Sandbox = field(compare=False, repr=False)
@@ -215,9 +215,9 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 
 
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
-    r"""Run ``work()`` in a process of its own and return its result, which must be plain data.
+    r"""Run ``work()`` in its own process and return its result, which must be plain data.
 
-    It is forked from this one, and what it imports is not here afterwards. Ctrl-C reaches it.
+    It is forked from this one, and its imports do not affect this process. Ctrl-C reaches it.
     """
 
     def serve(pipe: Pipe) -> None:

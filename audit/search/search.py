@@ -1,12 +1,12 @@
 r"""Search for the most revealing pair of datasets: trained on some runs, tested on others.
 
-Candidates of a space are compared by successive halving: all get a few runs, the better third gets
-as many again together, and so on. Small changes of the best are then compared with them in the same
-way. The pair that is left is a function of the training runs alone.
+Candidates of a space are compared by successive halving: all get a few runs, then the best third
+shares the same number of runs, and so on. Small changes of the best are then compared with them in
+the same way. The final pair is a function of the training runs alone.
 
-**Statement.** Let the pair be chosen by :func:`search`, and tested on runs of its own. If the
-claim holds for all pairs of neighbours, the test refutes it with probability at most alpha.
-*Proof.* The coins of the search and of the audit come from different streams of the seed and are
+**Statement.** Let the pair be chosen by :func:`search`, and tested on runs of its own. If the claim
+holds for all pairs of neighbours, the test refutes it with probability at most alpha. *Proof.* The
+randomness of the search and of the audit comes from different streams of the seed and is
 independent, and so are the runs; given the training runs the pair is fixed, and the test of a fixed
 pair errs with probability at most alpha. The mean over the training runs is at most alpha, too. ∎
 """
@@ -63,13 +63,13 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Facts):
-    r"""A candidate, the training runs it got, and its score.
+    r"""A candidate, the number of its training runs, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
     the claim allows: the sum over cells of outputs of E[(r - q)+], r the posterior rate of right
-    guesses in the cell and q = e^epsilon/(1 + e^epsilon), less what chance alone scores and less
-    delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders candidates
-    and bounds nothing.
+    guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of pure chance
+    and less delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders
+    candidates and is not a bound.
     """
 
     pair: DatasetPair
@@ -89,8 +89,8 @@ class Candidate(Facts):
 class SearchResult(Facts):
     r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
-    ``tried`` has each candidate once, the one that was chosen first, then those that came far
-    before those that did not.
+    ``tried`` has each candidate once: the chosen one first, then the others by the round they
+    reached.
     """
 
     space: str
@@ -105,7 +105,7 @@ class SearchResult(Facts):
             case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
                 every = tuple(map(Candidate.of_json, tried))
                 return cls(space=space, pair=(a, b), runs=runs, tried=every)
-        raise ValueError("not what a search found")
+        raise ValueError("not a search result")
 
 
 def training_runs(runs: int) -> int:
@@ -121,9 +121,9 @@ def search(
     r"""Spend at most ``training_runs(plan.runs)`` runs on the choice of a pair for its claim;
     ``plan.runs`` less ``Found.runs`` are left to test it.
 
-    The same arguments and a target that keeps to the randomness it is given find the same pair,
-    whatever ``plan.jobs`` is. Outputs are read as in the test, through ``plan.features`` or the
-    default ones. ``progress`` is told the runs drawn so far.
+    If the target uses only the randomness it is given, the same arguments find the same pair, for
+    any ``plan.jobs``. Outputs are read as in the test, through ``plan.features`` or the default
+    ones. ``progress`` is called with the number of runs so far.
     """
     budget = training_runs(plan.runs)
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(STREAM, 0)))

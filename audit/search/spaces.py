@@ -14,10 +14,10 @@ r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
                             [user, event] or null at each step; one event, or (unit=user) any of
                             the events of one user, replaced or left out
 
-Replaced or left out is what the claim's relation says (replace, add-remove); integers and vectors
-are answers to queries, and have the same neighbours under both. What neighbours are agrees with
-:mod:`audit.testing.strategies`. Datasets are integers and lists, so that any target can be given
-them.
+The claim's relation decides between replaced and left out (replace, add-remove); integers and
+vectors are answers to queries, and have the same neighbours under both. The definition of
+neighbours agrees with :mod:`audit.testing.strategies`. Datasets are integers and lists, which any
+target can take.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ NORMS: Final = (Norm.BOX, Norm.L1, Norm.L2_SQUARED)
 class Space(ABC):
     r"""A set of pairs of different, neighbouring datasets.
 
-    ``spelling`` is how it was written. An audit treats its two datasets alike, so (a, b) and (b, a)
-    are one candidate and each method yields it one way round.
+    ``spelling`` is how it was written. An audit is symmetric in its two datasets, so (a, b) and (b,
+    a) are one candidate and each method yields only one of them.
     """
 
     spelling: str
@@ -81,7 +81,7 @@ class Space(ABC):
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Another pair, a small step away from ``pair``; one drawn afresh where none is found."""
+        r"""Another pair, a small step away from ``pair``; a random pair if none is found."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):
@@ -90,7 +90,7 @@ class Space(ABC):
 
 
 def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
-    r"""Each pair once: a mirror image of one that came before is left out."""
+    r"""Each pair once: mirror images of earlier pairs are omitted."""
     seen = set()
     for pair in pairs:
         if key(pair) not in seen:
@@ -99,7 +99,7 @@ def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
 
 
 def key(pair: DatasetPair) -> str:
-    r"""A text that is the same for a pair and its mirror image, and for no other pair."""
+    r"""A text that a pair shares with its mirror image only."""
     return " ".join(sorted(json.dumps(dataset) for dataset in pair))
 
 
@@ -528,7 +528,7 @@ class Streams(Space):
 
 
 def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
-    r"""The space that ``text`` spells; see the module."""
+    r"""Parse a space; the module lists the forms."""
     name, rest = split_name(text)
     if name not in SPACES:
         reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"

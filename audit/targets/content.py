@@ -25,8 +25,8 @@ def source_of(function: Callable[..., Any] | None) -> str | None:
 def content_of(target: Target) -> str | None:
     r"""A digest of the file of a target, or None if there is none.
 
-    Of a program: of the executable and of those arguments that name files. What a file imports or
-    reads is not part of it.
+    For a program, it covers the executable and the arguments that name files. Imported and data
+    files are not part of it.
     """
     from audit.targets.program import Program
 
@@ -49,9 +49,8 @@ def content_of(target: Target) -> str | None:
 
 
 def files_of(step: str, feature: Feature) -> list[str]:
-    r"""The files that a step of a feature is written in: none of one that comes with the auditor.
-
-    Of a map in a module, the module's file and that of the function, which it may only import.
+    r"""The source files of a step of a feature; none for a built-in one. For a map in a module, the
+    file of the module and that of the function, which may only be imported there.
     """
     if step.partition(":")[0] in FEATURES:
         return []

@@ -4,9 +4,9 @@ r"""Running sums of a stream as a target.
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
 
 The first word is tree, doubling or square-root, the others are arguments of
-``accounting.budget.continual.calibrate_sum``. A dataset is a stream, a list of as many items as the
-horizon; the pair differs in the first item, which is in the most draws. An output is the list of
-the sums after each item, in units (square-root: in units/grid).
+``accounting.budget.continual.calibrate_sum``. A dataset is a stream, a list of ``horizon`` items;
+the pair differs in the first item, which is covered by the most draws. An output is the list of the
+sums after each item, in units (square-root: in units/grid).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def target_of(
     spelling: str,
     seeded: bool = True,
 ) -> Catalogued:
-    r"""Streams of ``setting`` with a claim, and features that show the first item."""
+    r"""Streams of ``setting`` with a claim, and features that reveal the first item."""
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
 
     def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
@@ -87,9 +87,9 @@ def doubled(sums: Any) -> int:
 
 
 def weighed(sums: Any) -> int:
-    r"""All sums added up, each over the number of blocks in it: shows noise that is drawn anew.
+    r"""All sums added up, each divided by its number of blocks: reveals noise that is drawn again.
 
-    In sixtieths rounded down: whole numbers.
+    In sixtieths, rounded down to integers.
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 

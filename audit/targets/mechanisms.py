@@ -6,12 +6,12 @@ r"""Local reports and private choices as targets.
     select:above-threshold,epsilon=1,count=2,sensitivity=1
 
 ``local:`` names a class of ``dpcore.local``. A dataset is the value of one user, and a run is the
-report; where a report has few outcomes their law is listed, and the exact layer proves the claim on
-the pair or refutes it. ``select:`` names permute-and-flip, exponential, noisy-max or
-above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
-0; a run is the index chosen, or a row of 1 (above), 0 (below) and -1 (not answered); with
-``gap=yes`` the index and its lead, or a row of gaps, -1 (below) and -2 (not answered). Their laws
-are listed as well: probabilities are rational functions of e^(-unit).
+report; if a report has few outcomes their law is listed, and the exact layer proves or refutes the
+claim on the pair. ``select:`` names permute-and-flip, exponential, noisy-max or above-threshold of
+``dpcore.selection``. A dataset is a list of scores, or of answers compared with 0; a run is the
+index chosen, or a row of 1 (above), 0 (below) and -1 (not answered); with ``gap=yes`` the index and
+its lead, or a row of gaps, -1 (below) and -2 (not answered). Their laws are listed as well:
+probabilities are rational functions of e^(-unit).
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class LocalReports(Catalogued):
         return ", of one report"
 
     def law(self, dataset: Any) -> dict[Outcome, Fraction]:
-        r"""The probability of each report of a user who has this value."""
+        r"""The probability of each report of a user with this value."""
         return self.mechanism.law(_value(dataset, self.mechanism))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices(Catalogued):
-    r"""Choices whose law is listed, of few scores."""
+    r"""Choices among few scores, whose law is listed."""
 
     mechanism: Selection | NoisyMax | AboveThreshold
 
@@ -94,7 +94,7 @@ class Choices(Catalogued):
         return ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap
 
     def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
-        r"""The probability of each output; refused for more or larger scores than are listed."""
+        r"""The probability of each output; refused for too many or too large scores."""
         scores, mechanism = _scores(dataset), self.mechanism
         gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
         outputs, places = len(scores) * gaps, scores
@@ -104,7 +104,7 @@ class Choices(Catalogued):
         if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
             reason = (
                 f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
-                f"{MOST_SPREAD}): ask for the layer sample alone"
+                f"{MOST_SPREAD}): use only the layer sample"
             )
             raise InvalidParameter("dataset", dataset, reason)
         if isinstance(mechanism, AboveThreshold):
@@ -124,12 +124,12 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``local:words`` describes; see the module."""
     name, given = _read(spelling, words, tuple(_FAMILIES), ("epsilon", "values", "encoding"))
     if "encoding" in given and name != UnaryEncoding.name:
-        raise InvalidParameter("target", spelling, "encoding is of unary-encoding")
+        raise InvalidParameter("target", spelling, "encoding applies only to unary-encoding")
     return local_target(_FAMILIES[name](**given), spelling=spelling, seeded=seeded)
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Reports of ``mechanism``, which claims the epsilon that it was made for."""
+    r"""Reports of ``mechanism``, with its own epsilon as the claim."""
 
     def run(dataset: Any, n: int, rng: Rng) -> Any:
         return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
@@ -146,11 +146,13 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
     known = ("epsilon", "sensitivity", "noise", "count", "gap")
     name, given = _read(spelling, words, _CHOICES, known)
     if "noise" in given and name != "noisy-max":
-        raise InvalidParameter("target", spelling, "noise is of noisy-max")
+        raise InvalidParameter("target", spelling, "noise applies only to noisy-max")
     if "count" in given and name != "above-threshold":
-        raise InvalidParameter("target", spelling, "count is of above-threshold")
+        raise InvalidParameter("target", spelling, "count applies only to above-threshold")
     if "gap" in given and name not in ("noisy-max", "above-threshold"):
-        raise InvalidParameter("target", spelling, "gap is of noisy-max and above-threshold")
+        raise InvalidParameter(
+            "target", spelling, "gap applies only to noisy-max and above-threshold"
+        )
     if "gap" in given and given["gap"] not in ("yes", "no"):
         raise InvalidParameter("target", spelling, "gap must be yes or no")
     if "gap" in given:
@@ -169,7 +171,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
 ) -> Choices:
-    r"""Runs of ``mechanism`` on a pair that comes near its epsilon."""
+    r"""Runs of ``mechanism`` on a pair that nearly attains its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)

@@ -39,12 +39,11 @@ _ABSENT: Final = object()
 
 
 def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
-    r"""Refuse two lists, arrays or tables that are not neighbours under any reading of the
-    relation.
+    r"""Refuse two lists, arrays or tables that are not neighbours in any interpretation.
 
     Lists of one length may hold answers to queries, which have the same neighbours under every
-    relation (``audit.search.spaces``). Where their lengths differ they are records: none is
-    replaced then, and exactly one is there in addition, wherever it stands.
+    relation (``audit.search.spaces``). If their lengths differ they are records: then exactly one
+    record is added, at any position, and none is replaced.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
@@ -66,7 +65,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
-    r"""Warnings about a pair that a usual reading of its datasets makes no neighbours.
+    r"""Warnings about a pair that is not neighbouring in a usual interpretation of its datasets.
 
     Numbers that move by at most 1 each give no warning: they may be answers to counting queries, or
     a histogram.
@@ -90,11 +89,11 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
         return [f"{where}{found}: {_ONE_MORE}"] if as_many or len(moved) > 1 else []
     if rows is not None and others is not None:
         moved = moved[: (_counted(rows) - _counted(others)).total()]
-    return [f"{where}{found}: then one may differ"] if len(moved) > 1 else []
+    return [f"{where}{found}: under replace only one may differ"] if len(moved) > 1 else []
 
 
 _ANSWERS: Final = (
-    "they are neighbours if the items are answers to queries, and not if each item is one person"
+    "they are neighbours if the items are answers to queries, but not if each item is one person"
 )
 _ONE_MORE: Final = "then one dataset must be the other with one record more"
 
@@ -208,7 +207,7 @@ def pairs_of(
 ) -> tuple[tuple[Any, Any], ...]:
     r"""The given pairs, or that of a catalogue entry; empty if a search must find one.
 
-    Given ones must be neighbours under ``relation``, where that can be seen.
+    Given pairs must be neighbours under ``relation``, as far as this can be checked.
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:

@@ -1,12 +1,12 @@
 r"""An executable as a target: ``exec:./program arguments``.
 
-One process draws the runs of one world in a block. It reads one line of JSON from standard input,
+One process draws the runs of one dataset in a block. It reads one line of JSON from standard input,
 
     {"dataset": ..., "n": 1000, "seed": 8123}
 
-and writes n lines to standard output, one output each: JSON where all lines of the first runs are,
-else text. What it writes to standard error is shown when it fails, the end of it. One that writes
-far more than n lines, or more than 2^28 bytes for one request, has failed.
+and writes n lines to standard output, one output each: JSON if all lines of the first runs are,
+else text. If it fails, the end of its standard error is shown. Writing far more than n lines, or
+more than 2^28 bytes for one request, is a failure.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Program(Target):
             try:
                 json.dumps(dataset)
             except (TypeError, ValueError, RecursionError) as error:
-                reason = f"must be a value of JSON, because a program receives it as JSON: {error}"
+                reason = f"must be a JSON value, because a program receives it as JSON: {error}"
                 raise InvalidParameter(f"dataset {name}", dataset, reason) from error
         return pair
 
@@ -176,7 +176,7 @@ class _Received:
                 raise _TooMuch(f"{reason}: one output per line is required")
             if len(self.out) > _MOST_BYTES:
                 reason = f"printed more than {_MOST_BYTES:,} bytes for n = {self.runs:,}"
-                raise _TooMuch(f"{reason}: ask for fewer runs, or print less of an output")
+                raise _TooMuch(f"{reason}: use fewer runs, or shorter outputs")
         return bool(piece)
 
 
@@ -238,7 +238,7 @@ def _last_words(stderr: bytearray) -> str:
 
 
 def seed_of(seed: np.random.SeedSequence) -> int:
-    r"""The seed of a request: an integer that every JSON reader holds exactly."""
+    r"""The seed of a request: an integer that every JSON reader represents exactly."""
     return int(seed.generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
 
 

@@ -53,13 +53,14 @@ _GRID: Final = 10**6
 class Rounds(Catalogued):
     r"""Rounds of a planned protocol; pair and claim are those of the plan unless others are given.
 
-    Of a pure shuffle no more is known here: what its server sees is no sum with noise of one law.
+    For a pure shuffle the law is not listed: its server's view is not a sum with noise of a single
+    law.
     """
 
     plan: Plan
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""The pair itself, where one user may hold either."""
+        r"""Return the pair if both are possible values of a user."""
         for name, dataset in zip("AB", pair, strict=True):
             _held(self.plan.protocol, dataset, f"dataset {name}")
         return pair
@@ -67,11 +68,11 @@ class Rounds(Catalogued):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRuns(Rounds):
-    r"""Rounds whose output is a sum with noise of a law that is known."""
+    r"""Rounds whose output is a sum with noise of a known law."""
 
     @property
     def mechanism(self) -> Mechanism:
-        r"""The mechanism that protects one user from whoever sees the outputs."""
+        r"""The mechanism that protects one user from an observer of the outputs."""
         protocol, honest = self.plan.protocol, self.plan.honest
         assert not isinstance(protocol, PureShuffle)  # noqa: S101  # target_of makes them Rounds
         if isinstance(protocol, ShuffledPure):
@@ -95,7 +96,9 @@ class ProtocolRuns(Rounds):
         return f"{shown} alone; assumed: {self.plan.assumes}" if self.plan.assumes else shown
 
     def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
-        r"""Where the values put the noise, in steps; refused where they are rounded at random."""
+        r"""The shifts of the noise by the values, in steps; refused if values are rounded at
+        random.
+        """
         found: list[int | tuple[int, ...]] = []
         steps = _precision(self.plan.protocol)
         for name, dataset in zip("AB", pair, strict=True):
@@ -128,7 +131,7 @@ def target_of(
 ) -> Rounds:
     r"""Rounds of ``plan`` over a functionality (for bits there is one, the shuffler).
 
-    ``seeded = False`` lets the protocol draw from the operating system, as in earnest.
+    With ``seeded = False`` the protocol draws from the operating system, as in production.
     """
     if functionality not in FUNCTIONALITIES:
         choices = ", ".join(FUNCTIONALITIES)

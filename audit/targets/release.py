@@ -6,10 +6,10 @@ r"""A release from a table as a target: the published view of one user's rows.
 
 The first word is a query of ``accounting.queries``, over the column ``value``; ``keys`` have
 slashes between them, and ``count`` is that of ``top``. A dataset is a list of rows [user, value],
-or of users for a count. The pair is one that the query's own rule for the sensitivity calls worst:
-all rows of one user, at the ends of the range or in one key, against none, or against those of the
-other end; of unknown keys, in those keys of the user's own that are most likely to be released.
-Additive noise is of known law, so the exact layer proves the claim or refutes it.
+or of users for a count. The pair is a worst case of the query's sensitivity: all rows of one user,
+at the bounds of the range or in one key, against none, or against those at the other bound; for
+unknown keys, in keys of that user only that are most likely to be released. Additive noise has a
+known law, so the exact layer proves or refutes the claim.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Releases(Catalogued):
     price: Target
 
     def encoded(self, dataset: Any) -> Any:
-        r"""The rows as the integers that noise is added to, or as scores or counts."""
+        r"""The rows as the integers to which noise is added, or as scores or counts."""
         return self.query.encode(_table(dataset), self.scope, SeededRng(0))
 
 

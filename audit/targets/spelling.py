@@ -16,14 +16,13 @@ select:above-threshold,epsilon=1
 a private choice, see ``audit.targets.mechanisms``
 bandit:dist-dp-se,epsilon=1
 what the server sees of a bandit run
-bandit:mine.py:Policy      the same of a policy of your own
-bandit:dist-dp-se,epsilon=1,path=devices
-the same, with a message of every user
+bandit:mine.py:Policy      the same for a user's policy
+bandit:dist-dp-se,epsilon=1,path=devices the same, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``
 
-``bandit:...`` is asked of the entry point ``bandit`` in the group ``dpcore.targets``: a callable of
-(spelling, rest, seeded) that answers with plain data, :class:`Provided`. So audit reaches a sibling
-and imports none.
+``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``: a callable
+of (spelling, rest, seeded) that returns plain data, :class:`Provided`. So audit does not import
+other packages of dpcore.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ r"""The group of entry points."""
 
 @runtime_checkable
 class Provided(Protocol):
-    r"""What an entry point answers with, and ``bandits.audit_view``: see the module."""
+    r"""The result of an entry point, and of ``bandits.audit_view``: see the module."""
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -69,7 +68,7 @@ class Provided(Protocol):
 
     @property
     def epsilon(self) -> Fraction:
-        r"""What is claimed."""
+        r"""The claimed epsilon."""
 
     @property
     def delta(self) -> Fraction:
@@ -77,11 +76,11 @@ class Provided(Protocol):
 
     @property
     def features(self) -> tuple[str, ...]:
-        r"""What to look at in an output, as ``--feature`` spells it."""
+        r"""The features of an output, in the syntax of ``--feature``."""
 
 
 def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued | None:
-    r"""The target with its own pair, claim and features; None where nobody provides the name."""
+    r"""The target with its own pair, claim and features; None if no entry point has this name."""
     for entry in entry_points(group=GROUP, name=name):
         return provided_as(spelling, entry.load()(spelling, rest, seeded), seeded=seeded)
     return None
@@ -114,7 +113,7 @@ def read_target(
     r"""Parse a target: a callable, program, noise, protocol or catalogue entry.
 
     With ``seeded = False`` a built-in noise or protocol draws from the operating system, as in
-    production. ``found`` loads a callable of a file or module, in place of an import in this
+    production. ``found`` loads a callable of a file or module, instead of an import in this
     process.
 
     >>> read_target("discrete-laplace:scale=10").spelling

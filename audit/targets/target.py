@@ -1,7 +1,7 @@
 r"""Targets: auditable mechanisms, and how a block of runs is drawn.
 
-A target draws one block of runs at a time, in run order, with randomness of its own for each
-dataset and block. ``audit.targets.spelling`` reads one from its spelling.
+A target draws one block of runs at a time, in run order, with separate randomness for each dataset
+and block. ``audit.targets.spelling`` parses targets.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _ROOM: Final = 1 << 62
 class Block:
     r"""Consecutive runs: the dataset of each (True for B), and their randomness.
 
-    ``drawn`` runs came before; ``seeds`` are one a world, never used twice. Where it is ``timed``
-    each run gives (output, nanoseconds of its call).
+    ``drawn`` runs came before; ``seeds`` has one per dataset, never used twice. If ``timed``, each
+    run gives (output, nanoseconds of its call).
     """
 
     pair: tuple[Any, Any]
@@ -67,12 +67,12 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def fresh(self, world: int) -> Callable[[], Any]:
-        r"""Makes the dataset of a world as it was given: each call gets a copy of its own."""
+        r"""A function that returns a fresh copy of the dataset (False: A) for each call."""
         return copies(f"dataset {'AB'[world]}", self.pair[world])
 
 
 def working_folder() -> str:
-    r"""The folder that relative paths are of; "." where it was removed."""
+    r"""The folder of relative paths; "." if it was removed."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -83,9 +83,9 @@ def working_folder() -> str:
 class Target(ABC):
     r"""A map from a dataset to a random output.
 
-    ``seeded`` says whether the audit's seed reaches it, ``named`` that :func:`read_target` made it
-    from its spelling and can do so again, in another process; ``folder`` is the one that the names
-    of files in the spelling are relative to, wherever the target itself goes.
+    ``seeded``: the audit's seed determines its randomness; ``named``: :func:`read_target` made it
+    from its text form and can do so again in another process; ``folder`` is the base of relative
+    file names in that text, also in other processes.
     """
 
     spelling: str
@@ -100,19 +100,25 @@ class Target(ABC):
     r"""Whether each run can be a call whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""The pair, where it can be known without a run that the target takes it."""
+        r"""Return the pair; refused if it is known without a run that the target does not accept
+        it.
+        """
         for name, dataset in zip("AB", pair, strict=True):
             copies(f"dataset {name}", dataset)
         return pair
 
     @abstractmethod
     def draw(self, block: Block) -> Iterator[Outputs]:
-        r"""The outputs of a block in run order, in pieces; on a failure the yielded ones count."""
+        r"""Yield the outputs of a block in run order, in pieces; after a failure the yielded ones
+        count.
+        """
 
 
 @runtime_checkable
 class KnownLaw(Protocol):
-    r"""A target whose outputs are a noise of known law, moved to where the dataset says."""
+    r"""A target whose outputs are a noise of known law, shifted by an amount that depends on the
+    dataset.
+    """
 
     @property
     def spelling(self) -> str:
@@ -127,16 +133,16 @@ class KnownLaw(Protocol):
         r"""Qualifier for the proof's subject, starting with a comma, or ''."""
 
     def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
-        r"""Where each dataset of the pair moves the noise."""
+        r"""The shift of the noise for each dataset of the pair."""
 
 
 @runtime_checkable
 class FiniteLaw(Protocol):
-    r"""A target whose outputs are few, and their probabilities rational or made of e^(-unit)."""
+    r"""A target with few outputs, whose probabilities are rational functions of e^(-unit)."""
 
     @property
     def spelling(self) -> str:
-        r"""As it was written."""
+        r"""The text form."""
 
     @property
     def about(self) -> str:
@@ -152,9 +158,8 @@ r"""What the exact layer takes."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Target):
-    r"""f(dataset), or f(dataset, rng) where it is seeded: one output a call.
-
-    ``ours`` where it asks for an ``rng`` of dpcore: ``rng: Rng``.
+    r"""f(dataset), or f(dataset, rng) if it is seeded: one output per call. ``ours``: it takes an
+    ``rng`` of dpcore, annotated ``rng: Rng``.
     """
 
     function: Callable[..., Any]
@@ -268,7 +273,7 @@ class Catalogued(Vectorised):
     ) -> Self:
         r"""Runs of a mechanism of dpcore, which draws from the system unless it is ``seeded``.
 
-        ``own`` are the further fields of this class, ``about`` those of its subject.
+        ``own`` are the additional fields of this class, ``about`` those of its subject.
         """
         from audit.catalogue.entry import Subject
         from audit.catalogue.entry import seeded as stream
@@ -282,7 +287,7 @@ class Catalogued(Vectorised):
 
     @property
     def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each
-        r"""Whether the entry gives one run at a time."""
+        r"""Whether the entry can make one run at a time."""
         return self.subject.call is not None
 
     def draw(self, block: Block) -> Iterator[Outputs]:
@@ -291,7 +296,7 @@ class Catalogued(Vectorised):
         return Vectorised.draw(self, block)
 
     def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
-        r"""Its claim, a curve where it has one; under its own relation unless one is given."""
+        r"""Its claim, a curve if it has one; under its own relation unless one is given."""
         own, of = self.subject, relation or self.subject.relation
         if own.curve is not None:
             return CurveClaim(spelling=own.curve, relation=of)
@@ -301,11 +306,13 @@ class Catalogued(Vectorised):
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
-    r"""The claim that is given, or that of a catalogue entry: its curve where it has one."""
+    r"""The given claim, or that of a catalogue entry: its curve if it has one."""
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
-                raise InvalidParameter("relation", relation, "is not that of the claim")
+                raise InvalidParameter(
+                    "relation", relation, "differs from the relation of the claim"
+                )
             return claim
         case str():
             own = subject.subject.relation if isinstance(subject, Catalogued) else Relation.REPLACE

@@ -1,7 +1,7 @@
 r"""Assertions that a mechanism satisfies its claim, for any test suite, and a pytest plugin.
 
-The public names are imported when they are first asked for: a suite that loads the plugin and
-audits nothing pays nothing.
+The public names are imported on first use, so a suite that loads the plugin without audits is not
+slowed down.
 """
 
 from importlib import import_module

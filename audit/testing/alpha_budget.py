@@ -1,11 +1,11 @@
 r"""Share one false-alarm probability (alpha) among all tests of a run.
 
-A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
-its alpha here, by name, and uses what :meth:`AlphaBudget.buy` returns. By the union bound some test
-of the run rejects a correct mechanism with probability at most the sum of what was bought, which
-is at most the total, however the tests depend on each other. That holds as long as no price depends
-on a result of the same run: prices are fixed beforehand, such as equal shares of a known number of
-tests (:func:`equal_share`).
+A statistical test rejects a correct mechanism with probability at most its alpha. Each test spends
+its alpha here, by name, and uses the return value of :meth:`AlphaBudget.buy`. By the union bound
+some test of the run rejects a correct mechanism with probability at most the sum of the spent
+alphas, which is at most the total, for any dependence between the tests. This requires that no
+alpha depends on a result of the same run: they are fixed beforehand, such as equal shares of a
+known number of tests (:func:`equal_share`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BudgetExceeded(AssertionError):
 
 
 class AlphaBudget:
-    r"""Sells alpha by name until ``total`` is spent; the sum is exact.
+    r"""A budget of alpha, spent by name up to ``total``; the sum is exact.
 
     >>> budget = AlphaBudget("1e-3")
     >>> budget.buy("a count", "4e-4")
@@ -45,7 +45,7 @@ class AlphaBudget:
         self._spent = Fraction()
 
     def buy(self, name: str, alpha: RationalLike) -> Fraction:
-        r"""Spend ``alpha`` in (0, 1) under a name that nobody used before; returns it exact.
+        r"""Spend ``alpha`` in (0, 1) under a new name; returns it exact.
 
         Raises :class:`BudgetExceeded`, and spends nothing.
         """
@@ -57,7 +57,9 @@ class AlphaBudget:
         if not name.strip():
             raise BudgetExceeded("a purchase needs a name")
         if name in self._bought:
-            raise BudgetExceeded(f"{name!r} is bought already: a second look needs its own name")
+            raise BudgetExceeded(
+                f"{name!r} has already been used: a second test needs its own name"
+            )
         if price > self.left:
             raise BudgetExceeded(
                 f"{name!r} asks for {format_up(price)}, "
@@ -88,7 +90,7 @@ class AlphaBudget:
 
 
 def equal_share(total: RationalLike, tests: int) -> Fraction:
-    r"""total/tests, exact: what each of a number of tests may spend that is known beforehand.
+    r"""total/tests, exact: the share of each of a fixed number of tests.
 
     >>> equal_share("1e-3", 500)
     Fraction(1, 500000)

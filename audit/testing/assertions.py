@@ -1,13 +1,13 @@
-r"""Assertions for test suites: does this code keep its claim, its law, its sensitivity?
+r"""Assertions for test suites: does this code satisfy its claim, its law, its sensitivity?
 
     assert_private(noisy_count, "epsilon=1", pairs=[(0, 1)])
     assert_fits(sampler, DiscreteLaplace(scale=1))
     assert_sensitivity(query, pairs, 1)
 
 The first two are statistical: each fails on correct code with probability at most its ``alpha``.
-The third is a calculation on integers. A suite of many buys its alphas from one budget: see
-``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. A module here imports
-all that its assertions call: hypothesis has a deadline for each example, the first one included.
+The third is a calculation on integers. A suite of many tests shares one alpha budget: see
+``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. Modules here have no
+lazy imports, because hypothesis has a deadline for each example, including the first one.
 """
 
 from __future__ import annotations
@@ -106,11 +106,10 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     >>> assert_private(lambda x: x + noise.sample(), "epsilon=1/2", pairs=[(0, 1)], seed=7)
     Traceback (most recent call last):
     ...
-    audit.testing.assertions.Refuted: ... does not keep epsilon=0.5 on the pair (0, 1): ...
+    audit.testing.assertions.Refuted: ... violates epsilon=0.5 on the pair (0, 1): ...
 
-    Raises :class:`InvalidParameter`, also where the runs are too few to refute anything,
-    :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` where the target gives no
-    outputs.
+    Raises :class:`InvalidParameter`, also if the runs are too few to refute anything,
+    :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` if the target gives no outputs.
     """
     __tracebackhide__ = True
     spec = AuditSpec(
@@ -131,7 +130,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
 
 def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditReport, ...]:
-    r"""As :func:`assert_private`, of a spec; its seed must be given."""
+    r"""As :func:`assert_private`, for a spec with a given seed."""
     __tracebackhide__ = True
     ready = Audit(spec)
     plan = ready.plan
@@ -160,7 +159,7 @@ def _require_power(report: AuditReport) -> None:
     few = report.runs and report.verdict != "refuted" and not math.isfinite(report.resolution)
     if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
         alpha = write_rational(rational("alpha", report.alpha))
-        reason = f"are too few to refute anything of {report.claim} at alpha = {alpha}"
+        reason = f"are too few to refute {report.claim} at alpha = {alpha}, whatever the outputs"
         raise InvalidParameter("runs", report.runs, reason)
 
 
@@ -173,7 +172,7 @@ def _refutation(report: AuditReport, repeat: str) -> str:
     pair = _short(report.pair)
     least = f"epsilon is at least {down(report.epsilon_lower)}"
     by = CAUSES[report.refuted_by or "values"]
-    lines = [f"{report.target} does not keep {report.claim} on the pair {pair}{by}: {least}"]
+    lines = [f"{report.target} violates {report.claim} on the pair {pair}{by}: {least}"]
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
     lines.append(f"  witness: {report.witness}")
@@ -188,7 +187,7 @@ def _refutation(report: AuditReport, repeat: str) -> str:
         lines.append(f"  p-value {format_p_value(report.p_value or 0.0)}, alpha {alpha}, {runs}")
         lines.append(f"  again: {repeat}")
         if not report.repeatable:
-            lines.append("  (the target draws randomness of its own: other outputs will come)")
+            lines.append("  (the target draws its own randomness: the outputs will differ)")
     lines += [f"  note: {warning}" for warning in report.warnings]
     return "\n".join(lines)
 

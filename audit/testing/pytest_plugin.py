@@ -5,9 +5,9 @@ r"""A pytest plugin: tests that audit, under one false-alarm rate for the whole 
         dp.audit(noisy_count)
 
 The mark states what is audited, the fixture ``dp`` audits it. Each marked test may spend an equal
-share of ``--dp-alpha``: the share is fixed when tests are collected, before anything is deselected
-and before any result is known. So where all that is asserted is true, some marked test of the run
-fails with probability at most ``--dp-alpha``, whichever of them run and in whatever order.
+share of ``--dp-alpha``: the share is fixed when tests are collected, before deselection and before
+any result is known. So if all assertions are true, some marked test of the run fails with
+probability at most ``--dp-alpha``, for any selection and order of the tests.
 
 Without a marked test this module does nothing, and imports nothing but pytest.
 """
@@ -54,7 +54,7 @@ class Terms:
 
     @classmethod
     def read(cls, *words: Mapping[str, Any]) -> Terms:
-        r"""The terms, from the farthest mark to the nearest, which decides each word.
+        r"""Merge the settings of all marks, outermost first; the closest mark overrides the others.
 
         >>> Terms.read({"runs": 500, "audits": 2}, {"epsilon": 1, "runs": 900}).spec.runs
         900
@@ -153,7 +153,8 @@ class Auditor:
     r"""The fixture ``dp``: audits under the terms of the test's mark.
 
     Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` spends one of the ``audits`` of the
-    mark, each an equal part of the test's share. ``name`` tells tests of one ``nodeid`` apart.
+    mark, each an equal part of the test's share. ``name`` distinguishes tests with the same
+    ``nodeid``.
     """
 
     nodeid: str
@@ -164,7 +165,7 @@ class Auditor:
     bought: int = 0
 
     def buy(self, runs: int | None = None) -> AuditBudget:
-        r"""The level, seed and runs of a statistical test of one's own: reject at p <= alpha.
+        r"""The level, seed and runs for a custom statistical test: reject at p <= alpha.
 
         Raises :class:`audit.testing.alpha_budget.BudgetExceeded` beyond the ``audits`` of the mark.
         """
@@ -172,7 +173,7 @@ class Auditor:
             from audit.testing.alpha_budget import BudgetExceeded
 
             raise BudgetExceeded(
-                f"{self.nodeid} asks for one audit more than it is marked for: say "
+                f"{self.nodeid} makes more audits than its mark allows: write "
                 f"@pytest.mark.dp(audits={self.bought + 1})"
             )
         self.bought += 1
@@ -194,7 +195,7 @@ class Auditor:
         allow_constant: bool = False,
         relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
-        r"""As ``audit.testing.assert_private``; what is not given is taken from the mark."""
+        r"""As ``audit.testing.assert_private``; defaults are those of the mark."""
         __tracebackhide__ = True
         from audit.testing.assertions import check_private
 
@@ -271,7 +272,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_alpha,
         default=_ALPHA,
         metavar="ALPHA",
-        help="the chance that any correct mechanism of the whole run is refuted (1/1000)",
+        help="the probability that any correct mechanism of the whole run is refuted (1/1000)",
     )
     group.addoption(
         "--dp-effort", choices=list(EFFORTS), default="quick", help="runs: as marked, or ten times"
@@ -295,7 +296,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # First: what is deselected later is counted, so that -k, -m and shards do not change a share.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    r"""Read every mark, and fix the shares; refused by name where one cannot be read."""
+    r"""Read every mark, and fix the shares; an error names an invalid mark."""
     marked = [item for item in items if item.get_closest_marker("dp") is not None]
     if not marked:
         return
@@ -331,7 +332,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    r"""A test whose mark cannot be read never runs."""
+    r"""A test with an invalid mark never runs."""
     if _REFUSED in item.stash:
         pytest.fail(item.stash[_REFUSED], pytrace=False)
 
@@ -352,12 +353,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     result = yield
     auditor = pyfuncitem.stash.get(_AUDITOR, None)
     if auditor is not None and not auditor.bought:
-        pytest.fail("is marked dp and audited nothing", pytrace=False)
+        pytest.fail("is marked dp but made no audit", pytrace=False)
     return result
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    r"""A worker of pytest-xdist hands its account to the run."""
+    r"""A worker of pytest-xdist sends its account to the run."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         run = session.config.stash[_RUN]
@@ -366,7 +367,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    r"""Of pytest-xdist: every worker has the seed of the run, and knows if all run every test."""
+    r"""For pytest-xdist: give every worker the seed of the run, and whether all run every test."""
     run = node.config.stash[_RUN]
     each = node.config.getoption("dist", "no") == "each"
     node.workerinput["dp_seed"] = run.seed
@@ -375,7 +376,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    r"""Of pytest-xdist: the account of a worker that has finished."""
+    r"""For pytest-xdist: add the account of a finished worker."""
     del error
     run = node.config.stash[_RUN]
     account = getattr(node, "workeroutput", {}).get("dp")
@@ -388,7 +389,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    r"""One line: how many statistical tests, at which rate, and how to repeat them."""
+    r"""One line: the number of statistical tests, their rate, and how to repeat them."""
     run = config.stash[_RUN]
     if not run.collected:
         return
@@ -399,8 +400,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.audited:
         most = format_up(sum(run.audited.values(), Fraction()))
         line += (
-            ": where all that they assert through dp is true, any fails with probability at most "
-            f"{most} (--dp-alpha {format_up(run.alpha)}); effort {run.effort}; "
+            f": if all their dp assertions are true, any fails with probability at most {most} "
+            f"(--dp-alpha {format_up(run.alpha)}); effort {run.effort}; "
             f"--dp-seed {run.seed} repeats"
         )
     if run.lost:

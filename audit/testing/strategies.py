@@ -5,7 +5,7 @@ r"""Hypothesis strategies: privacy parameters, noises, and pairs of neighbouring
         assert_sensitivity(sum, [pair], 1)
 
 Datasets are integers and lists, so that a pair can be given to any target, ``exec:`` ones included.
-Of a pair the two datasets always differ, and either may be the larger. Needs hypothesis.
+The two datasets of a pair always differ, and either may be the larger. Requires hypothesis.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _NOISES: Final[Mapping[str, SearchStrategy[Noise]]] = MappingProxyType(
 
 
 def noises(*laws: str) -> SearchStrategy[Noise]:
-    r"""Noises of the named laws, of all laws of dpcore where none is named.
+    r"""Noises of the named laws, by default of all laws of dpcore.
 
     >>> from hypothesis import find
     >>> find(noises("skellam"), bool).name
@@ -127,7 +127,7 @@ def noises(*laws: str) -> SearchStrategy[Noise]:
 def sensitivities(
     *norms: Norm | str, at_most: int = 10, dimension: int = 3
 ) -> SearchStrategy[Sensitivity]:
-    r"""Sensitivities in the named norms, in all where none is named; boxes of ``dimension`` bounds.
+    r"""Sensitivities in the named norms, by default in all; boxes of ``dimension`` bounds.
 
     >>> from hypothesis import find
     >>> find(sensitivities("l1"), bool).norm
@@ -318,7 +318,7 @@ def neighbouring_streams(
     unit: Unit | str = Unit.CONTRIBUTION,
     relation: Relation | str = Relation.REPLACE,
 ) -> SearchStrategy[_Pair]:
-    r"""Two streams of ``steps`` entries, each [user, event], or None where nothing happened.
+    r"""Two streams of ``steps`` entries, each [user, event], or None without an event.
 
     They differ in one event, or (``unit="user"``) in any number of the events of one user: other
     events in their place, or (``relation="add-remove"``) nothing.

@@ -1,12 +1,12 @@
 r"""Audit one training run by canaries: how well scores predict inclusion.
 
-Of m canaries each is included by a fair coin; the training runs once and gives each a score. The r
-highest and lowest scores are guessed included and excluded, and the number of right guesses is held
-against what the claim allows: ``audit.evidence.one_run``. Up to three numbers r share the level:
-few, with half of it, where some scores say much more than others, and a quarter and all of them,
-where scores say equally much. They follow from the number of canaries, the claim and the level.
-Scores are read from the columns ``score`` and ``included`` of a CSV file, or the arrays of these
-names in an ``.npz`` file of numpy.
+Each of m canaries is included with probability 1/2; the training runs once and gives each a score.
+The r highest and lowest scores are guessed included and excluded, and the number of right guesses
+is compared with the bound under the claim: ``audit.evidence.one_run``. Up to three numbers r share
+the level: a few canaries, with half of it, for unequally informative scores, and a quarter and all
+of them, for equally informative ones. They follow from the number of canaries, the claim and the
+level. Scores are read from the columns ``score`` and ``included`` of a CSV file, or the arrays of
+these names in an ``.npz`` file of numpy.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ CanaryVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
 PURE: Final = "binomial tail of one run: Steinke, Nasr and Jagielski 2023"
 CURVE: Final = "f-DP in one run: Mahloujifar, Melis and Chaudhuri 2024"
 ASSUMED: Final = (
-    "each canary was included by a fair coin of its own, tossed before the training",
+    "each canary was included by its own fair coin, tossed before the training",
     "the coins are independent of each other, of the canaries and of the order of scores",
-    "the scores come from one run of what is claimed; coins entered them through it alone",
+    "the scores come from one run of the claimed mechanism, and depend on coins only through it",
     "one canary is one unit of the claim's neighbouring relation",
     "the numbers of guesses were fixed before scores and coins were seen together",
 )
@@ -116,15 +116,16 @@ class CanaryReport(Result):
     included: int
     excluded: int
     guesses: int = fact("how many canaries were guessed")
-    guess: str = fact('"both", "included" or "excluded": what was guessed of them')
+    guess: str = fact('"both", "included" or "excluded": the kind of guesses')
     right: int = fact("how many guesses were right")
     tried: tuple[tuple[int, int, float], ...] = fact(
         "[[guesses, right, epsilon_lower]] of each number that shares the level; guesses, right "
-        "and epsilon_lower above are those of the one that says most",
+        "and epsilon_lower above are those of the strongest",
         default=(),
     )
     needed: int | None = fact(
-        "how many canaries could refute the claim, if all guesses are right; null where these can",
+        "the number of canaries that could refute the claim if all guesses are right; null if "
+        "these suffice",
         default=None,
     )
     constant: bool = False
@@ -135,8 +136,8 @@ class CanaryReport(Result):
         default=(),
     )
     trace: tuple[tuple[int, float], ...] = fact(
-        "[[guesses, epsilon_lower]] at other numbers of guesses, where it was asked for; only the "
-        "number fixed beforehand gives a bound",
+        "[[guesses, epsilon_lower]] at other numbers of guesses, if requested; only the number "
+        "fixed beforehand gives a bound",
         default=(),
     )
     seed: int = fact("of the order among equal scores")
@@ -146,7 +147,9 @@ class CanaryReport(Result):
     def canaries(self) -> dict[str, int]:
         return {"included": self.included, "excluded": self.excluded}
 
-    @computed("a list of sentences: what no test of the scores can see", before="needed")
+    @computed(
+        "a list of sentences: assumptions that no test of the scores can check", before="needed"
+    )
     def assumptions(self) -> tuple[str, ...]:
         return ASSUMED
 
@@ -168,7 +171,7 @@ class CanaryReport(Result):
     def warnings(self) -> tuple[str, ...]:
         found = []
         if self.constant:
-            found.append("all scores are equal: they say nothing about any canary")
+            found.append("all scores are equal: they contain no information about the canaries")
         if self.verdict == "nothing_measured" and not self.constant:
             total = self.included + self.excluded
             more = "no number of canaries" if self.needed is None else f"{self.needed:,} canaries"
@@ -180,7 +183,7 @@ class CanaryReport(Result):
 
     @property
     def subject(self) -> str:
-        return "one run of a training"
+        return "one training run"
 
     def sections(self) -> Iterator[Section]:
         from audit.wording.html import Section
@@ -195,7 +198,7 @@ class CanaryReport(Result):
         )
 
     def statement(self) -> Statement:
-        words = "does not keep" if self.refuted else "tested against"
+        words = "violates" if self.refuted else "tested against"
         return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"the training {words} {self.claim}",
@@ -209,7 +212,7 @@ class CanaryReport(Result):
         at = f" at delta = {format_rational(self.at_delta)}" if self.at_delta else ""
         yield "epsilon", f"at least {down(self.epsilon_lower)}{at}, {sure}"
         if self.mu_lower is not None:
-            yield "Gaussian DP", f"for no mu below {down(self.mu_lower)}, {sure}"
+            yield "Gaussian DP", f"mu at least {down(self.mu_lower)}, {sure}"
         sides = f"{self.included:,} included, {self.excluded:,} excluded"
         yield "canaries", f"{total:,}: {sides} ({self.relation.value})"
         *others, last = [f"{size:,}" for size, _, _ in self.tried] or [""]
@@ -218,7 +221,7 @@ class CanaryReport(Result):
         yield "guesses", guessed + level
         cases = format_share(self.alpha, 6)
         weight = evidence(self.alpha, p_value=self.p_value, e_value=None)
-        alarms = f"If the claim were true, at most {cases} such audits would say REFUTED"
+        alarms = f"If the claim were true, at most {cases} such audits would give REFUTED"
         yield "evidence", f"{weight}. {alarms}"
         yield "method", self.method
         for sentence in ASSUMED:
@@ -356,14 +359,14 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
     inside, total = int(truth.sum()), len(values)
     if inside in {0, total}:
         which = "included" if inside else "excluded"
-        reason = "must have included and excluded canaries: a fair coin decides for each"
+        reason = "must contain included and excluded canaries: each is included by a fair coin"
         raise InvalidParameter("included", f"all {total:,} {which}", reason)
     # Twice the chance of so few, or so many.
     fewer = min(inside, total - inside)
     if 2 * float(betainc(total - fewer, fewer + 1, 0.5)) < _UNFAIR:
         reason = (
-            "cannot come from fair coins (chance below 1e-9): every bound here rests on them, so "
-            "give all canaries over which coins were tossed, the excluded ones too"
+            "cannot come from fair coins (probability below 1e-9): every bound assumes them, so "
+            "give all canaries for which coins were tossed, including the excluded ones"
         )
         raise InvalidParameter("included", f"{inside:,} of {total:,}", reason)
     return values, truth.astype(np.bool_)
@@ -543,8 +546,8 @@ _MOST: Final = 1 << 30
 def read_scores(path: str) -> tuple[list[float], list[bool]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
-    Further columns and arrays are left alone. Raises :class:`InvalidParameter` with the line of
-    what is wrong.
+    Further columns and arrays are ignored. Raises :class:`InvalidParameter` with the line of the
+    error.
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)
@@ -574,7 +577,7 @@ def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
 
 
 def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
-    r"""The same, of the text of the file."""
+    r"""Parse the text of the file."""
     rows = rows_of("SCORES", path, io.StringIO(text))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in _COLUMNS:

@@ -3,11 +3,11 @@ r"""Audit a training step: sampling, clipping, noise and normaliser of DP-SGD.
 A step is an object with two methods, or a class that makes one without arguments:
 
     sample(rng)              the records of the next batch: their numbers in 0..records-1
-    update(gradients, rng)   the vector that is released of per-example gradients, an array of
+    update(gradients, rng)   the released vector for per-example gradients, an array of
                              shape (batch, dimension), which may hold inf and nan
 
-``rng`` is a numpy Generator; a step that draws from a source of its own seeds it from there, or its
-clipping and normaliser cannot be looked at under its noise.
+``rng`` is a numpy Generator; a step with its own source of randomness must seed it from ``rng``,
+otherwise its noise hides clipping and normaliser.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TrainingStep(Protocol):
         r"""The numbers of the records in the next batch."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> ArrayLike:
-        r"""What is released of per-example gradients, (batch, dimension) to (dimension,)."""
+        r"""The released vector for per-example gradients, (batch, dimension) to (dimension,)."""
 
 
 def dpsgd(  # noqa: PLR0913 - each is an option of the command
@@ -104,7 +104,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     >>> [check.name for check in report.checks if check.failed]
     ['normaliser']
 
-    Raises :class:`InvalidParameter`, and :class:`TargetFailed` where the step fails.
+    Raises :class:`InvalidParameter`, and :class:`TargetFailed` if the step fails.
     """
     stated = _stated(records, rate, noise_multiplier, clip, sampling)
     exact = level("alpha", alpha)
@@ -148,7 +148,7 @@ def _stated(
         records=integer("records", records, at_least=2),
         rate=exact,
         noise_multiplier=_positive("noise_multiplier", noise_multiplier, "adds no noise"),
-        clip=_positive("clip", clip, "leaves nothing of a gradient"),
+        clip=_positive("clip", clip, "clips every gradient to 0"),
         sampling=sampling,
     )
     if sampling == "fixed" and found.expected.denominator != 1:
@@ -251,7 +251,7 @@ class _Caller:
         spread = float(np.sqrt(np.mean(standard**2)))
         told = (
             f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
-            f"deviation; {100 * found.resolution:.2g}% off would be seen"
+            f"deviation; {100 * found.resolution:.2g}% off would be detected"
         )
         verdict: CheckVerdict = "refuted" if found.verdict == "refuted" else "passed"
         return Check(name="noise", verdict=verdict, statement=told, p_value=found.p_value)
@@ -348,14 +348,14 @@ class _Caller:
                 f"{share:.4g} in a batch of {size:,}"
                 for size, share in zip(sizes, shares, strict=True)
             )
-            told = f"what a gradient adds depends on the size of the batch: {listed}"
+            told = f"the contribution of a gradient depends on the size of the batch: {listed}"
             return _check("normaliser", told, fault=True)
         share, expected = shares[0], float(self.stated.expected)
         told = (
             f"a gradient within the norm is divided by {expected / share:.6g} in every batch; "
             f"rate x records = {expected:.6g}"
             if share
-            else "a gradient within the norm adds nothing"
+            else "a gradient within the clipping norm adds nothing"
         )
         return _check("normaliser", told, fault=abs(share - 1) > _TOLERANCE)
 
@@ -383,7 +383,7 @@ _ROUNDING: Final = 1 + 1e-9
 def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
     r"""The checks of sampling, each refuted at ``level``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
-    told = f"{twice:,} of {len(batches):,} batches hold a record more than once"
+    told = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield Check(name="no repeats", verdict="fault" if twice else "passed", statement=told)
     found = _fixed if stated.sampling == "fixed" else _poisson
     for name, p_value, statement in found(batches, stated):
@@ -419,7 +419,7 @@ def _fixed(batches: Sequence[Integers], stated: Stated) -> Found:
     yield (
         "batch sizes",
         0.0 if other else 1.0,
-        f"{other:,} of {rounds:,} batches have another size than {size:,}",
+        f"{other:,} of {rounds:,} batches have a size other than {size:,}",
     )
     yield _most_extreme_record(_counts(batches, n), rounds, size / n)
     both, pairs = _overlap(batches), rounds // 2
@@ -440,7 +440,7 @@ def _overlap(batches: Sequence[Integers]) -> int:
 
 def _overlap_words(both: int, pairs: int, expected: float) -> str:
     return (
-        f"{both:,} records are in both of two batches in a row ({pairs:,} pairs); "
+        f"{both:,} records are in both of two consecutive batches ({pairs:,} pairs); "
         f"{expected:,.0f} expected of independent ones"
     )
 

@@ -1,8 +1,8 @@
 r"""The steps that Opacus and JAX Privacy take, as :class:`audit.training.dpsgd.TrainingStep`.
 
-Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, as it does
-by default. The gradient of a record is the record, so that gradients are planted by training on
-them. Each needs its library (extras ``opacus`` and ``bench``).
+Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, with
+default settings. The gradient of a record is the record, so that gradients are planted by training
+on them. Each needs its library (extras ``opacus`` and ``bench``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SEEDS = 1 << 31
 
 
 class OpacusStep:
-    r"""What Opacus' engine makes of a training with the stated parameters.
+    r"""A training step of Opacus' engine with the stated parameters.
 
     Its user states the size of a batch, and the engine samples at one over the number of batches:
-    ``rate`` must be that of batches of ceil(rate x records). Fixed batches are those it leaves as
-    they are, ``poisson_sampling=False``. Raises :class:`InvalidParameter` for another rate, and
-    without opacus, by the name of the extra.
+    ``rate`` must be that of batches of ceil(rate x records). Fixed batches are those of the data
+    loader, ``poisson_sampling=False``. Raises :class:`InvalidParameter` for another rate, and
+    without opacus, naming the extra.
     """
 
     def __init__(self, stated: Stated) -> None:
@@ -81,7 +81,7 @@ class OpacusStep:
         return np.asarray(batch)
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
-        r"""The gradient that its optimizer takes a step along, after one batch."""
+        r"""The gradient of the optimizer's step after one batch."""
         dimension = gradients.shape[1]
         if self.weights.in_features != dimension:
             self._train(dimension)

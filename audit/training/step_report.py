@@ -1,4 +1,4 @@
-r"""The report of an audit of a training step: one line a check.
+r"""The report of an audit of a training step: one line per check.
 
 ``docs/schemas/dpcore-dpsgd-1.json`` is the schema that follows from its fields.
 """
@@ -22,17 +22,17 @@ Sampling: TypeAlias = Literal["poisson", "fixed"]
 
 ASSUMED: Final = (
     "the training runs this step and releases nothing else of the data",
-    "the random numbers that the step is given are uniform, and independent from call to call",
+    "the random numbers given to the step are uniform, and independent between calls",
     (
-        "clipping, noise and normaliser do the same at every step and for every gradient; what was "
-        "tried is a few of them"
+        "clipping, noise and normaliser are the same at every step and for every gradient; only a "
+        "few were tried"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    r"""What a training says of its steps: DP-SGD's parameters, exact.
+    r"""The stated DP-SGD parameters of a training step, as exact numbers.
 
     A batch holds each of ``records`` with probability ``rate`` (or exactly rate records, "fixed").
     An update is (sum of gradients clipped to l2 norm ``clip``, plus Gaussian noise of standard
@@ -53,7 +53,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    r"""One thing that was looked at, what was found, and how much it weighs."""
+    r"""One check, its finding, and its p-value."""
 
     name: str
     verdict: CheckVerdict
@@ -67,7 +67,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport(Result):
-    r"""The report of an audit of a training step: what each check found."""
+    r"""The report of an audit of a training step: the result of each check."""
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -128,7 +128,7 @@ class StepReport(Result):
         faults = any(check.verdict == "fault" for check in self.checks)
         only_faults = faults and not any(check.verdict == "refuted" for check in self.checks)
         words = (
-            "does not do what is stated"
+            "differs from the stated step"
             if self.refuted
             else "against the stated sampling, clipping and noise"
         )
@@ -138,7 +138,7 @@ class StepReport(Result):
             about=f"{self.target} {words}",
             rows=(
                 *((check.name, _line(check)) for check in self.checks),
-                ("trust", f"of a step as stated, at most {cases} such audits would say REFUTED"),
+                ("trust", f"of a step as stated, at most {cases} such audits would give REFUTED"),
                 *(("assumed", sentence) for sentence in ASSUMED),
                 ("repeat", f"--seed {self.seed}"),
             ),

@@ -1,8 +1,8 @@
 r"""One self-contained HTML page, or a card for a notebook: no network, no script.
 
-The markup is in ``templates/``. Jinja2 escapes every text; what no reader can see is replaced, what
-is long is cut, and the page's own policy forbids it to load anything. The colours of the datasets
-are told apart by every kind of colour vision (after Okabe and Ito's palette).
+The markup is in ``templates/``. Jinja2 escapes every text; invisible characters are replaced, long
+texts are cut, and the content security policy of the page forbids loading anything. The colours of
+the datasets are distinguishable with every kind of colour vision (after Okabe and Ito's palette).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ r"""By the style of the verdict: its class in the style sheet, and a sign beside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    r"""A part of a page: what it has of text to copy, picture, note, facts and table is shown.
+    r"""A part of a page, with optional text to copy, picture, note, facts and table.
 
-    ``copied`` is selected whole by one click; a table is ``folded`` under that title.
+    One click selects all of ``copied``; a table is ``folded`` under that title.
     """
 
     title: str = ""
@@ -53,13 +53,13 @@ class Section:
 
 
 def card(document: str) -> str:
-    r"""A page in a frame, for a notebook, which keeps its own style."""
+    r"""A page in a frame, for a notebook, with its own style."""
     style = f"width:100%;height:{_HEIGHT}px;border:0"
     return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{escape(document)}"></iframe>'
 
 
 def code(value: object) -> Markup:
-    r"""Text of a program, cut where it is long."""
+    r"""Text of a program, cut if it is long."""
     return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
 
 
@@ -69,7 +69,7 @@ def copied(value: object) -> Markup:
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:
-    r"""As JSON; what JSON lacks as text."""
+    r"""As JSON; values that JSON cannot represent become text."""
     return json.dumps(value, indent=indent, default=str, ensure_ascii=False)
 
 
@@ -83,7 +83,7 @@ def page(
 ) -> str:
     r"""A page of ``rows`` and ``sections``, and of ``document``, the JSON of the result.
 
-    ``style`` is that of the verdict on a terminal; ``texts`` are the others of the template.
+    ``style`` is that of the verdict on a terminal; ``texts`` are the other texts of the template.
     """
     look, sign = _LOOKS.get(style, _LOOKS["bold yellow"])
     # In ASCII: what no page can hold is escaped, and reads back as it was.

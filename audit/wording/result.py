@@ -1,9 +1,9 @@
 r"""Results: frozen dataclasses with JSON, HTML and text views derived from their fields.
 
 A field is declared by :func:`fact`, a property that belongs to the document by :func:`computed`.
-From these follow the JSON document and its schema; from the sentences of :meth:`Result.statement`,
-the sections and the cases follow the lines on a terminal, the card of a notebook, the HTML page,
-and what machines read: JUnit, the test reports of a CI server, and SARIF, its code scanning.
+These determine the JSON document and its schema; the sentences of :meth:`Result.statement`, the
+sections and the cases determine the terminal text, the notebook card, the HTML page, and the
+machine-readable formats: JUnit for test reports of a CI server, and SARIF for code scanning.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""One thing that was tested: its ``name``, its ``target``, and how it came out.
-
-    ``rule`` is what code scanning groups by.
+    r"""One test case: its ``name``, its ``target``, and its outcome. ``rule`` is the key by which
+    code scanning groups.
     """
 
     target: str
@@ -65,7 +64,7 @@ def outcome_of(exit_code: int) -> Outcome:
 def format_of(name: str, *, as_json: bool) -> str:
     r"""The format that a command prints: ``--json`` is ``--format json``."""
     if as_json and name not in {"text", "json"}:
-        raise InvalidParameter("--format", name, "is not JSON: leave --json or --format out")
+        raise InvalidParameter("--format", name, "contradicts --json: give only one of the two")
     return "json" if as_json else name
 
 
@@ -163,7 +162,7 @@ def _place(target: str) -> dict[str, str]:
 
 
 def json_number(value: float) -> float | str:
-    r"""A number, or "inf": JSON has no infinity, and no reader takes a word for a large number."""
+    r"""A number, or "inf", because JSON has no infinity."""
     return value + 0.0 if math.isfinite(value) else "inf"
 
 
@@ -173,7 +172,7 @@ def json_ends(value: Enclosure) -> list[float | str]:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""The document, with a newline at its end; what JSON lacks as text."""
+    r"""The document, with a final newline; values that JSON cannot represent become text."""
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 
@@ -194,10 +193,9 @@ class _Fact:
 
 
 def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
-    r"""A field of a result: what it is ``about``, one line of the schema.
-
-    ``write`` makes its JSON value, by default :func:`plain`; ``kind`` is the type of that, where it
-    is not the field's, and ``name`` its key.
+    r"""A field of a result: ``about`` is its description in the schema. ``write`` makes its JSON
+    value, by default :func:`plain`; ``kind`` is the type of that, if it differs from the field's,
+    and ``name`` its key.
     """
     return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
@@ -209,7 +207,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""A property that is a key of the document, which stands ``before`` another."""
+    r"""A property that is a key of the document, placed ``before`` another key."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -305,16 +303,16 @@ class Result(Facts, ABC):
 
         @property
         def verdict(self) -> Any:
-            r"""What was found; the schema lists the words."""
+            r"""The verdict; the schema lists the words."""
 
         @property
         def versions(self) -> dict[str, str]:
-            r"""Of dpcore, Python and what the result was computed with."""
+            r"""The versions of dpcore, Python and the numerical libraries."""
 
     @property
     @abstractmethod
     def exit_code(self) -> int:
-        r"""What a command ends with that found this."""
+        r"""The exit code of a command with this result."""
 
     @abstractmethod
     def statement(self) -> Statement:
@@ -326,12 +324,12 @@ class Result(Facts, ABC):
 
     @property
     def sentence(self) -> str:
-        r"""What the verdict means, below it on a page."""
+        r"""The meaning of the verdict, below it on a page."""
         return self.statement().about
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        r"""What a reader has to know before the numbers."""
+        r"""Warnings that precede the numbers."""
         return ()
 
     def summary(self) -> Sequence[tuple[str, object]]:
@@ -342,11 +340,11 @@ class Result(Facts, ABC):
         yield from self.key_sections()
 
     def key_sections(self) -> Iterator[Section]:
-        r"""Those of them that the card of a notebook shows, too."""
+        r"""The sections that the card of a notebook also shows."""
         yield from ()
 
     def cases(self) -> Iterator[Case]:
-        r"""What was tested, for a test report."""
+        r"""The test cases, for a test report."""
         statement = self.statement()
         yield Case(
             target=self.subject,
@@ -457,9 +455,8 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    r"""What a report says: its verdict in capitals, what that is about, and rows of (name, value).
-
-    Every view of the report shows these sentences. ``style`` is how a terminal colours the verdict.
+    r"""The text of a report: its verdict in capitals, the subject, and rows of (name, value). Every
+    view of the report shows these sentences. ``style`` is the terminal style of the verdict.
     """
 
     verdict: str
@@ -468,7 +465,7 @@ class Statement:
     style: str = "bold"
 
     def lines(self, width: int | None = None) -> list[str]:
-        r"""The lines, none longer than ``width`` where words allow; by default the terminal's."""
+        r"""The lines, wrapped to ``width``, by default that of the terminal."""
         width = terminal_width() if width is None else width
         head = f"{self.verdict}  {self.about}" if self.verdict else ""
         return [
@@ -500,13 +497,13 @@ def terminal_width() -> int:
 
 
 def format_enclosure(value: Enclosure, digits: int = 9) -> str:
-    r"""A proven interval, its ends rounded outwards."""
+    r"""A proven interval, rounded outwards."""
     low, high = down(value.lower, digits), up(value.upper, digits)
     return f"exactly {low}" if low == high else f"between {low} and {high}"
 
 
 def format_share(probability: Fraction | float, digits: int = 2) -> str:
-    r"""A probability as cases of a round number of them, rounded up."""
+    r"""A probability as "n of N" with a power of ten N, rounded up."""
     exact, group = Fraction(probability), _LEAST_GROUP
     while 0 < exact * group < 1:
         group *= 10

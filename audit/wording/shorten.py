@@ -1,6 +1,6 @@
 r"""Shorten long texts; the distinguishing part and the length remain.
 
-Nothing here decides anything: outputs are compared whole, and the whole text is in the data.
+Only for display: outputs are compared in full, and the data have the full text.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ _HEAD: Final = 8
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    r"""Shorten a text to its first ``most`` signs, with its length and the start of its SHA-256."""
+    r"""Shorten a text to its first ``most`` characters, with its length and the start of its
+    SHA-256.
+    """
     if len(text) <= most:
         return text
     return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)})"
 
 
 def cut(text: str, most: int) -> str:
-    r"""The beginning of a text that is longer than ``most`` signs, with three dots at its end."""
+    r"""The beginning of a text longer than ``most`` characters, with three dots at its end."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def printable(value: str) -> str:
-    r"""Replace characters that HTML cannot hold or that a reader cannot see.
-
-    Signs that reorder or hide others are such: what is read is what is there.
+    r"""Replace characters that HTML cannot contain or that are invisible, including those that
+    reorder or hide others.
     """
     return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)
 
@@ -45,10 +46,10 @@ def _has_place(sign: str) -> bool:
 
 
 def distinct(texts: Sequence[str], most: int) -> list[str]:
-    r"""Each text cut to ``most`` signs, 12 or more; texts that differ stay different.
+    r"""Cut each text to ``most`` characters, 12 or more; different texts stay different.
 
-    Of a long one the first signs are kept, and those around the place where it parts from the text
-    most like it; where that does not tell them apart, a digest.
+    A long text keeps its beginning and the part around the first difference to the most similar
+    text; if that does not distinguish them, a digest.
     """
     order = sorted(set(texts))
     parts = dict.fromkeys(order, 0)

@@ -42,7 +42,7 @@ class LocalReport(ABC):
 
     name: ClassVar[str]
 
-    epsilon: Exact = Exact(zero="a report that hides everything says nothing")
+    epsilon: Exact = Exact(zero="at epsilon 0 a report carries no information")
     values: Whole = Whole(at_least=2, at_most=1 << 20)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
@@ -108,7 +108,9 @@ class LocalReport(ABC):
         """
         given = np.asarray(value)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
-            raise InvalidParameter("value", value, "must be a row of integers, one per user")
+            raise InvalidParameter(
+                "value", value, "must be a one-dimensional array of integers, one per user"
+            )
         if not 0 <= int(given.min()) <= int(given.max()) < self.values:
             raise InvalidParameter(
                 "value", value, f"must contain integers from 0 to {self.values - 1}"

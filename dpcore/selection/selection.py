@@ -157,7 +157,7 @@ def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
     r"""The scores as an array of their own; refused as :meth:`Selection.release` says."""
     scores = np.asarray(value)
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
-        reason = f"must be a row of integer scores, at least {count}"
+        reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
     if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
         raise InvalidParameter("value", value, f"must contain scores of at most {_LARGEST}")

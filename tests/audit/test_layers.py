@@ -111,10 +111,10 @@ def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
 def test_layers_a_target_has_not_are_refused() -> None:
     half = read_target("half-scale")
     for layer in ("exact", "fit"):
-        with pytest.raises(InvalidParameter, match="needs a target of known law"):
+        with pytest.raises(InvalidParameter, match="needs a target with a known law"):
             audited(half, layer)
     vectors = read_target("protocol:vector-shuffle,users=8,epsilon=4,delta=1e-3,coordinates=2")
-    with pytest.raises(InvalidParameter, match="is for one integer"):
+    with pytest.raises(InvalidParameter, match="needs a single integer"):
         audited(vectors, "fit", pair=([0, 0], [1, 1]))
 
 

@@ -165,4 +165,4 @@ def test_what_a_replay_compares_is_for_the_layer_that_replays(audit: Shell) -> N
     assert "sensitivity-exceeded" in {each["kind"] for each in found}
     refused = audit(*words)
     assert (refused.code, refused.out) == (2, "")
-    assert "--sensitivity = 1: would have no effect: it is for replay" in refused.err
+    assert "--sensitivity = 1: would have no effect: it applies only to replay" in refused.err

@@ -26,8 +26,8 @@ PRIVATE: Final = 0o600
 """The mode of every file of a ledger: its owner reads and writes it, nobody else does."""
 
 HOMELESS: Final = (
-    "is not in the folder it was made in: it was moved, copied or restored, or is mounted without "
-    "its folder; use it where it was made, or, if nobody uses it there any more: dpcore ledger "
+    "is not in the folder where it was created: it was moved, copied or restored, or is mounted "
+    "without its folder; use it there, or, if nobody uses it there any more, run dpcore ledger "
     "adopt --db FILE"
 )
 _KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/database"

@@ -37,7 +37,7 @@ from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 _PATIENCE: Final = 60  # seconds for which a charge waits for others
 _CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
 _LOG: Final = 4 << 20  # bytes that the write-ahead log of a file may grow to
-_FOLDER: Final = ": is there such a folder, and may you write to it?"
+_FOLDER: Final = ": the folder must exist and be writable"
 _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # What PostgreSQL says of a statement that fits the tables, when the tables do not: no such table,
 # column or function, another type, a sum out of range.
@@ -220,13 +220,13 @@ class Store:
         name, state = getattr(original, "sqlite_errorname", ""), getattr(original, "sqlstate", "")
         if isinstance(original, self._driver.IntegrityError):
             # Every rule of the tables is checked before a row is written.
-            return LedgerDamaged(self.where, f"holds rows that nobody charged: {line}")
+            return LedgerDamaged(self.where, f"contains rows that belong to no charge: {line}")
         if name.startswith("SQLITE_BUSY") or state == _LOCK_TIMEOUT:
             return self.waited()
         if name.startswith(_CORRUPT):
-            return LedgerDamaged(self.where, f"is not a whole database: {line}")
+            return LedgerDamaged(self.where, f"is not an intact database: {line}")
         if name == "SQLITE_ERROR" or state in _OTHER_TABLES:
-            return LedgerDamaged(self.where, f"its tables are not those of a ledger: {line}")
+            return LedgerDamaged(self.where, f"its tables differ from those of a ledger: {line}")
         return LedgerUnavailable(self.where, line + _FOLDER * (name == "SQLITE_CANTOPEN"))
 
 

@@ -80,7 +80,7 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(history, "now", lambda at=year: f"{at}-06-01T00:00:00+00:00")
         found = command("charge", "--batch", number, "--users", "ada", *GAUSSIAN)
         assert found.code == code
-    assert "the last charge was made in 2027: an earlier period takes no charge" in found.err
+    assert "before the last charge in 2027: charges in an earlier period are refused" in found.err
     shown = command("show").out
     assert "\nperiods    2, 2026 to 2027\ntogether   rho=1; each further year adds a budget\n" in (
         shown
@@ -292,7 +292,7 @@ def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
     assert not command.path.exists()
     command.path = tmp_path / "no" / "folder.db"
     answer = command("open", "--budget", "rho=1")
-    assert (answer.code, "is there such a folder" in answer.err) == (2, True)
+    assert (answer.code, "the folder must exist" in answer.err) == (2, True)
 
 
 def test_help_teaches_the_exit_codes(command: Command) -> None:
@@ -300,7 +300,7 @@ def test_help_teaches_the_exit_codes(command: Command) -> None:
     assert code == 0
     text = " ".join(command.streams.readouterr().out.split())
     assert "Exit code: 0 done; 1 a user has too little budget" in text
-    assert "4 the batch was already charged" in text
+    assert "4 the batch was already charged; nothing was charged again" in text
     for verb in ("open", "charge", "show", "export", "backup", "adopt"):
         answer = typed(command.streams, "ledger", verb, "--help")
         assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())

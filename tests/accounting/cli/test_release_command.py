@@ -188,7 +188,7 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
         (
             "sum",
             ("--column", "amount", "--clip", "0", "8", "--step", "3", "--rho", "1"),
-            "--step = 3: must divide both ends",
+            "--step = 3: must divide both bounds",
         ),
         ("histogram", ("--column", "city", "--epsilon", "1"), "give either --keys or"),
         (

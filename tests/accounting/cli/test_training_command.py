@@ -269,7 +269,7 @@ def test_the_noise_for_an_epsilon(command: Command) -> None:
     assert f"the least noise multiplier is {float(Fraction(size['value']))}" in text
     fixed = command("dpsgd", "--epsilon", 2, *words, "--sampling", "shuffled").out
     assert "least" not in fixed.splitlines()[0]
-    assert "is not shown to keep it" in fixed
+    assert "is not proven to satisfy it" in fixed
     for wrong in (["--noise-multiplier", 1, "--epsilon", 2], [], ["--epsilon", 2, "--truncate", 9]):
         assert command("dpsgd", *wrong, *words).code == 2
 

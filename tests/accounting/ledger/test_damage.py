@@ -49,21 +49,21 @@ EDITS = [
     ("DELETE FROM ledger_spared", "1 users spared when it was made, 0 now"),
     ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, the history"),
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
-    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': paid, but has no counters"),
+    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': has paid, but has no counters"),
     ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
     ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': paid, but has"),
     ("DELETE FROM ledger", "the row of the ledger is missing"),
     ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
     ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),
-    ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter is not the one"),
+    ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter differs from"),
     # The same to a reader, and yet not what was written.
-    ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter is not the one it was"),
-    ("UPDATE ledger SET identity = 'x'", "ledger: its identity is not the one it was opened with"),
-    ("UPDATE ledger_users SET mark = 'x' WHERE name = 'bob'", "'bob': its row does not fit its"),
+    ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter differs from the one"),
+    ("UPDATE ledger SET identity = 'x'", "ledger: its identity differs from the one"),
+    ("UPDATE ledger_users SET mark = 'x' WHERE name = 'bob'", "'bob': its row does not match its"),
     ("UPDATE ledger SET format = 3", "ledger: must have format 2"),
     ("UPDATE ledger_charges SET guarantee = replace(guarantee, ':', ': ') WHERE id = 2",
      "charge 2 (batch 'two'): was edited: its guarantee is not in canonical form"),
-    ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, and paid"),
+    ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, but has"),
 ]  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
     ("statement", "match"),
     [
         ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 .*was edited: its digest"),
-        ("DELETE FROM ledger_charges WHERE id = 3", "charge 2 is not what it says was last"),
+        ("DELETE FROM ledger_charges WHERE id = 3", "charge 2 differs from the last charge"),
         ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter was edited"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_table_that_is_gone_is_damage(url: str, table: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         three_charges(ledger)
         edit(url, f"DROP TABLE {table}")
-        assert "its tables are not those of a ledger" in said(ledger)
+        assert "its tables differ from those of a ledger" in said(ledger)
         for method in (Ledger.open, Ledger.create):
             with pytest.raises(LedgerDamaged, match="some of the tables of a ledger"):
                 method(url, budget=BUDGET)
@@ -226,7 +226,7 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
         for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
             # Of two receipts for one charge, one is wrong.
             for order in (shown, shown[::-1]):
-                damage = "is not the charge that its receipt acknowledges"
+                damage = "differs from the charge in its receipt"
                 assert damage in said(ledger, *order)
 
 
@@ -265,7 +265,7 @@ def test_digests_that_are_not_chained_would_miss_it(
 def test_a_file_that_is_no_database_is_damage(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     file.write_text("not a database, and long enough to be read as the head of one" * 20)
-    with pytest.raises(LedgerDamaged, match="is not a whole database"):
+    with pytest.raises(LedgerDamaged, match="is not an intact database"):
         Ledger.open(str(file))
 
 

@@ -85,7 +85,7 @@ class Against(RuleBasedStateMachine):
                 with pytest.raises(InvalidParameter, match="was charged before"):
                     attempt()
         elif self.today < self.last:
-            with pytest.raises(LedgerUnavailable, match=f"last charge was made in {self.last}: "):
+            with pytest.raises(LedgerUnavailable, match=f"last charge in {self.last}: "):
                 attempt()
         elif poor and not skip:
             with pytest.raises(BudgetExhausted) as refused:

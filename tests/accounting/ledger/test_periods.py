@@ -62,7 +62,7 @@ def test_a_charge_counts_in_the_year_of_its_time(url: str, clock: Clock) -> None
         assert ledger.spent("ada") == per_user("1/2")
         # The clock is set back: last year is over, and nothing is read as if it were not.
         clock.time = "2026-12-31T23:59:59"
-        with pytest.raises(LedgerUnavailable, match="the last charge was made in 2027"):
+        with pytest.raises(LedgerUnavailable, match="the last charge in 2027"):
             ledger.charge(["bob"], per_user("1/8"), batch="c")
         assert ledger.remaining("ada") == {"rho": 0.5}
         assert ledger.charge(["ada"], per_user("1/2"), batch="b", repeat_ok=True).repeated

@@ -195,7 +195,7 @@ def test_a_quantile_is_scored_by_rank() -> None:
     ("make", "match"),
     [
         (lambda: Sum(column="x", low=3, high=3), "clip = 3 3: must be LOW < HIGH"),
-        (lambda: Sum(column="x", low=0, high=10, step=3), "step = 3: must divide both ends"),
+        (lambda: Sum(column="x", low=0, high=10, step=3), "step = 3: must divide both bounds"),
         (lambda: Sum(column="x", low=0, high=10, step=0), "step"),
         (lambda: Sum(column="x", low=0, high=10**9, step="1/100"), "is too fine"),
         (lambda: Quantile(column="x", low=0, high=10**7), "at most 2.22 steps"),

@@ -122,13 +122,13 @@ QUESTIONS: dict[str, Query] = {
 }
 NUMBERS = ("numbers", "mean", "quantile")
 KEYS = ("keys", "unknown", "top")
-NO_TEXT = r"column = {}: (holds .*, and must hold text, whole numbers or dates|holds values of sev)"
+NO_TEXT = r"column = {}: (contains .*, but must contain text, integers|contains values of sev)"
 # The column, what it holds in two rows, who refuses it, and what is said of it.
 BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
-    ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: holds Date"),
-    ("x", [True, False], NUMBERS, r"column = x: holds Bool"),
-    ("x", [b"1", b"2"], NUMBERS, r"column = x: holds Binary, and must hold numbers"),
-    ("x", [[1], [2]], NUMBERS, r"column = x: holds List"),
+    ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: contains Date"),
+    ("x", [True, False], NUMBERS, r"column = x: contains Bool"),
+    ("x", [b"1", b"2"], NUMBERS, r"column = x: contains Binary, but must contain numbers"),
+    ("x", [[1], [2]], NUMBERS, r"column = x: contains List"),
     ("x", [1.0, math.nan], NUMBERS, r"row 2, column x"),
     ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
     ("x", [1.0, None], NUMBERS, r"row 2, column x"),
@@ -173,7 +173,7 @@ def test_a_frame_that_holds_something_else_is_one_line_and_charges_nothing(
 def test_a_frame_with_values_of_several_types_names_the_column() -> None:
     for values in ([1, "x"], [object()] * 2, [1j, 2]):
         frame = pd.DataFrame({"user": ["ada", "bob"], "x": pd.Series(values, dtype=object)})
-        with pytest.raises(InvalidParameter, match=r"column = x: holds values of several types"):
+        with pytest.raises(InvalidParameter, match=r"column = x: contains values of several types"):
             release(Count(), frame, SCOPE, EXACT)
     wrong: tuple[Any, ...] = (7, "table", {"user": ["ada"]})
     for given in wrong:
@@ -213,7 +213,7 @@ def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:
         table, target = pl.DataFrame(DATA), Target(epsilon=1)
         with pytest.raises(InvalidParameter, match="users: must be given under add-remove"):
             release(Count(), table, SCOPE, target, **asked)
-        with pytest.raises(InvalidParameter, match="users = eve: has rows, and is not among"):
+        with pytest.raises(InvalidParameter, match="users = eve: has rows, but is not among"):
             release(Count(), table, SCOPE, target, **asked, users=["ada", "bob"])
         with pytest.raises(InvalidParameter, match="must have the relation of the budget"):
             release(Count(), table, REPLACE, target, **asked)

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "a layer twice": (["--layers", "sample,sample"], "--layers = sample,sample"),
     "a curve of nothing": (["--claim", "rho=0"], "rho"),
     "a folder for a page": (["--html", "."], ": is a directory"),
-    "no address": (["--scheduler", "here"], "--scheduler = here: is not reached: missing port"),
+    "no address": (["--scheduler", "here"], "--scheduler = here: cannot be reached: missing port"),
     "no scheduler": (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
 }
 
@@ -129,7 +129,7 @@ def test_two_options_never_share_a_file(audit: Shell, here: Path, one: str, othe
     (here / "again").symlink_to("kept")
     answer = audit(*HALF, one, "kept", other, "again")
     assert answer.code == 2
-    assert f"is also the file of {one}" in answer.err
+    assert f"is also given as {one}" in answer.err
     assert (here / "kept").read_text() == "kept"
 
 
@@ -153,9 +153,9 @@ def test_an_option_without_effect_is_refused(
     answer = audit(*target, *pair, "--layers", layers, *words)
     assert answer.code == 2
     assert answer.err.startswith(f"error: {option} = ")
-    assert "would have no effect: it is for sample" in answer.err
+    assert "would have no effect: it applies only to sample" in answer.err
     clash = audit(*HALF, "-j", 2, "--scheduler", "tcp://127.0.0.1:1")
-    assert "--jobs = 2: is for processes here" in clash.err
+    assert "--jobs = 2: applies to local processes" in clash.err
 
 
 @pytest.mark.nightly

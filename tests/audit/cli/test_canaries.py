@@ -33,7 +33,7 @@ def shell(
 def test_a_leak_is_refuted_and_null_scores_are_not(shell: Shell) -> None:
     found = shell("leaking.csv", "--claim", "epsilon=1,delta=1e-5")
     assert (found.code, found.err) == (1, "")
-    assert found.out.startswith("REFUTED  the training does not keep epsilon=1,delta=0.00001")
+    assert found.out.startswith("REFUTED  the training violates epsilon=1,delta=0.00001")
     found = shell("null.csv", "--claim", "epsilon=1,delta=1e-5", "--json")
     assert (found.code, found.err) == (0, "")
     document = json.loads(found.out)

@@ -34,7 +34,7 @@ def test_a_kept_claim_is_not_refuted(audit: Shell) -> None:
 def test_a_broken_claim_is_refuted_with_its_witness(audit: Shell) -> None:
     answer = audit(*at("coin", epsilon=0.8, n=20_000))
     assert answer.code == 1
-    assert answer.out.startswith("REFUTED  targets.py:coin does not keep epsilon=0.8\n")
+    assert answer.out.startswith("REFUTED  targets.py:coin violates epsilon=0.8\n")
     witness = audit(*at("coin", epsilon=0.8, n=20_000), "--json").json["witness"]
     assert witness["event"] in {"output in {True}", "output in {False}"}
     inside, runs = ("inside_b", "runs_b") if witness["world"] == "B" else ("inside_a", "runs_a")
@@ -247,7 +247,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (["half-scale", "--resolution", "2"], "--resolution = 2: must lie in (0, 1]"),
-        (["half-scale", "--layers", "exact"], "exact needs a target of known law"),
+        (["half-scale", "--layers", "exact"], "exact needs a target with a known law"),
         (
             ["half-scale", "--layers", "all"],
             "must be some of exact, fit, replay, sample, each at most once",
@@ -444,8 +444,8 @@ def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) ->
     (here / "t.py").write_text(MEAN)
     pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
     options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
-    why = "bound not above the refuted epsilon = 1: it is the first epsilon, from 0 up"
-    above = "the test of the claim shows that epsilon is above 1, with 99.9% confidence"
+    why = "bound not above the refuted epsilon = 1: the bound is the first epsilon, from 0 up"
+    above = "the test of the claim itself shows that epsilon exceeds 1, with 99.9% confidence"
     found = audit(*options, "--claim", "epsilon=1")
     told = " ".join(found.out.split())
     assert (found.code, "epsilon at least 0.5" in told) == (1, True)

@@ -76,10 +76,10 @@ def test_what_is_not_derived_is_left_out_of_the_table_and_refused_where_asked(sh
 def test_a_claim_is_proven_or_refuted_with_its_event(shell: Shell) -> None:
     proven = shell(ONE, TWO, "--claim", "epsilon=1")
     assert proven.code == 0
-    assert proven.out.startswith("PROVEN  P and Q keep epsilon=1\n")
+    assert proven.out.startswith("PROVEN  P and Q satisfy epsilon=1\n")
     refuted = shell("p.json", "q.csv", "--claim", "epsilon=1")
     assert refuted.code == 1
-    assert refuted.out.startswith("REFUTED  P and Q do not keep epsilon=1\n")
+    assert refuted.out.startswith("REFUTED  P and Q violate epsilon=1\n")
     words = "witness  output in {'yes'}: P gives it a probability exactly 0.75, Q exactly 0.25"
     assert words in refuted.out
     back = shell("q.csv", "p.json", "--claim", "epsilon=1")
@@ -162,7 +162,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
     [
         ((ONE, "p.json"), "Q = p.json: must be a noise or a file of probabilities, as P ="),
         ((ONE, "discrete-laplace:scale=2@1"), "Q = discrete-laplace:scale=2@1: must be the noise"),
-        ((ONE, ONE + ",1"), "must be shifted by as many integers"),
+        ((ONE, ONE + ",1"), "must have a shift with as many coordinates"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),
         ((ONE, TWO, "--delta", "1"), r"--delta = 1: must lie in [0, 1)"),
         ((ONE, TWO, "--order", "1"), "--order = 1: must be > 1, or inf"),
@@ -312,4 +312,4 @@ def test_what_no_precision_tells_is_undecided(
     monkeypatch.setattr("audit.exact.divergence.epsilon_at", tired)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
     assert answer.code == 4
-    assert "jumps" in answer.out
+    assert "is discontinuous" in answer.out

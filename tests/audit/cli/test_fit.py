@@ -102,7 +102,7 @@ def test_a_target_that_fails_exits_with_three(shell: Shell) -> None:
     [
         (("samplers.py:good", "--law", "laplace:scale=1"), "must start with one of"),
         (("samplers.py:none", "--law", TWO), "the module has no none"),
-        (("samplers.py:of_a_dataset", "--law", TWO), "must be f(n, rng)"),
+        (("samplers.py:of_a_dataset", "--law", TWO), "must be a callable f(n, rng)"),
         (("samplers.py:good", "--law", TWO, "-n", "0.5"), "-n"),
         (("samplers.py:good", "--law", TWO, "--alpha", "2"), "alpha"),
     ],

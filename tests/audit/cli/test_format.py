@@ -59,7 +59,7 @@ def test_other_audits_have_it_too(
     found = shell(*asked, "--format", "junit")
     assert (found.code, found.out[:14]) == (code, "<?xml version=")
     found = shell(*asked, "--format", "sarif", "--json")
-    refused = "error: --format = sarif: is not JSON: leave --json or --format out\n"
+    refused = "error: --format = sarif: contradicts --json: give only one of the two\n"
     assert (found.code, found.out, found.err) == (2, "", refused)
     assert shell(*asked, "--format", "xml").code == 2
 

@@ -138,7 +138,7 @@ def test_every_entry_is_judged_as_it_should_be(audit: Shell, tmp_path: Path) -> 
     ("words", "said"),
     [
         ((), "error: NAME: must be given, or --all"),
-        (("--all", "opendp-threshold"), "error: --all: takes no names"),
+        (("--all", "opendp-threshold"), "error: --all: runs every entry"),
         (("opendp-threshold", "--cache", "a-file"), "error: --cache = a-file: must be a folder"),
         (("opendp-threshold", "--cache", "a-file/in"), "error: --cache = a-file/in: must be a"),
     ],

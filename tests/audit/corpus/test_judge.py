@@ -124,7 +124,7 @@ def test_the_claim_is_the_one_that_the_package_computes(judged: Callable[[Entry]
     [
         ("import absent", "No module named 'absent'"),
         ("def output(names):\n    raise ValueError('too few')", "too few"),
-        ("def output(names):\n    return object()", "which JSON cannot hold"),
+        ("def output(names):\n    return object()", "which JSON cannot represent"),
         ("import os\ndef output(names):\n    os._exit(3)", "wrote nothing to standard error"),
     ],
 )

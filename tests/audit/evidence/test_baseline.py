@@ -192,7 +192,7 @@ def test_a_comparison_says_what_it_cannot_read() -> None:
     found = compare(["all"], [1.0, None], [False, True], seed=1)
     assert [finding.name for finding in found] == list(BASELINES)
     assert all(finding.epsilon_lower is None for finding in found)
-    assert all("cannot read these outputs" in finding.says for finding in found)
+    assert all("does not apply to these outputs" in finding.says for finding in found)
 
 
 def test_a_comparison_is_its_baselines() -> None:

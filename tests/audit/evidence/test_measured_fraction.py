@@ -115,8 +115,8 @@ def test_where_a_part_was_measured_the_resolution_says_so() -> None:
     assert report.verdict == "not_refuted"
     assert report.resolution >= report.coverage[0].once / report.runs > 0.1
     once = report.coverage[0].once
-    assert f"(nothing was measured of {once:,} outputs that came only once)" in words(report)
-    assert "outputs that came only once" in report.to_html()
+    assert f"(nothing was measured of {once:,} outputs that occurred only once)" in words(report)
+    assert "outputs that occurred only once" in report.to_html()
 
 
 @pytest.mark.parametrize("sequential", [False, True])
@@ -198,7 +198,7 @@ def test_more_than_half_not_measured_is_nothing_measured(
     plan = replace(PLAN, sequential=sequential)
     report = sample(of(named(share)), plan)
     assert (report.verdict, report.exit_code) == (verdict, 4 * (verdict == "nothing_measured"))
-    assert any("outputs came only once and have no order" in w for w in report.warnings)
+    assert any("outputs occurred once and have no order" in w for w in report.warnings)
     # In the runs that were not measured any output may name the person.
     lost = report.coverage[0].missed / report.runs
     assert report.resolution >= lost > 0.4
@@ -230,7 +230,7 @@ def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path
         options: Any = {"pair": (0.0, 0.25), "features": [feature], "seed": 7, "runs": 8000}
         report = audit(record, "epsilon=0.5", **options)
         assert report.exit_code == code
-        assert ("read a part of each output" in words(report)) == (code == 4)
+        assert ("test a part of each output" in words(report)) == (code == 4)
 
 
 def half(v: float, n: int, rng: np.random.Generator) -> Any:

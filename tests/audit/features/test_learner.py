@@ -224,8 +224,8 @@ def test_one_coordinate_of_many_is_found_and_named() -> None:
     assert "mostly output[7]" in " ".join(str(report).split())
     assert "mostly output[7]" in report.to_html()
     assert report.to_json()["resolution"] is None
-    assert "hardly ever come twice" in report.to_json()["unresolved"]
-    assert "not known: outputs hardly ever come twice" in " ".join(str(report).split())
+    assert "are rarely repeated" in report.to_json()["unresolved"]
+    assert "not known: outputs are rarely repeated" in " ".join(str(report).split())
 
 
 @by_day(1)

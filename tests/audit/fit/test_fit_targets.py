@@ -68,7 +68,7 @@ def too_slow(n: int, rng: Any) -> Any:
         (lambda n, rng: np.ones(n, dtype=bool), "bool values"),
         (lambda n, rng: ["a"] * n, "integers are required"),
         (lambda n, rng: np.array([True] * n, dtype=object), "returned True"),
-        (lambda n, rng: [[1], [1, 2]], "no array of integers"),
+        (lambda n, rng: [[1], [1, 2]], "did not return an array of integers"),
     ],
 )
 def test_a_target_that_fails_is_named_and_never_kept(sampler: Any, reason: str) -> None:

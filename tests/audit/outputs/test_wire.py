@@ -144,7 +144,7 @@ class Hostile:
     ],
 )
 def test_bytes_of_any_other_kind_are_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no data: "):
+    with pytest.raises(ValueError, match="invalid data: "):
         unpack(data, {})
 
 

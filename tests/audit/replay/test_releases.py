@@ -157,7 +157,7 @@ def test_strict_refutes_an_index_that_depends_on_the_data() -> None:
             releases.declares_unclipped,
             ([3, 4], [3, 400]),
             "declared-sensitivity",
-            "clipped sum moves by 396 (l1), declared was at most 10",
+            "clipped sum changes by 396 (l1), more than the declared 10",
         ),
     ],
 )

@@ -169,7 +169,7 @@ def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
     target, path = read_target("count"), tmp_path / "state"
     with resume(path, target, plan()) as state:
         state.append(np.arange(5))
-    with pytest.raises(InvalidParameter, match="holds 5 runs as block 0 of 32"):
+    with pytest.raises(InvalidParameter, match="block 0 has 5 runs, and the audit has 32 there"):
         audited(path, target, plan())
 
 
@@ -255,9 +255,7 @@ def test_a_target_with_its_own_randomness_is_not_asked_again_after_it_failed(
     assert again.error is not None
     assert again.error.reason == first.error.reason
     assert calls["left"] == 10**6
-    assert "resumed: the target, which has randomness of its own, was started anew" in (
-        again.warnings
-    )
+    assert "resumed: the target was restarted, and draws its own randomness" in (again.warnings)
 
 
 def test_a_target_that_keeps_to_its_seed_is_asked_again(tmp_path: Path) -> None:

@@ -114,5 +114,5 @@ def test_a_search_that_is_none_is_refused(held: Any, tmp_path: Path) -> None:
     fields = {**json.loads(header(tmp_path, TARGET, plan(), None)), "search": held}
     path = tmp_path / "state"
     path.write_bytes(next_record(started(SCHEMA), json.dumps(fields).encode())[0])
-    with pytest.raises(InvalidParameter, match=r"is damaged or hostile: .* a search that found"):
+    with pytest.raises(InvalidParameter, match="is damaged or forged: its search result"):
         stored_search(path)

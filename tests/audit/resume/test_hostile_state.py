@@ -84,16 +84,16 @@ SEEDS = ["-3", "true", "1.5", '"7"', "null", "[7]"]
 @pytest.mark.parametrize("case", HEADERS)
 def test_a_header_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> None:
     path = of_records(tmp_path / "state", HEADERS[case])
-    assert refusal(path).startswith("is damaged or hostile: it holds no ")
+    assert refusal(path).startswith("is damaged or forged: it")
     for read in (stored_seed, stored_search):
-        with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged or hostile"):
+        with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged or forged"):
             read(path)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_that_is_none_is_refused(seed: str, tmp_path: Path) -> None:
     path = of_records(tmp_path / "state", BEGUN + b',"seed":' + seed.encode() + b"}")
-    with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged .* no seed"):
+    with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged .* no valid seed"):
         stored_seed(path)
     refusal(path)
 
@@ -149,7 +149,7 @@ RECORDS = {
 @pytest.mark.parametrize("case", RECORDS)
 def test_a_record_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> None:
     path = after_header(tmp_path / "state", RECORDS[case])
-    assert refusal(path).startswith("is damaged or hostile: it holds ")
+    assert refusal(path).startswith("is damaged or forged: ")
     assert stored_seed(path) == 7
 
 
@@ -163,7 +163,7 @@ def test_nothing_comes_after_a_failure_or_the_last_block(tmp_path: Path) -> None
     blocks = [b"B" + pack(np.zeros(block.runs)) for block in plan().blocks()]
     opened(after_header(path, *blocks))
     path = after_header(path, *blocks, b"B" + pack(np.zeros(32)))
-    assert "more blocks than the audit has" in refusal(path)
+    assert "more blocks than the audit" in refusal(path)
 
 
 def test_sizes_are_held_against_the_file(tmp_path: Path) -> None:
@@ -304,4 +304,4 @@ def test_the_command_refuses_a_hostile_file(audit: Shell, tmp_path: Path) -> Non
             said = audit(*words, *more, "--resume", "state")
             assert said.code == 2
             line = said.err.splitlines()[-1]
-            assert line.startswith("error: --resume = state: is damaged or hostile: ")
+            assert line.startswith("error: --resume = state: is damaged or forged: ")

@@ -226,7 +226,7 @@ def test_what_a_process_writes_that_is_no_data_is_its_failure() -> None:
 
     with (
         IsolatedProcess(name="forges", work=forges, seconds=None) as apart,
-        pytest.raises(TargetFailed, match="its process sent no data: "),
+        pytest.raises(TargetFailed, match="its process sent invalid data: "),
     ):
         last(apart.ask(None))
 

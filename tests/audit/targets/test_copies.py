@@ -285,8 +285,8 @@ def test_a_map_of_ones_own_may_return_one_buffer(monkeypatch: pytest.MonkeyPatch
     [
         ((x for x in [1]), "is of type generator, which cannot be copied"),
         ([threading.Lock()], "is of type list, which cannot be copied"),
-        ({"coins": np.random.default_rng(1)}, r"holds a random generator \(Generator\)"),
-        (Record(SeededRng(1)), r"holds a random generator \(SeededRng\)"),
+        ({"coins": np.random.default_rng(1)}, r"contains a random generator \(Generator\)"),
+        (Record(SeededRng(1)), r"contains a random generator \(SeededRng\)"),
     ],
     ids=["generator", "lock", "numpy", "ours"],
 )
@@ -301,7 +301,7 @@ def test_a_dataset_that_cannot_be_copied_is_refused(dataset: Any, reason: str) -
 
 
 def test_a_program_gets_what_json_can_write() -> None:
-    with pytest.raises(InvalidParameter, match=r"^dataset A = .* must be a value of JSON"):
+    with pytest.raises(InvalidParameter, match=r"^dataset A = .* must be a JSON value"):
         audit.audit("exec:cat", "epsilon=1", pair=(np.zeros(1), 0))
 
 

@@ -222,7 +222,7 @@ def test_too_little_noise_is_refuted_by_proof(broken: Any, pair: Any) -> None:
 def test_large_datasets_are_sampled_if_asked_for() -> None:
     pair = ([0] * 70, [1] * 70)
     for name in ("noisy-max", "above-threshold"):
-        with pytest.raises(InvalidParameter, match="ask for the layer sample alone"):
+        with pytest.raises(InvalidParameter, match="use only the layer sample"):
             audit(f"select:{name},epsilon=1", pair=pair)
         report = audit(f"select:{name},epsilon=1", pair=pair, layers=("sample",), runs=500, seed=1)
         assert report.verdict == "not_refuted"
@@ -238,9 +238,9 @@ def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
         ("local:randomised-response,values=2,epsilon=0", "epsilon = 0"),
         ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "unary-encoding"),
         ("select:median,epsilon=1", "must name one of permute-and-flip"),
-        ("select:exponential,epsilon=1,noise=laplace", "noise is of noisy-max"),
-        ("select:noisy-max,epsilon=1,count=2", "count is of above-threshold"),
-        ("select:exponential,epsilon=1,gap=yes", "gap is of noisy-max and above-threshold"),
+        ("select:exponential,epsilon=1,noise=laplace", "noise applies only to noisy-max"),
+        ("select:noisy-max,epsilon=1,count=2", "count applies only to above-threshold"),
+        ("select:exponential,epsilon=1,gap=yes", "gap applies only to noisy-max"),
         ("select:noisy-max,epsilon=1,gap=yes", "proven to be free"),
         ("select:above-threshold,epsilon=1,gap=1", "gap must be yes or no"),
     ):

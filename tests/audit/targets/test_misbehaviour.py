@@ -259,7 +259,7 @@ def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
     assert not answer.json["repeatable"]
     assert audit(*at("laplace"), "--json").json["repeatable"]
     unseeded = audit(*at("no_rng"))
-    assert "(repeats the draws of the audit; the target makes its own)" in unseeded.out
+    assert "(repeats the draws of the audit, but not those of the target)" in unseeded.out
 
 
 @by_day(1)

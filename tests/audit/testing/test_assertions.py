@@ -74,7 +74,7 @@ def test_what_is_not_private_fails_with_its_witness() -> None:
     assert isinstance(report, AuditReport)
     assert report.witness is not None
     told = str(failure.value)
-    assert told.startswith("broken does not keep epsilon=1 on the pair (0, 1): epsilon is at least")
+    assert told.startswith("broken violates epsilon=1 on the pair (0, 1): epsilon is at least")
     assert f"epsilon is at least {down(report.epsilon_lower)}\n" in told
     assert f"witness: {report.witness}" in told
     assert "alpha 1/2000000" in told  # each of two pairs has half of it
@@ -286,7 +286,7 @@ def test_a_failure_explains_its_bound_and_the_lowest_bits() -> None:
     assert "  bound: " not in str(caught.value)
     assert report.epsilon_lower > 1
     below = _refutation(replace(report, epsilon_lower=0.5), "again")
-    assert "  bound: not above the refuted epsilon = 1: it is the first" in below
+    assert "  bound: not above the refuted epsilon = 1: the bound is the" in below
     assert isinstance(report.witness, Witness)
     timed = replace(report, witness=replace(report.witness, feature="time"))
     for told in (_refutation(timed, "again"), str(timed), timed.to_html(), timed._repr_html_()):

@@ -49,8 +49,8 @@ def test_it(dp, i):
     assert len(failed) < beyond(TESTS, Fraction(1, 2 * TESTS), bought) < 12, run.out
     assert all("Refuted" in line for line in failed)
     assert run.line == (
-        f"dp: {TESTS} statistical tests ran, of {TESTS} collected: where all that they assert "
-        "through dp is true, any fails with probability at most 0.5 (--dp-alpha 0.5); "
+        f"dp: {TESTS} statistical tests ran, of {TESTS} collected: if all their dp assertions "
+        "are true, any fails with probability at most 0.5 (--dp-alpha 0.5); "
         "effort quick; --dp-seed 1 repeats"
     )
 
@@ -78,7 +78,7 @@ def test_fit(dp):
 """
     run = ran(tmp_path, body, "--dp-seed", "5", "--dp-alpha", str(ALPHA))
     assert (run.code, "2 failed, 1 passed" in run.out) == (1, True), run.out
-    told = re.search(r"broken does not keep epsilon=1 on the pair \(0, 1\): .*", run.out)
+    told = re.search(r"broken violates epsilon=1 on the pair \(0, 1\): .*", run.out)
     assert told
     witnesses = re.findall(r"witness: .*", run.out)
     assert re.search(
@@ -163,10 +163,10 @@ def test_unmarked(dp): pass
 """
     run = ran(tmp_path, body, "-rs", "--dp-seed", "1", "--dp-alpha", str(ALPHA))
     assert "4 failed, 1 skipped, 1 error" in run.out, run.out
-    assert "is marked dp and audited nothing" in run.out
+    assert "is marked dp but made no audit" in run.out
     assert "claim: must be given" in run.out
     assert "pair: must be given" in run.out
-    assert "test_own_words asks for one audit more than it is marked for" in run.out
+    assert "test_own_words makes more audits than its mark allows" in run.out
     assert "say @pytest.mark.dp(audits=3)" in run.out
     assert "the fixture dp is for tests that are marked" in run.out
 

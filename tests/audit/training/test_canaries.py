@@ -228,7 +228,8 @@ def test_too_few_canaries_measure_nothing_and_say_how_many_would() -> None:
 def test_equal_scores_measure_nothing() -> None:
     report = canaries(np.zeros(1000), np.arange(1000) % 2, "epsilon=1")
     assert report.verdict == "nothing_measured"
-    assert report.warnings == ("all scores are equal: they say nothing about any canary",)
+    (warning,) = report.warnings
+    assert warning == "all scores are equal: they contain no information about the canaries"
 
 
 def test_guesses_are_planned_from_what_could_refute() -> None:

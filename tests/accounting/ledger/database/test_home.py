@@ -81,7 +81,7 @@ def two_paths(tmp_path: Path) -> tuple[Path, Path]:
     ("blind", "second"),
     [
         ([], "{}: is mounted without its folder"),
-        (["no mounts told"], "{}: is not in the folder it was made in"),
+        (["no mounts told"], "{}: is not in the folder where it was created"),
         # Without these checks one budget is spent twice.
         (["no mounts told", "no homes"], "paid"),
     ],
@@ -127,7 +127,7 @@ def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
     file = move(folder / "ledger.db")
     looks: list[Callable[[], object]] = [lambda: Ledger.open(str(file)), lambda: opened(file)]
     for refused in looks:
-        with pytest.raises(LedgerUnavailable, match=r"not in the folder it was made in.*adopt"):
+        with pytest.raises(LedgerUnavailable, match=r"in the folder where it was created.*adopt"):
             refused()
     assert adopt(str(file)) == 1
     with opened(file) as ledger:

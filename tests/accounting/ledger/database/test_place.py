@@ -111,7 +111,7 @@ def test_counters_are_never_read_in_the_shares_of_another_budget(url: str) -> No
                     LedgerDamaged, match="or its filter was edited, since it was opened"
                 ):
                     look()
-            assert "its filter is not the one it was opened with" in str(old.check()[0])
+            assert "its filter differs from the one with which it was opened" in str(old.check()[0])
             assert new.remaining("ada") == {"rho": Fraction(1, 1000)}
             assert new.check() == ()
 
