@@ -146,7 +146,7 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
         Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE),
     ):
         for guarantee in (ZCdp("1/8", scope=scope), Assumed(ZCdp("1/8", scope=scope), "hope")):
-            with pytest.raises(InvalidParameter, match="different scopes do not compose"):
+            with pytest.raises(InvalidParameter, match="mixed scopes never compose"):
                 ledger.charge(["ada"], guarantee, batch="one")
     with pytest.raises(InvalidParameter, match="must have scope unit 'user'"):
         Ledger.create(str(tmp_path / "other.db"), budget=ZCdp(1))

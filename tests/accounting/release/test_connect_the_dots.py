@@ -123,7 +123,7 @@ def test_nothing_known_is_everything_hidden() -> None:
     [
         ([], "start"),
         ([(0, Fraction(1, 2)), (1, 0)], "start"),
-        ([(0, 1), (1, Fraction(1, 2)), (1, 0)], "rising"),
+        ([(0, 1), (1, Fraction(1, 2)), (1, 0)], "increasing"),
         ([(0, 1), (1, Fraction(9, 10)), (2, 0)], "convex"),
         ([(0, 1), (1, Fraction(1, 2)), (2, Fraction(3, 4))], "convex"),
         ([(0, 1), (Fraction(1, 2), Fraction(1, 4))], "1 - x"),
