@@ -187,7 +187,7 @@ def test_extreme_noise_is_told_about(kind: Any) -> None:
 
 
 def test_a_unit_in_next_to_no_noise_is_seen_exactly_when_it_is_sampled() -> None:
-    # All losses but those of the two shifts are 0 to 10^17 digits: an hour of precision.
+    # All losses but those of the two shifts are 0 to 10^17 digits: no precision resolves them.
     found = replaced(Gaussian(sigma="1e-9"), "1/100").delta(0)
     assert found.lower is not None
     assert found.lower <= Fraction(1, 100) <= found.upper < Fraction(101, 10**4)
