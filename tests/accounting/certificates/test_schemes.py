@@ -196,7 +196,7 @@ def test_no_exact_rho_and_no_orders_of_a_run_are_claimed() -> None:
 
 def test_what_has_no_certificate_is_refused_by_name() -> None:
     for strategy in (Dense(rounds=2, rows=[[1, 0], [1, 1]]), Banded(rounds=8, grid=64)):
-        with pytest.raises(NotDerived, match="verify supports only"):
+        with pytest.raises(NotDerived, match="verify supports trees"):
             certify(guarantee(mechanism(strategy)), deltas=["1e-6"])
     fixed = FixedSizeSampled(
         curve=RealCurve(noise=Gaussian(sigma=4), sensitivity=1), sample=1, population=10

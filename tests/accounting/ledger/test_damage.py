@@ -51,7 +51,7 @@ EDITS = [
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
     ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': has paid, but has no counters"),
     ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
-    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': paid, but has"),
+    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': has paid, but has"),
     ("DELETE FROM ledger", "the row of the ledger is missing"),
     ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
     ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),

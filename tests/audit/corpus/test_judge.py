@@ -116,7 +116,7 @@ def test_the_claim_is_the_one_that_the_package_computes(judged: Callable[[Entry]
     assert found.twin.right
     assert not found.broken.right
     assert found.broken.verdict is None
-    assert "claims epsilon=2, and the entry epsilon=1" in str(found.broken.error)
+    assert "claims epsilon=2, but the entry states epsilon=1" in str(found.broken.error)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_integers_that_no_float_holds_are_compared_exactly() -> None:
     assert replay(moves_by_one, (0, 1), sensitivity=1).exit_code == 0
     refuted = {f.kind: f for f in replay(moves_far, (0, 1), sensitivity=1).findings if f.refutes}
     assert refuted.keys() == {"sensitivity-exceeded", "declared-sensitivity"}
-    assert refuted["declared-sensitivity"].statement.startswith("total moves by 1e+400 (l1)")
+    assert refuted["declared-sensitivity"].statement.startswith("total changes by 1e+400 (l1)")
 
 
 def test_the_random_numbers_of_other_threads_go_on() -> None:

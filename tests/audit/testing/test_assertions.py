@@ -248,7 +248,7 @@ def test_the_budget_sells_what_it_has_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("name", "alpha", "told"),
     [
-        ("a", "1e-9", "bought already"),
+        ("a", "1e-9", "already been used"),
         (" ", "1e-9", "a name"),
         ("b", 0, "between"),
         ("b", 1, "betw"),

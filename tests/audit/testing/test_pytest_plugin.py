@@ -167,7 +167,7 @@ def test_unmarked(dp): pass
     assert "claim: must be given" in run.out
     assert "pair: must be given" in run.out
     assert "test_own_words makes more audits than its mark allows" in run.out
-    assert "say @pytest.mark.dp(audits=3)" in run.out
+    assert "@pytest.mark.dp(audits=3)" in run.out
     assert "the fixture dp is for tests that are marked" in run.out
 
 
