@@ -152,7 +152,12 @@ def test_strict_refutes_an_index_that_depends_on_the_data() -> None:
 @pytest.mark.parametrize(
     ("function", "pair", "name", "said"),
     [
-        (releases.declares_the_largest, ([3, 4], [3, 400]), "declared-equal", "clipping bound differs"),
+        (
+            releases.declares_the_largest,
+            ([3, 4], [3, 400]),
+            "declared-equal",
+            "clipping bound differs",
+        ),
         (
             releases.declares_unclipped,
             ([3, 4], [3, 400]),
