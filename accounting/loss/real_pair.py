@@ -165,22 +165,27 @@ class RealPair(LossTable):
             # At most 1 - e^(epsilon - L) of every loss L.
             return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
         sign = 1 if self.rises else -1
-        # delta is at most the difference of the weights, whatever is shifted.
-        here, there = ({j: weight for weight, j in terms} for terms in (self.p, self.q))
-        most = sum((max(here[j] - there.get(j, 0), Fraction(0)) for j in here), Fraction(0))
         x = self._output(epsilon, growth, sign)
         found = arb(0).union(arb(1)) if x is None else self._beyond(x, growth, sign).max(arb(0))
-        return found if found.upper() <= ball(most) else found.lower().union(ball(most))
+        # At most sum_j (p_j - e^epsilon q_j)+, whatever is shifted.
+        weights = self._differences(growth).values()
+        most = sum((each.max(arb(0)) for each in weights), arb(0)).upper()
+        return found if found.upper() <= most else found.lower().union(most)
 
     def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
-        # (P - growth Q)(output above x, or below), weights of a shift taken together.
+        # (P - growth Q)(output above x, or below).
+        weights = self._differences(growth).items()
+        tails = (w * _falling(self.density.tail, sign * (x - j)) for j, w in weights)
+        return sum(tails, arb(0))
+
+    def _differences(self, growth: arb) -> dict[int, arb]:
+        # Of each shift its weight in P - growth Q.
         weights: dict[int, arb] = {}
         for weight, j in self.p:
             weights[j] = weights.get(j, arb(0)) + ball(weight)
         for weight, j in self.q:
             weights[j] = weights.get(j, arb(0)) - growth * ball(weight)
-        tails = (w * _falling(self.density.tail, sign * (x - j)) for j, w in weights.items())
-        return sum(tails, arb(0))
+        return weights
 
     def _output(self, epsilon: arb, growth: arb, sign: int) -> arb | None:
         # An interval that holds the output with this loss; None where more precision is needed.
