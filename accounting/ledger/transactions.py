@@ -359,7 +359,8 @@ def charged(
     """
     start = head = book.head(connection, lock=True)
     made = book.found(connection, [request.batch for request in requests])
-    everyone = sorted({name for request in requests for name in request.names})
+    new = [request.names for request in requests if request.batch not in made]
+    everyone = new[0] if len(new) == 1 else sorted({name for names in new for name in names})
     accounts, damaged = book.accounts(connection, start, everyone)
     outcomes: list[Charged] = []
     entries: list[Entry] = []
