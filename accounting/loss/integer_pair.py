@@ -21,7 +21,7 @@ from flint import arb, ctx
 from accounting.errors import NotDerived
 from accounting.loss.discrete_loss import Floats
 from accounting.loss.discretisation import Approximate, Cells, Integers, Ratios
-from accounting.loss.table import LossTable, Sketch, sketch_of
+from accounting.loss.table import FixedTable, LossTable, Sketch, sketch_of
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair
@@ -144,37 +144,18 @@ class IntegerPair(LossTable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedPair(LossTable):
+class ListedPair(FixedTable):
     r"""The losses of a finite ``pair`` as cells."""
 
     pair: FinitePair
-
-    @property
-    def fixed(self) -> bool:
-        r"""True: a cell is one loss."""
-        return True
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss of the pair."""
         return self.pair.largest_loss()
 
-    def sketch(self) -> Sketch:
-        r"""Every cell."""
-        return sketch_of(_of_losses(self.pair))
-
-    def allowed(self, edges: Floats) -> Floats:
-        r"""No edges can be chosen."""
-        return edges
-
-    def cells(self, edges: Floats) -> Cells:
+    def all_cells(self) -> Cells:
         r"""One for each loss."""
-        del edges
         return _of_losses(self.pair)
-
-    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""0: every loss is bounded."""
-        del order, edges
-        return arb(0)
 
 
 def table_of(pair: Pair) -> LossTable:

@@ -119,6 +119,39 @@ class LossTable(ABC):
         return self.allowed(np.interp(np.linspace(0, place[-1], count), place, x))
 
 
+class FixedTable(LossTable):
+    r"""A round with few cells and bounded finite losses: there are no edges to choose."""
+
+    __slots__ = ()
+
+    @property
+    def fixed(self) -> bool:
+        r"""True."""
+        return True
+
+    @abstractmethod
+    def all_cells(self) -> Cells:
+        r"""The cells, in the order of their losses."""
+
+    def sketch(self) -> Sketch:
+        r"""Every cell."""
+        return sketch_of(self.all_cells())
+
+    def allowed(self, edges: Floats) -> Floats:
+        r"""The edges are fixed."""
+        return edges
+
+    def cells(self, edges: Floats) -> Cells:
+        r"""Every cell."""
+        del edges
+        return self.all_cells()
+
+    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
+        r"""0: every finite loss is bounded."""
+        del order, edges
+        return arb(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled(LossTable):
     r"""A round whose secret sample contains one unit with probability ``rate``.

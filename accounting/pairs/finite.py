@@ -1,7 +1,7 @@
 r"""A pair with finitely many losses, whose outcomes are numbered as their losses rise.
 
-The loss is a sufficient statistic: outcomes of one loss are one outcome. So what is known of a
-pair are its losses with their masses, whatever the outputs were. Proofs: docs/proofs/curve.md.
+The loss is a sufficient statistic: outcomes with equal loss count as one outcome, so the losses and
+their masses determine the pair. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

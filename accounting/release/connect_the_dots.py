@@ -27,10 +27,10 @@ from accounting.fourier.enumeration import Enumeration
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.polya import RevealingPair
 from accounting.laws.registry import Coordinates
-from accounting.loss.discrete_loss import Floats, Listing, thinned
+from accounting.loss.discrete_loss import Listing, thinned
 from accounting.loss.discretisation import Approximate, Cells, Ratios, listed_above
 from accounting.loss.integer_pair import table_of
-from accounting.loss.table import Focus, LossTable, Sketch, sketch_of
+from accounting.loss.table import FixedTable, Focus, LossTable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 
@@ -53,7 +53,7 @@ _UNIT: Final = 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectTheDotsPair(LossTable):
+class ConnectTheDotsPair(FixedTable):
     r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
 
     The corners start at (0, 1); x increases, h decreases, and the slopes increase strictly, from at
@@ -110,11 +110,6 @@ class ConnectTheDotsPair(LossTable):
             kept.pop()
         return cls(corners=tuple(kept))
 
-    @property
-    def fixed(self) -> bool:
-        r"""True: a cell is one corner."""
-        return True
-
     def largest_loss(self) -> Enclosure:
         r"""At most the last corner; infinite if the curve does not decrease to 0."""
         if self.corners[-1][1] > 0:
@@ -123,23 +118,9 @@ class ConnectTheDotsPair(LossTable):
         with precision(_PLACED):
             return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
 
-    def sketch(self) -> Sketch:
-        r"""The corners."""
-        return sketch_of(_corner_cells(self))
-
-    def allowed(self, edges: Floats) -> Floats:
-        r"""The edges are fixed."""
-        return edges
-
-    def cells(self, edges: Floats) -> Cells:
+    def all_cells(self) -> Cells:
         r"""The Q-mass without P-mass, each corner, and the P-mass without Q-mass."""
-        del edges
         return _corner_cells(self)
-
-    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""0: every finite loss is bounded."""
-        del order, edges
-        return arb(0)
 
     def height(self, x: Fraction) -> Fraction:
         r"""h(x) at a rational x >= 0, exactly."""

@@ -124,7 +124,7 @@ def target_of(
         value = query.encode(_table(dataset), scope, rng)
         found: list[Any] = [mechanism.release(value, rng=rng) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):
-            # What is said of the keys that one user may have: 0 where they are left out.
+            # The released count of the keys that belong to one user: 0 if none of them is released.
             return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
         return found
 

@@ -172,8 +172,25 @@ class Encoding(Enum):
     OPTIMISED = "optimised"
 
 
+class _Bits(LocalReport):
+    # A report is a row of bits, one for each value that it supports or not.
+    __slots__ = ()
+
+    @property
+    def width(self) -> int:
+        return self.values
+
+    def supports(self, reports: Reports) -> Integers:
+        found: Integers = np.count_nonzero(reports, axis=0)
+        return found
+
+    @property
+    def _range(self) -> tuple[int, Any]:
+        return 0, 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnaryEncoding(LocalReport):
+class UnaryEncoding(_Bits):
     r"""A bit for each value, the own one 1 with ``own`` and any other with ``other``.
 
     Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
@@ -206,10 +223,6 @@ class UnaryEncoding(LocalReport):
         return self.own * (1 - self.other) / (self.other * (1 - self.own))
 
     @property
-    def width(self) -> int:
-        return self.values
-
-    @property
     def outcomes(self) -> int:
         return 1 << self.values
 
@@ -228,14 +241,6 @@ class UnaryEncoding(LocalReport):
         bits[np.arange(len(values)), values] = flip(self.own, len(values), rng)
         return bits
 
-    def supports(self, reports: Reports) -> Integers:
-        found: Integers = np.count_nonzero(reports, axis=0)
-        return found
-
-    @property
-    def _range(self) -> tuple[int, Any]:
-        return 0, 1
-
 
 @lru_cache(maxsize=1 << 10)
 def _least_other(epsilon: Fraction) -> Fraction:
@@ -243,7 +248,7 @@ def _least_other(epsilon: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubsetSelection(_OneOfTwoParts):
+class SubsetSelection(_Bits, _OneOfTwoParts):
     r"""A set of ``size`` = values/(e^epsilon + 1) values, rounded; the own one is in it more often.
 
     A report is a row of booleans. Its variance is about the least of all.
@@ -267,10 +272,6 @@ class SubsetSelection(_OneOfTwoParts):
     def other(self) -> Fraction:
         named = self.size - self.own  # the expected number of other values in a report
         return named / (self.values - 1)
-
-    @property
-    def width(self) -> int:
-        return self.values
 
     @property
     def outcomes(self) -> int:
@@ -305,14 +306,6 @@ class SubsetSelection(_OneOfTwoParts):
         moved = np.where(places > values[:, None], np.roll(found, 1, axis=1), found)
         moved[rows, values] = inside
         return moved
-
-    def supports(self, reports: Reports) -> Integers:
-        found: Integers = np.count_nonzero(reports, axis=0)
-        return found
-
-    @property
-    def _range(self) -> tuple[int, Any]:
-        return 0, 1
 
 
 @lru_cache(maxsize=1 << 10)

@@ -49,7 +49,7 @@ class ExpRational:
         return self._made(fmpq_poly([fmpq(exact.numerator, exact.denominator)]), fmpq_poly([1]))
 
     def power_of_e(self, exponent: Fraction) -> ExpRational | None:
-        r"""e^exponent where it is in the field, which is where the unit divides the exponent."""
+        r"""e^exponent if it is in the field: if the unit divides the exponent."""
         steps = -exponent / self.unit
         return ExpRational.base(self.unit) ** int(steps) if steps.denominator == 1 else None
 
@@ -59,7 +59,7 @@ class ExpRational:
         return arb_poly(self.above)(x) / arb_poly(self.below)(x)
 
     def enclose(self, bits: int) -> Enclosure:
-        r"""Two rationals of relative width 2^-bits; exact where the number is rational."""
+        r"""Two rationals of relative width 2^-bits; exact if the number is rational."""
         exact = self.rational
         return narrow(self.ball, bits) if exact is None else Enclosure.exactly(exact)
 
@@ -73,11 +73,10 @@ class ExpRational:
 
     @property
     def log(self) -> Fraction | None:
-        r"""The logarithm where it is a multiple of the unit, else None."""
-        powers = [
-            poly.degree() for poly in (self.above, self.below) if poly == _monomial(poly.degree())
-        ]
-        return (powers[1] - powers[0]) * self.unit if len(powers) == len("ab") else None
+        r"""The logarithm if it is a multiple of the unit, else None."""
+        if any(poly != _monomial(poly.degree()) for poly in (self.above, self.below)):
+            return None
+        return (self.below.degree() - self.above.degree()) * self.unit
 
     def __add__(self, other: ExpRational | Fraction | int) -> ExpRational:
         one, two = self, self._other(other)

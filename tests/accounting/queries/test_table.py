@@ -123,7 +123,7 @@ QUESTIONS: dict[str, Query] = {
 NUMBERS = ("numbers", "mean", "quantile")
 KEYS = ("keys", "unknown", "top")
 NO_TEXT = r"column = {}: (contains .*, but must contain text, integers|contains values of sev)"
-# The column, what it holds in two rows, who refuses it, and what is said of it.
+# The column, its values in two rows, the query that refuses it, and the message.
 BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: contains Date"),
     ("x", [True, False], NUMBERS, r"column = x: contains Bool"),

@@ -136,7 +136,7 @@ def test_a_threshold_for_fewer_keys_or_rows_than_a_user_has_is_refuted(
     scope = TableScope(user="user", rows_per_user=6)
     priced = Target(epsilon=1, delta="1/100")
     others = [[f"u{n}", "own"] for n in range(crowd)]
-    if crowd:  # a key that others have, too: what is said of it is its count
+    if crowd:  # a key of several users: its count is released
         pair = (others, [*others, *[["ada", "own"]] * 6])
         monkeypatch.setattr("audit.targets.release._exposed", lambda *_: pair)
     target = target_of(kind(column="value"), scope, priced, spelling="release:query")

@@ -244,7 +244,7 @@ def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_three_scores_and_ties() -> None:
-    # By all draws within 40: what is left out is below e^-40.
+    # All draws within 40: the omitted mass is below e^-40.
     best = NoisyMax(epsilon=2, sensitivity=1)
     noise = {z: float(m) for z, m in masses(best.scale, one_sided=True).items() if z <= 30}
     found = [each.enclose(64).upper_float for each in best.law([2, 2, 1]).values()]
