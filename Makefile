@@ -50,7 +50,7 @@ test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four
 nightly: .venv/.docs  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
 	@tests/install_browser
 	$(IN_PARTS) $(TESTS) lint OPTIONS='-m ""'
-	@$(PY) -m benchmarks.audit --jobs 2 --rows boundary default-level twins anytime controls
+	@$(PY) -m benchmarks.auditing --jobs 2 --rows boundary default-level twins anytime controls
 	@$(MAKE) -s site
 
 corpus: .venv/.runtime  ## real failures of published packages, installed and audited: gigabytes
@@ -59,6 +59,8 @@ corpus: .venv/.runtime  ## real failures of published packages, installed and au
 bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
+	@$(PY) -m benchmarks.auditing && $(PY) -m benchmarks.auditing.fit
+	@$(PY) -m benchmarks.auditing.corpus && $(PY) -m benchmarks.auditing.dp_sniper
 
 figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; a quarter of an hour on two idle cores
 	@$(PY) -m benchmarks.figures --output docs/figures

@@ -3,8 +3,8 @@ r"""Compose guarantees: the total privacy loss of many releases.
 Lists of exact curves and of claims (epsilon, delta) compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
 with fixed dominating pairs may be run at times that depend on released outputs. Guarantees that are
-chosen depending on earlier outputs need a filter (``filter``, ``ledger``). Proofs:
-docs/proofs/composition.md.
+chosen depending on earlier outputs need a filter (:mod:`accounting.theorems.filter`) or a ledger.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A trainer with a fixed batch shape samples each example with the same probabilit
 examples at random if more than B were sampled. With probability 1 - eta no round is truncated, and
 the run is the one without a largest size. So delta increases by at most eta (1 + e^epsilon): Chua,
 Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs. Poisson
-Subsampling". Proofs: docs/proofs/sampling.md.
+Subsampling". Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Complex interval arithmetic: arrays of centres and radii in floats.
 Floats carry multiplications, additions, divisions and square roots only, all correctly rounded
 (IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without such a
 bound (sines, exponentials) use balls: :func:`circle` multiplies table entries computed from balls
-by short Taylor polynomials. Proofs: docs/proofs/line.md.
+by short Taylor polynomials. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

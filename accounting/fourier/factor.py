@@ -1,7 +1,7 @@
 r"""Factors of the contour integral: one factor of the integrand for each law.
 
 A :class:`LossPart` is the loss of one round. It proposes the tilt c, and tilted at c it becomes a
-:class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/line.md.
+:class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

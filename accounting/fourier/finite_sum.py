@@ -6,7 +6,7 @@ For the total loss L, M(z) = E[e^(zL); L < oo], z = c + iy and any c, tau > 0,
 
 is the curve with one more release, a Gaussian of loss variance tau^2, and the same integral with
 1/(z(z+1)) - tau^2 e^(tau^2/8) for 1/(z(z+1)) is below the curve. Both are trapezoid sums here, with
-every error bounded. Proofs: docs/proofs/line.md.
+every error bounded. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Invert delta(epsilon): floats propose two points, proven bounds of the sum decide.
 
 delta falls in epsilon, so lower(a) >= delta gives a <= epsilon(delta), and upper(b) <= delta gives
-epsilon(delta) <= b. Proofs: docs/proofs/line.md.
+epsilon(delta) <= b. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

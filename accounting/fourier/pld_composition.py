@@ -3,7 +3,7 @@ r"""The total loss of any list of releases: two-sided bounds of delta and epsilo
 A total is a sum of independent losses, k_i copies of each law of a list. Its curve is an integral
 over a line in the complex plane of the product of the laws' moments; one additional small Gaussian
 release gives an upper bound, and subtracting a small bump gives a lower bound; both are finite sums
-(:mod:`accounting.fourier.finite_sum`). Proofs: docs/proofs/line.md.
+(:mod:`accounting.fourier.finite_sum`). Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

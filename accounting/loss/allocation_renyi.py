@@ -8,7 +8,7 @@ Normal(-1/2v, 1/v):
 
 Integer powers above 1 are coefficients of a power series. Powers -s come from E[e^(-mu W)]: E[W^-s]
 = (1/Gamma(s)) int mu^(s-1) E[e^(-mu W)] dmu, bounded cell by cell, as the logarithm of the Laplace
-transform is convex. Proofs: docs/proofs/sampling.md.
+transform is convex. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Random allocation: each unit is in uniformly random rounds of an epoch, independently.
 
 Also known as balls and bins: one round of t, or k of t. A shuffled dataset is different: moving one
-example also moves others. Proofs: docs/proofs/sampling.md.
+example also moves others. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

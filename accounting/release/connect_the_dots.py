@@ -5,7 +5,7 @@ For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is con
 curve dominates, also under adaptive composition. So upper bounds of h at chosen points, joined by
 straight lines, give a pair with finitely many losses that can replace (P, Q); the maximum of
 several curves is treated the same way. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect
-the dots" (2022). Proofs: docs/proofs/sampling.md.
+the dots" (2022). Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

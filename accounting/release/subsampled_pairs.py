@@ -8,7 +8,8 @@ without that unit in its sample, the unit is absent with probability 1 - gamma:
 This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
 when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
 compositions, need pairs of laws (``directions``). Every round draws a new sample, independently of
-earlier rounds, and keeps it secret; a unit is that of the scope. Proofs: docs/proofs/sampling.md.
+earlier rounds, and keeps it secret; a unit is that of the scope. Proofs:
+docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

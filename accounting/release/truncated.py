@@ -4,7 +4,7 @@ Whether the other units alone fill a batch is independent of the unit. If they d
 a Poisson sample. If they do, the unit replaces a random other one with a known probability: it
 moves the sum by up to twice as much. A round that reveals which of the two cases holds dominates
 every round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089.
-Proofs: docs/proofs/sampling.md.
+Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Two shifts of one noise in one direction: P is the law of p + X, Q that of q + X.
 
 ``accounting`` gives the pair of a law under a shift of d = |p - q| in one of its two directions;
-here it is converted to the requested one. Proof: docs/proofs/known_laws.md.
+here it is converted to the requested one. Proof: docs/proofs/exact_audits.md.
 """
 
 from __future__ import annotations

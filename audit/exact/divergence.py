@@ -9,7 +9,7 @@ shifted by an integer (by a tuple: one draw per coordinate). For two laws P and 
 
 each between two bounds. One direction; a claim needs both. Two shifts of one noise have the curve
 that ``accounting`` derives for their distance (``direction``); pmfs are summed here, with rational
-arithmetic up to the one exponential or logarithm. Proof: ``docs/proofs/known_laws.md``.
+arithmetic up to the one exponential or logarithm. Proof: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ five tests with fixed weights:
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
 p = min p_i / w_i. A value of probability 0 refutes by itself. ``sequential`` tests during the
-draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/known_laws.md``.
+draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ bound that favours the law. For a fixed number of draws, five p-values are combi
 use, the wealth is valid after any draw: a supermartingale that starts at 1, the mixture with fixed
 weights of likelihood ratios of fixed alternatives (laws tilted along the scores of the cells, an
 urn that learns any shape, the same urn for residues). Statements and proofs:
-``docs/proofs/known_laws.md``.
+``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What ``python -m benchmarks.audit`` measures, a file for each kind of question."""
+"""What ``python -m benchmarks.auditing`` measures, a file for each kind of question."""

@@ -14,7 +14,7 @@ a coin with heads p under the tilt c has |M(c+i theta)|^2 = M(c)^2 (1 - 2p(1-p)(
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)),   V = K''(c), the tilted variance.
 
 Any c and a are sound: floats choose them. All balls are at the ambient precision.
-Proofs: docs/proofs/contour.md.
+Proofs: docs/proofs/coin_and_theta_sums.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ beta = e^(-1/s) its moment function exists for |c| < 1/s:
 
     M(z) = ((1-beta)^2 / ((1-beta e^z)(1-beta e^-z)))^n,      z = c + i theta,
 
-and for 0 < c, N points z_j = c + 2 pi i j/N and t > 0 (docs/proofs/contour.md)
+and for 0 < c, N points z_j = c + 2 pi i j/N and t > 0 (docs/proofs/coin_and_theta_sums.md)
 
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_m e^(cmN) P(X >= t + mN),
 

@@ -4,7 +4,8 @@ With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta f
 cost does not grow with v. :class:`ThetaSum` is the sum of several draws in the form that
 ``contour`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
 E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
-All functions work at the ambient precision and return balls. Proofs: docs/proofs/contour.md.
+All functions work at the ambient precision and return balls. Proofs:
+docs/proofs/coin_and_theta_sums.md.
 """
 
 from __future__ import annotations

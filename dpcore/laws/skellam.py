@@ -69,7 +69,7 @@ class Skellam(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: a limit of sums of independent coins (docs/proofs/contour.md)."""
+        r"""True: a limit of sums of independent coins (docs/proofs/coin_and_theta_sums.md)."""
         return True
 
     def pmf_ball(self, k: int) -> arb:

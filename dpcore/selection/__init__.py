@@ -1,8 +1,8 @@
 r"""Private selection: the best of several candidates, and counts above a threshold.
 
 ``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), and releases the
-noisy counts that reach a threshold; ``noisy`` compares noisy numbers (report noisy max, sparse
-vector).
+noisy counts that reach a threshold; ``noisy_max_and_thresholds`` compares noisy numbers (report
+noisy max, sparse vector).
 """
 
 from dpcore.selection.noisy_max_and_thresholds import AboveThreshold, MaxNoise, NoisyMax

@@ -1,7 +1,7 @@
 r"""DP-Sniper itself on the mechanisms of its battery, with 10^6 runs over both datasets.
 
-``python -m benchmarks.dp_sniper [NAME ...] [--peer /path/to/python]``, an interpreter that has
-dpsniper; without names it writes ``results/dp_sniper.json``.
+``python -m benchmarks.auditing.dp_sniper [NAME ...] [--peer /path/to/python]``, an interpreter
+that has dpsniper; without names it writes ``results/dp_sniper.json``.
 
 A fifth of the runs on each dataset trains, a fifth on the second one chooses the threshold, and a
 fifth on each estimates. Each classifier is a question of its own at level alpha, in the order of

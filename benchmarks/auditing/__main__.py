@@ -1,6 +1,6 @@
 r"""What the auditor gets out of its runs: tightness, false alarms, detection and time.
 
-``python -m benchmarks.audit [--quick] [--jobs 2] [--rows bounds boundary ...] [--output FILE]
+``python -m benchmarks.auditing [--quick] [--jobs 2] [--rows bounds boundary ...] [--output FILE]
 [--peer-python /path/to/python] [--only rappor ...]``.
 
 Runs are counted over both worlds together, alpha is 0.05 (but in the row ``default-level``), and a
@@ -34,7 +34,7 @@ from benchmarks.auditing.alarms import anytime, boundary, controls, default_leve
 from benchmarks.auditing.bounds import bounds, histogram
 from benchmarks.auditing.canaries import canary_rows
 from benchmarks.auditing.detection import catalogue, replayed, search, sequential
-from benchmarks.auditing.harness import ALPHA, Effort, Row, at_least, at_most, timed
+from benchmarks.auditing.harness import ALPHA, Effort, Row, timed
 from benchmarks.auditing.speed import family, speed
 from benchmarks.auditing.vectors import (
     battery,
@@ -45,7 +45,7 @@ from benchmarks.auditing.vectors import (
 )
 from benchmarks.machine import machine
 
-__all__ = ["ASKED", "ROWS", "at_least", "at_most", "main"]
+__all__ = ["ASKED", "ROWS", "main"]
 
 ROWS: Final[Mapping[str, Callable[[Effort], Iterator[Row]]]] = {
     "speed": speed,
@@ -73,7 +73,7 @@ r"""What can be measured, by name. Times come first, while nothing else has warm
 ASKED: Final = frozenset({"battery-long", "family-alarms"})
 r"""Rows that are measured only where ``--rows`` names them."""
 
-_RESULT: Final = Path(__file__).parent / "results" / "audit.json"
+_RESULT: Final = Path(__file__).parents[1] / "results" / "audit.json"
 _WIDTH: Final = 150
 _SHOWN: Final = 160
 
@@ -103,7 +103,7 @@ def measured(name: str, effort: Effort, before: Mapping[str, Any]) -> Iterator[d
 
 def command() -> str:
     r"""How this was started, without the place of the interpreter."""
-    return " ".join([f"{Path(sys.executable).name} -m benchmarks.audit", *_public(sys.argv[1:])])
+    return " ".join([f"{Path(sys.executable).name} -m benchmarks.auditing", *_public(sys.argv[1:])])
 
 
 def _public(words: list[str]) -> list[str]:
@@ -162,7 +162,7 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.audit",
+        prog="python -m benchmarks.auditing",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

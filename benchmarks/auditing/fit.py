@@ -1,8 +1,8 @@
 r"""What the fit gets out of its draws: detection of a wrong scale, false alarms and time.
 
-``python -m benchmarks.fit [--quick] [--jobs 2]``. alpha is 0.05; a share of repeats comes with its
-exact 95% lower (detections) or upper (false alarms) bound. Off by 1/20 means that the scale (of the
-discrete Gaussian sigma) is that fraction larger or smaller, half of the repeats each.
+``python -m benchmarks.auditing.fit [--quick] [--jobs 2]``. alpha is 0.05; a share of repeats comes
+with its exact 95% lower (detections) or upper (false alarms) bound. Off by 1/20 means that the
+scale (of the discrete Gaussian sigma) is that fraction larger or smaller, half of the repeats each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from audit.fit.fit import fit
-from benchmarks.audit import at_least, at_most
+from benchmarks.auditing.harness import at_least, at_most
 from benchmarks.machine import best_seconds, write
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

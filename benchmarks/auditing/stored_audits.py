@@ -1,7 +1,7 @@
 """About 200 audits with fixed seeds, stored as JSON: verdicts, bounds and blind spots.
 
-``python -m benchmarks.stored_audits FILE`` runs them (some minutes, one process) and writes FILE;
-``python -m benchmarks.stored_audits FILE OTHER`` then compares with a file of another version:
+``python -m benchmarks.auditing.stored_audits FILE`` runs them (some minutes, one process) and
+writes FILE; ``... FILE OTHER`` then compares with a file of another version:
 verdicts must be equal, and bounds within 3%. All are at alpha = 0.05. Every entry of the catalogue
 is audited broken and correct, at its own claim with a fixed number of runs, and broken also
 watched; some also at a claimed curve, at other claims, through several features, on several pairs.
