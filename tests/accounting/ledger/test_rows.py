@@ -25,7 +25,7 @@ from accounting.theorems.filter import filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity
+from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity, Unit
 from dpcore.selection import NoisyThreshold
 from tests.support.accounting import samples
 from tests.support.ledger.budget import PER_USER
@@ -170,7 +170,7 @@ def test_rows_of_one_key_reach_a_threshold_together(rows: int) -> None:
     noise, threshold = DiscreteLaplace(scale=1), 12
     counts = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1), scope=ADDED)
     asked = NoisyThreshold(mechanism=counts, threshold=threshold)
-    scope = Scope(unit="user", relation=Relation.ADD_REMOVE)
+    scope = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
     keeper = filter_for(Approx(50, "1/10", scope=scope))
     price, record = cost(keeper, asked, rows)
     # A user adds one key of `rows` rows: without them it is never there.
