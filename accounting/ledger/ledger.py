@@ -301,9 +301,8 @@ class Ledger:
         (outcome,) = self._take([replace(asked, draw=draw)])
         if not isinstance(outcome, Receipt):
             raise outcome
-        if isinstance(mechanism, AboveThreshold):
-            # Gaps alone read like an array.
-            return replace(outcome, value=[*np.asarray(outcome.value, dtype=object)])
+        if isinstance(mechanism, AboveThreshold) and isinstance(outcome.value, np.ndarray):
+            return replace(outcome, value=outcome.value.tolist())  # gaps alone
         return outcome
 
     def charge_many(
