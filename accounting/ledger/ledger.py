@@ -34,6 +34,7 @@ from dpcore.local import LocalReport
 from dpcore.mechanism import Release, Scope, Unit
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.selection import AboveThreshold
 
 _MOST_SHOWN: Final = 100
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
@@ -298,9 +299,11 @@ class Ledger:
             raise InvalidParameter("value", value, reason)
         draw = partial(act, value, rng=rng)
         (outcome,) = self._take([replace(asked, draw=draw)])
-        if isinstance(outcome, Receipt):
-            return outcome
-        raise outcome
+        if not isinstance(outcome, Receipt):
+            raise outcome
+        if isinstance(mechanism, AboveThreshold) and isinstance(outcome.value, np.ndarray):
+            return replace(outcome, value=outcome.value.tolist())  # gaps alone
+        return outcome
 
     def charge_many(
         self, requests: Iterable[Request | Release], *, repeat_ok: bool = False

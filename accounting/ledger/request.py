@@ -28,7 +28,7 @@ from accounting.theorems.convert import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.local import LocalReport
-from dpcore.mechanism import Mechanism, Release, Scope, Unit
+from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer, write_rational
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
@@ -149,6 +149,8 @@ def cost(
     if isinstance(guarantee, NoisyThreshold):
         if "delta" not in keeper.counters:
             raise InvalidParameter("budget", said(keeper.budget), _NO_DELTA)
+        if rows_per_user is not None and guarantee.scope.unit is Unit.CONTRIBUTION:
+            guarantee, rows_per_user = _threshold_for_user(guarantee, rows_per_user), None
         guarantee = threshold_guarantee(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
@@ -167,6 +169,19 @@ def cost(
     if isinstance(found, Composition):
         return _price_of(keeper, found), _record_of(found)
     return keeper.price(found), _plain(found.to_json())
+
+
+def _threshold_for_user(asked: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
+    # Rows of one key reach the threshold together: delta is that of all rows, not k times of one.
+    k = integer("rows_per_user", rows_per_user, at_least=1)
+    counts = asked.mechanism
+    scope = Scope(unit=Unit.USER, relation=asked.scope.relation)
+    moves = Sensitivity.of(counts.sensitivity).times(k)
+    return replace(
+        asked,
+        mechanism=replace(counts, sensitivity=moves, scope=scope),
+        rows_per_user=k * asked.rows_per_user,
+    )
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:

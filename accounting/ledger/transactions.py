@@ -404,8 +404,8 @@ def _text_of(value: object) -> str:
 
 def _value_of(text: str) -> Any:
     found = loads(text)
-    # What AboveThreshold says of each answer stays a list.
-    if isinstance(found, list) and not any(each is True or each is False for each in found[:1]):
+    # What AboveThreshold says of each answer, None or a truth value among them, stays a list.
+    if isinstance(found, list) and not any(each is None or type(each) is bool for each in found):
         return np.array(found, dtype=np.int64)
     return found
 

@@ -43,6 +43,7 @@ _BITS: Final = 53
 # exp_neg is within 2^-48, and an exponent below 700 within 2^-41 after two roundings.
 _ERROR: Final = 2.0**-40
 _FAR: Final = 700.0
+_MOST_UNIT: Final = Fraction(1 << 64)
 _TINY: Final = 1e-300  # above e^-700
 _CLEAR: Final = 44.0
 _RARE: Final = 1e-19  # above e^-44
@@ -181,7 +182,8 @@ def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
     # Heads with probability e^(-unit gap), each coin independent.
     words = rng.words(len(gaps))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
-    exponent: Floats = gaps.astype(np.float64) * float(unit)
+    # A unit beyond floats is as good as any: only a gap of 0 is near.
+    exponent: Floats = gaps.astype(np.float64) * float(min(unit, _MOST_UNIT))
     # Of most candidates it is clear at once that the coin shows tails.
     near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
     found = np.zeros(len(gaps), dtype=np.bool_)

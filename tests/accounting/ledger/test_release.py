@@ -27,7 +27,7 @@ from dpcore.local import (
     SubsetSelection,
     UnaryEncoding,
 )
-from dpcore.mechanism import Scope
+from dpcore.mechanism import Scope, Unit
 from dpcore.selection import AboveThreshold, NoisyMax, Selection
 from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
@@ -89,6 +89,24 @@ def test_every_mechanism_is_charged_what_its_guarantee_says(mechanism: Any, valu
                     with pytest.raises(InvalidParameter, match="value"):
                         ledger.release(mechanism, wrong, users=users, batch="c")
             assert (ledger.charges(), ledger.check()) == (2, ())
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("value", [[-(10**6), 10**6], [10**6], [-(10**6)], []], ids=str)
+def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
+    ledger: Ledger, value: list[int], gap: bool
+) -> None:
+    # An error after the draw would say something of the answers, and cost nothing.
+    above = AboveThreshold(
+        epsilon="1/4", sensitivity=1, threshold=5, gap=gap, scope=Scope(unit=Unit.USER)
+    )
+    found = [ledger.release(above, value, users=["ada"], batch="b") for _ in range(2)]
+    assert found[0].value == found[1].value
+    assert [type(each.value) for each in found] == [list, list]
+    said = [answer > 0 for answer in value]
+    assert [each is not None and each is not False for each in found[0].value] == said
+    assert all(type(each) in (bool, int, type(None)) for each in found[0].value)
+    assert (ledger.charges(), ledger.check()) == (1, ())
 
 
 def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:

@@ -13,17 +13,20 @@ import pytest
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.composition.compose import Composition, compose
+from accounting.composition.threshold import appearance
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
-from accounting.ledger.request import Request, for_user
+from accounting.ledger.request import Request, cost, for_user
 from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import PoissonSampled, guarantee
 from accounting.release.real_curve import RealCurve
+from accounting.theorems.filter import filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity
+from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity, Unit
+from dpcore.selection import NoisyThreshold
 from tests.support.accounting import samples
 from tests.support.ledger.budget import PER_USER
 from tests.support.typed import Answer, typed
@@ -160,3 +163,24 @@ def test_several_rows_of_a_user_cost_what_so_many_steps_cost(
     refused = opened(*words, "0", "--batch", "four", *claim)
     assert refused.code == 2
     assert "--rows-per-user = 0" in refused.err
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_of_one_key_reach_a_threshold_together(rows: int) -> None:
+    noise, threshold = DiscreteLaplace(scale=1), 12
+    counts = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1), scope=ADDED)
+    asked = NoisyThreshold(mechanism=counts, threshold=threshold)
+    scope = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
+    keeper = filter_for(Approx(50, "1/10", scope=scope))
+    price, record = cost(keeper, asked, rows)
+    # A user adds one key of `rows` rows: without them it is never there.
+    appears = noise.enclose_sf(threshold - 1 - rows).lower
+    assert price.costs[1] >= appears
+    assert record["scope"] == scope.to_json()
+    # k times the delta of one row is no bound of it.
+    of_one = appearance(noise, threshold, 1)
+    assert rows == 1 or rows * of_one < appears
+    # One user with so many rows, stated as such, is the same.
+    moved = Mechanism(noise=noise, sensitivity=Sensitivity.l1(rows), scope=scope)
+    whole = NoisyThreshold(mechanism=moved, threshold=threshold, rows_per_user=rows)
+    assert cost(keeper, whole)[0] == price

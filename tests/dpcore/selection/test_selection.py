@@ -148,6 +148,12 @@ def test_no_neighbours_lose_more_than_epsilon(rule: Rule) -> None:
     assert worst(Selection(epsilon=1, sensitivity=1, rule=rule), 2)[0] > 1
 
 
+@BOTH
+def test_an_epsilon_beyond_floats_chooses_the_best(rule: Rule) -> None:
+    choice = Selection(epsilon=10**400, sensitivity=1, rule=rule)
+    assert choice.release([0, 5, 9, 8], rng=SeededRng(1)) == 2
+
+
 def test_several_choices_are_distinct_and_share_epsilon() -> None:
     choice = Selection(epsilon=40, sensitivity=1, count=3)
     found: Any = choice.release([1, 90, 60, 30, 2], rng=SeededRng(2))
