@@ -10,7 +10,6 @@ its message. Proofs: docs/proofs/bandits.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -26,7 +25,7 @@ from bandits.audited.server_view import (
     ServerView,
     Views,
     claim_of,
-    whole_steps,
+    steps_of,
 )
 from bandits.batch import Ask, Encoding
 from bandits.play import play
@@ -34,7 +33,6 @@ from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import Rng
 
 MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
@@ -91,7 +89,8 @@ class LinearView(ServerView):
         for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # it asked
             size = self.privatizer.size_of(ask)
             for action in ask.actions:
-                found[action] = _steps(self.privatizer, size, step.released.sums[action])
+                total = step.released.sums[action]
+                found[action] = steps_of(self.privatizer, size, size.users, total)
         return found
 
     def curve(self) -> Guarantee:
@@ -164,10 +163,3 @@ class _Fixed(Environment):
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         raise InvalidParameter("ask", (arm, pulls, precision, world), "only averages are supported")
-
-
-def _steps(privatizer: AveragePrivatizer, size: Averages, released: Fraction | None) -> int:
-    unit, noise = privatizer.encoding(size), privatizer.noise(size)
-    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
-    steps = ((released or Fraction(0)) - size.users * unit.low) / unit.step + centre
-    return whole_steps(released, steps)

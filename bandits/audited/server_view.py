@@ -108,8 +108,16 @@ def claim_of(name: str, found: Guarantee | None) -> Guarantee:
     return found
 
 
-def whole_steps(released: Fraction | None, steps: Fraction) -> int:
-    r"""``steps`` as an integer; a released sum that is off its grid is refused."""
+def steps_of(privatizer: Any, size: Any, users: int, released: Fraction | None) -> int:
+    r"""A released sum over ``users`` as the integer that the server saw: encodings plus noise.
+
+    ``ABSENT`` if nothing was released; a released sum that is off its grid is refused.
+    """
+    if released is None:
+        return ABSENT
+    unit, noise = privatizer.encoding(size), privatizer.noise(size)
+    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
+    steps = (released - users * unit.low) / unit.step + centre
     if steps.denominator != 1:
         raise InvalidParameter("released", released, "must be a whole number of steps")
     return int(steps)
@@ -155,8 +163,7 @@ class View(ServerView):
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
         world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
         privatizer = self.privatizer
-        scales = [_scale(privatizer, size) for size in self.sizes]
-        units = [precision for precision, _ in scales]
+        units = [privatizer.precision(size) for size in self.sizes]
         protocol = privatizer.protocol(self.sizes[0])
         shown = protocol if isinstance(protocol, LocalSum) and self.path == "devices" else None
         rows = []
@@ -171,10 +178,10 @@ class View(ServerView):
                 # Known mod m; around 0 it reads best.
                 half = shown.modulus // 2
                 row.append((by.messages[0] + half) % shown.modulus - half)
-            for batch, scale in enumerate(scales):
+            for batch, size in enumerate(self.sizes):
                 there = batch < len(watching.seen)
                 sums = watching.seen[batch].released.sums if there else (None,) * ARMS
-                row += [ABSENT if total is None else _steps(total, *scale) for total in sums]
+                row += [steps_of(privatizer, size, size, total) for total in sums]
             rows.append([*row, *units, sum(1 << arm for arm in run.active)])
         return np.array(rows, dtype=np.int64)
 
@@ -270,17 +277,6 @@ def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
         after = policy.choose(policy.observe(state, _shown(size, middle)))
         low, high = (middle, high) if isinstance(after, Commit) else (low, middle)
     return low
-
-
-def _scale(privatizer: Privatizer, pulls: int) -> tuple[int, Fraction]:
-    # The steps of a unit, and what the analyzer subtracted.
-    noise = privatizer.noise(pulls)
-    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
-    return privatizer.precision(pulls), centre
-
-
-def _steps(total: Fraction, precision: int, centre: Fraction) -> int:
-    return whole_steps(total, total * precision + centre)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

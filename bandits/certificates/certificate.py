@@ -220,9 +220,10 @@ def _own_certificate(
         return "verify does not support binomial noise of several numbers"
     if most == 0:
         return f"more than {_MOST_CHECKED} parts, each of several numbers"
-    if _steps(part) > most:
+    amounts = _amounts(part)
+    if max(amounts, default=0) > most:
         return f"more than {most} steps"
-    if _moves(part) > _MOST_MOVES:
+    if len(set(amounts)) > _MOST_MOVES:  # each is a law of its own
         return f"more than {_MOST_MOVES} different moves"
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
@@ -245,10 +246,12 @@ def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[st
     return [{**c, "epsilon": _above(ZCdp(rho).epsilon(c["delta"]).upper)} for c in claims]
 
 
-def _moves(part: Guarantee) -> int:
-    # Of how many kinds the moves are: each is a law of its own.
-    amount = Sensitivity.of(part.sensitivity).amount if isinstance(part, PrivacyCurve) else 1
-    return len(set(amount)) if isinstance(amount, tuple) else 1
+def _amounts(part: Guarantee) -> list[int]:
+    # The moves of all numbers that it is of.
+    curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
+    moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
+    amounts = (Sensitivity.of(each).amount for each in moved)
+    return [step for each in amounts for step in (each if isinstance(each, tuple) else (each,))]
 
 
 def _largest(part: Guarantee) -> Fraction | None:
@@ -281,9 +284,7 @@ def _limits(part: Guarantee, most: int) -> tuple[int, int]:
 
 def _is_vector(part: Guarantee) -> bool:
     # Whether it is of several numbers, which cost seconds.
-    return isinstance(part, PrivacyCurve) and isinstance(
-        Sensitivity.of(part.sensitivity).amount, tuple
-    )
+    return isinstance(part, PrivacyCurve) and len(_amounts(part)) > 1
 
 
 def _certifiable(part: Guarantee) -> Any:
@@ -326,13 +327,6 @@ def _stated(part: Guarantee) -> dict[str, Any]:
             noise = {key: str(value) for key, value in written["noise"].items()}
             return {**written, "noise": noise}
     raise NotDerived(f"a certificate of {part!r}", "it is neither a noise law nor an assumption")
-
-
-def _steps(part: Guarantee) -> int:
-    curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
-    moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
-    amounts = [Sensitivity.of(each).amount for each in moved]
-    return max((max(a) if isinstance(a, tuple) else a for a in amounts), default=0)
 
 
 def _above(value: End) -> str:

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -249,13 +249,9 @@ def run(
         raise typer.Exit(_INTERRUPTED) from None
 
 
-_NAMES: Final = (
-    "algorithms arms checkpoints data delta epsilon horizon instances jobs radius schedule seed "
-    "resume calibration users alpha confidence honest dropouts release renyi_tail super_arm "
-    "aggregation"
-)
 _OPTIONS: Final = {
-    **{name: f"--{name.replace('_', '-')}" for name in _NAMES.split()},
+    **{each.name: f"--{each.name.replace('_', '-')}" for each in fields(ExperimentOptions)},
+    **{name: f"--{name}" for name in ("data", "jobs", "resume")},
     "max_visits": "--visits",
     "preset": "PRESET",
     "algorithm": "--algorithms",

@@ -64,6 +64,21 @@ _PLAYED_IN: Final[dict[WorldKind, str]] = {
     "combinatorial": "super arms, such as csb/topk",
 }
 
+_ALWAYS: Final = (
+    *("preset", "algorithms", "epsilons", "delta", "horizon", "instances", "radius"),
+    *("schedule", "arms", "seed", "checkpoints"),
+)
+_OF_KIND: Final[dict[WorldKind, tuple[str, ...]]] = {
+    "arms": (),
+    "linear": ("calibration", "users", "alpha"),
+    "combinatorial": ("super_arm", "release"),
+}
+_USUAL: Final[tuple[tuple[str, Any], ...]] = (
+    *(("users", None), ("sources", {}), ("confidence", "1/10"), ("renyi_tail", None)),
+    *(("max_visits", None), ("honest", "1"), ("dropouts", "0"), ("aggregation", "ideal")),
+)
+r"""Keys that :meth:`Experiment.to_json` omits if they have this value."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
@@ -279,44 +294,26 @@ class Experiment(RunParameters):
 
         Optional fields with their default value are omitted, so that older state files stay valid.
         """
-        found: dict[str, Any] = {
-            "preset": self.preset,
-            "algorithms": [*self.algorithms],
-            "epsilons": [write_rational(Fraction(e)) for e in self.epsilons],
-            "delta": write_rational(self.delta),
-            "horizon": self.horizon,
-            "instances": self.instances,
-            "radius": self.radius,
-            "schedule": self.schedule,
-            "arms": self.arms,
-            "seed": self.seed,
-            "checkpoints": [*self.checkpoints],
-        }
-        kind = preset_of(self.preset).kind
-        if kind == "combinatorial":
-            found |= {"super_arm": self.super_arm, "release": self.release}
-        elif kind == "linear":
-            alpha = write_rational(Fraction(self.alpha))
-            found |= {"calibration": self.calibration, "users": self.users, "alpha": alpha}
-        elif self.users is not None:
-            found["users"] = self.users
         own = {name: source_of(name) for name in self.algorithms if read_algorithm(name).own}
-        if own:
-            found["sources"] = own
-        if self.confidence != Fraction(1, 10):
-            found["confidence"] = write_rational(Fraction(self.confidence))
-        if self.renyi_tail is not None:
-            found["renyi_tail"] = self.renyi_tail
         plan = self.deployment
-        for name, value, usual in (
-            ("max_visits", self.max_visits, None),
-            ("honest", str(plan.honest), "1"),
-            ("dropouts", str(plan.dropouts), "0"),
-            ("aggregation", plan.aggregation, "ideal"),
-        ):
-            if value != usual:
-                found[name] = value
-        return found
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        every |= {"honest": plan.honest, "dropouts": plan.dropouts, "aggregation": plan.aggregation}
+        written = _written({**every, "sources": own})
+        always = (*_ALWAYS, *_OF_KIND[preset_of(self.preset).kind])
+        found = {name: written[name] for name in always}
+        return found | {name: written[name] for name, usual in _USUAL if written[name] != usual}
+
+
+def _written(value: Any) -> Any:
+    # As JSON: exact numbers as text, tuples as lists.
+    match value:
+        case dict():
+            return {name: _written(each) for name, each in value.items()}
+        case tuple():
+            return [_written(each) for each in value]
+        case Fraction():
+            return write_rational(value)
+    return value
 
 
 def float_up(exact: Fraction) -> float:

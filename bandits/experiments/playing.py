@@ -52,26 +52,8 @@ SCHEMA: Final = "dpcore-bandit-state/2"
 
 _START: Final = started(SCHEMA)
 _BEGINNING: Final = f'{{"schema":"{SCHEMA}",'.encode()
-_SAME: Final = "preset delta horizon radius schedule seed dpcore numpy calibration alpha confidence"
-_WORDS: Final = {
-    **{name: name for name in f"{_SAME} dropouts aggregation".split()},
-    "data": "data file",
-    "algorithms": "list of algorithms",
-    "epsilons": "list of epsilons",
-    "instances": "number of instances",
-    "arms": "number of arms",
-    "super_arm": "size of a super arm",
-    "release": "release of running sums",
-    "checkpoints": "list of checkpoints",
-    "recipe": "recipe of a cell",
-    "worlds": "set of worlds",
-    "users": "number of users",
-    "renyi_tail": "tail of Renyi noise",
-    "max_visits": "visits of a user",
-    "sources": "source of a policy",
-    "honest": "honest users",
-}
 _UNSHOWN: Final = ("data", "worlds", "checkpoints", "sources")
+r"""Keys of the header whose values are too long for a message."""
 _COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent", "out_of_users")
 
 
@@ -266,13 +248,13 @@ def _compare(path: Path, payload: bytes, wanted: dict[str, Any]) -> None:
         stored = dict(json.loads(payload))
     except (TypeError, ValueError, RecursionError):
         raise InvalidParameter("resume", str(path), "contains invalid data") from None
-    for key, words in _WORDS.items():
-        if stored.get(key) != wanted.get(key):
-            was, now = (json.dumps(side) for side in (stored.get(key), wanted.get(key)))
-            reason = f"was begun with another {words}: {was} instead of {now}"
-            if key in _UNSHOWN:
-                reason = f"was begun with another {words}"
-            raise InvalidParameter("resume", str(path), reason)
+    for key in {**wanted, **stored}:
+        was, now = stored.get(key), wanted.get(key)
+        if was != now:
+            both = "" if key in _UNSHOWN else f": {json.dumps(was)} instead of {json.dumps(now)}"
+            raise InvalidParameter(
+                "resume", str(path), f"was begun with another value of {key}{both}"
+            )
 
 
 def _cell_in(path: Path, number: int, payload: bytes) -> Cell:

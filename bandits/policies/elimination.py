@@ -25,8 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from operator import add
-from typing import Final
+from typing import ClassVar, Final
 
 from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon, confidence_of
 from bandits.policies.policy import Choice, Policy
@@ -56,25 +55,27 @@ NAMES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms among ``arms``, in increasing order, and the index of the next release."""
+    r"""The active arms among ``arms``, in increasing order, and the index of the next release.
+
+    ``sums`` are the released sums of the active arms that count, if there are any yet.
+    """
 
     arms: int
     active: tuple[int, ...]
+    horizon: int = 0
     batch: int = 1
     part: int = 0
     sums: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuccessiveElimination(Policy[EliminationState]):
-    r"""Base class of eliminations that use one batch at a time; subclasses define ``length``.
+class Elimination(Policy[EliminationState]):
+    r"""Base class: pull the active arms equally often, then drop those far below the best.
 
-    ``confidence`` is p: the best arm is dropped with probability at most p, as far as ``radius``
-    has a proof. It is not the ``failure`` of a protocol, a parameter of the privatizer.
+    ``pooled``: means are over all data so far, instead of over the last batch only.
     """
 
-    radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
-    confidence: Confidence = Confidence("1/10")
+    pooled: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -85,26 +86,55 @@ class SuccessiveElimination(Policy[EliminationState]):
     def length(self, batch: int, active: int) -> int:
         r"""The number of pulls of each of ``active`` arms in batch b = 1, 2, ..."""
 
+    @abstractmethod
+    def judged(self, state: EliminationState) -> tuple[int, float]:
+        r"""After the last release of a batch: the number of rewards in a mean, and the gap below
+        the best mean at which an arm is dropped.
+        """
+
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
         return (self.length(batch, active),)
 
     def init(self, arms: int, horizon: int) -> EliminationState:
-        arms, _ = arms_and_horizon(arms, horizon)
-        return EliminationState(arms=arms, active=tuple(range(arms)))
+        arms, horizon = arms_and_horizon(arms, horizon)
+        return EliminationState(arms=arms, active=tuple(range(arms)), horizon=horizon)
 
     def choose(self, state: EliminationState) -> Choice:
-        parts = self.parts(state.batch, len(state.active))
-        return next_batch(state.arms, state.active, parts[state.part])
+        if len(state.active) == 1:
+            return Commit(state.active[0])
+        each = self.parts(state.batch, len(state.active))[state.part]
+        return Pulls(tuple(each if arm in state.active else 0 for arm in range(state.arms)))
 
     def observe(self, state: EliminationState, released: Released) -> EliminationState:
-        active, parts = len(state.active), self.parts(state.batch, len(state.active))
-        fresh = means_of(state.active, released, 1).values()
-        sums = tuple(map(add, state.sums or (Fraction(0),) * active, fresh))
-        if state.part + 1 < len(parts):
-            return replace(state, part=state.part + 1, sums=sums)
-        pulled = sum(map(self.privatizer.reporting, parts))
-        means = {arm: total / pulled for arm, total in zip(state.active, sums, strict=True)}
+        fresh = means_of(state.active, released, 1)
+        sums = dict(zip(state.active, state.sums or (Fraction(0),) * len(fresh), strict=True))
+        sums = {arm: total + fresh[arm] for arm, total in sums.items()}
+        if state.part + 1 < len(self.parts(state.batch, len(state.active))):
+            return replace(state, part=state.part + 1, sums=tuple(sums.values()))
+        pulled, gap = self.judged(state)
+        active = surviving({arm: total / pulled for arm, total in sums.items()}, gap)
+        kept = tuple(sums[arm] for arm in active if self.pooled)
+        return replace(state, active=active, batch=state.batch + 1, part=0, sums=kept)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return _sizes(self, arms, horizon)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessiveElimination(Elimination):
+    r"""Base class of eliminations that use one batch at a time; subclasses define ``length``.
+
+    ``confidence`` is p: the best arm is dropped with probability at most p, as far as ``radius``
+    has a proof. It is not the ``failure`` of a protocol, a parameter of the privatizer.
+    """
+
+    radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
+    confidence: Confidence = Confidence("1/10")
+
+    def judged(self, state: EliminationState) -> tuple[int, float]:
+        active = len(state.active)
+        parts = self.parts(state.batch, active)
         gap = self.radius.gap(
             self.privatizer,
             parts if len(parts) > 1 else parts[0],
@@ -112,10 +142,7 @@ class SuccessiveElimination(Policy[EliminationState]):
             active=active,
             failure=self.confidence,
         )
-        return replace(state, active=surviving(means, gap), batch=state.batch + 1, part=0, sums=())
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return _sizes(self, arms, horizon)
+        return sum(map(self.privatizer.reporting, parts)), gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,13 +205,6 @@ class BatchedElimination(SuccessiveElimination):
         return tuple({size: None for batch in batches for size in sorted(set(self.parts(batch)))})
 
 
-def next_batch(arms: int, active: tuple[int, ...], each: int) -> Choice:
-    r"""Pull every active arm ``each`` times, or commit to the last one."""
-    if len(active) == 1:
-        return Commit(active[0])
-    return Pulls(tuple(each if arm in active else 0 for arm in range(arms)))
-
-
 def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:
     r"""The lengths of all batches that an elimination can complete, in increasing order.
 
@@ -208,7 +228,7 @@ def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) 
 
 
 @lru_cache(maxsize=1 << 8)
-def _sizes(policy: SuccessiveElimination, arms: int, horizon: int) -> tuple[int, ...]:
+def _sizes(policy: Elimination, arms: int, horizon: int) -> tuple[int, ...]:
     arms, horizon = arms_and_horizon(arms, horizon)
     return completed_sizes(arms, horizon, policy.length)
 

@@ -44,6 +44,7 @@ from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPr
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
+from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.spec_syntax import find_name, read_keys, split_name
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
@@ -52,6 +53,7 @@ r"""Independent arms, actions whose rewards are linear in one unknown vector, or
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
 _WHOLE: Final = ("m", "u")
+_OF_BITS: Final = ("sdp-ae", "vb-sdp-ae")
 _OWN: Final = "a policy of your own"
 _GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "confidence")
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
@@ -205,28 +207,35 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     if name in FAMILY:
         reason = f"{name} is played in combinatorial worlds, such as csb/topk"
         raise InvalidParameter("algorithms", name, reason)
+    most: int | None = None
     if setting.max_visits is not None and name != NAMES["none"]:
         # It takes a ledger along, which runs of new users need not load.
-        from bandits.policies.returning_users import returning_policy
+        from bandits.policies.returning_users import most_users, steady_of
 
-        return returning_policy(name, setting, value=algorithm.value)
-    if name == "dp-se":
+        privatizer: Privatizer = steady_of(name, setting)
+        most = most_users(setting)
+    elif name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,
             failure=setting.failure,
             confidence=setting.confidence,
             radius=DpSeRadius() if setting.radius == "paper" else ExactRadius(),
         )
-    if name in ("sdp-ae", "vb-sdp-ae"):
-        return _of_bits(algorithm, setting)
-    if name in LINEAR:
+    elif name in LINEAR:
         return _linear(algorithm, setting)
-    privatizer = _privatizer(algorithm, setting)
+    else:
+        privatizer = _privatizer(algorithm, setting)
+    if name in _OF_BITS:
+        return _of_bits(algorithm, setting, privatizer, most)
+    if most is not None and algorithm.value is not None:
+        reason = f"{name} has a fixed g for returning users: omit s"
+        raise InvalidParameter("algorithms", str(algorithm), reason)
     schedule = setting.schedule_for(privatizer)
     return BatchedElimination(
         privatizer=privatizer,
         schedule=schedule,
         radius=_radius(schedule, setting),
+        most=most,
         confidence=setting.confidence,
     )
 
@@ -254,27 +263,29 @@ def _linear(algorithm: Algorithm, setting: Setting) -> PhasedElimination:
     )
 
 
-def _of_bits(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
-    privatizer = BitPrivatizer(
-        epsilon=setting.epsilon,
-        delta=setting.delta,
-        parameters=setting.radius,
-        deployment=setting.deployment,
-    )
+def _of_bits(
+    algorithm: Algorithm, setting: Setting, privatizer: Privatizer, most: int | None
+) -> Policy[Any]:
     radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
         return ShuffleElimination(privatizer=privatizer, radius=radius)
     # In the bound of Theorem 3.1 noise costs 512 sigma^2/m where rewards cost 128: as much, at
     # m = 4 sigma^2, which is the number of random bits that hide one user alone.
-    users = (
-        int(privatizer.protocol(1).planned_noise.trials)
-        if algorithm.value is None
-        else int(algorithm.value)
+    alone = cast(BinaryShuffle, privatizer.protocol(1)).planned_noise.trials
+    users = int(alone if algorithm.value is None else algorithm.value)
+    return ShuffleElimination(
+        privatizer=privatizer, batch=users if most is None else min(users, most), radius=radius
     )
-    return ShuffleElimination(privatizer=privatizer, batch=users, radius=radius)
 
 
 def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
+    if algorithm.entry.name in _OF_BITS:
+        return BitPrivatizer(
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            parameters=setting.radius,
+            deployment=setting.deployment,
+        )
     trust = _TRUST[algorithm.entry.name]
     if trust == "none":
         return Unprotected()

@@ -19,15 +19,10 @@ from accounting.budget.calibrate import calibrate
 from accounting.budget.returning_users import per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from bandits.policies.elimination import BatchedElimination
-from bandits.policies.policy import Policy
 from bandits.policies.setting import Setting
-from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.protocols import EVERYONE, Deployment
 from bandits.privatizers.returning_users import SteadyLaw, SteadyPrivatizer, visits_of
-from bandits.radius.radius import ExactRadius
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.parameter import RationalLike, rational
 
@@ -100,36 +95,21 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
     raise NotDerived("a sum of discrete Gaussians for this guarantee", "use a larger delta")
 
 
-def returning_policy(
-    algorithm: str, setting: Setting, *, value: Fraction | None = None
-) -> Policy[Any]:
-    r"""The policy of this name for returning users: a release has at most half of the users."""
-    visits = visits_of(setting.max_visits)
-    private = steady_for(
+def steady_of(algorithm: str, setting: Setting) -> SteadyPrivatizer:
+    r"""The privatizer of an algorithm for the returning users of a setting."""
+    return steady_for(
         algorithm,
         epsilon=setting.epsilon,
         delta=setting.delta,
-        max_visits=visits,
+        max_visits=visits_of(setting.max_visits),
         # A batch may be released in many parts, each of which may be read wrongly.
         failure=setting.failure / setting.horizon,
         deployment=setting.deployment,
     )
+
+
+def most_users(setting: Setting) -> int:
+    r"""The largest number of users in a release: half of them, and no more than masks add up."""
+    visits = visits_of(setting.max_visits)
     most = max((setting.users or -(-setting.horizon // visits)) // 2, 1)
-    if isinstance(private.law, Binomial):
-        if algorithm == "vb-sdp-ae":
-            return ShuffleElimination(privatizer=private)
-        own = private.law.trials if value is None else value
-        return ShuffleElimination(privatizer=private, batch=min(int(own), most))
-    if value is not None:
-        reason = f"{algorithm} has a fixed g for returning users: omit s"
-        raise InvalidParameter("algorithms", f"{algorithm}:s={value}", reason)
-    if setting.deployment.aggregation == "masked":
-        most = min(most, _MOST_MASKED)
-    schedule = setting.schedule_for(private)
-    return BatchedElimination(
-        privatizer=private,
-        schedule=schedule,
-        radius=ExactRadius(batches=schedule.batches(setting.horizon)),
-        most=most,
-        confidence=setting.confidence,
-    )
+    return min(most, _MOST_MASKED) if setting.deployment.aggregation == "masked" else most

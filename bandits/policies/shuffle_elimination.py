@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.batch import Released, arms_and_horizon
-from bandits.policies.elimination import completed_sizes, next_batch, surviving
-from bandits.policies.policy import Choice, Policy
+from bandits.batch import arms_and_horizon
+from bandits.policies.elimination import Elimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import tkms_width
 from dpcore.errors import InvalidParameter
@@ -97,18 +96,7 @@ def reporting(privatizer: Privatizer, sums: Sums) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffleState:
-    r"""The active arms, their released sums so far, and the next phase t."""
-
-    arms: int
-    horizon: int
-    active: tuple[int, ...]
-    sums: tuple[Fraction, ...]
-    phase: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffleElimination(Policy[ShuffleState]):
+class ShuffleElimination(Elimination):
     r"""SDP-AE with batches of ``batch`` users per arm, or VB-SDP-AE (``batch`` None, 2^t users).
 
     >>> from bandits.privatizers.sums import BitPrivatizer
@@ -122,6 +110,8 @@ class ShuffleElimination(Policy[ShuffleState]):
     Raises :class:`InvalidParameter` for a privatizer or radius of another type, and a batch below
     1.
     """
+
+    pooled: ClassVar[bool] = True
 
     privatizer: Privatizer = field()
     batch: int | None = None
@@ -142,9 +132,8 @@ class ShuffleElimination(Policy[ShuffleState]):
     def name(self) -> str:
         return "vb-sdp-ae" if self.batch is None else "sdp-ae"
 
-    def size(self, phase: int) -> int:
-        r"""The number of users of one arm in phase t >= 1."""
-        return 1 << phase if self.batch is None else self.batch
+    def length(self, batch: int, active: int) -> int:  # noqa: ARG002  # the same for any number
+        return 1 << batch if self.batch is None else self.batch
 
     def pulled(self, phase: int) -> int:
         r"""N: the users of an active arm in phases 1 to t whose rewards are in its sums."""
@@ -154,40 +143,20 @@ class ShuffleElimination(Policy[ShuffleState]):
         r"""The sums in the mean of an active arm after phase t, as (size, count) pairs."""
         if self.batch is not None:
             return ((self.batch, phase),)
-        return tuple((self.size(t), 1) for t in range(1, phase + 1))
+        return tuple((1 << t, 1) for t in range(1, phase + 1))
 
-    def init(self, arms: int, horizon: int) -> ShuffleState:
-        arms, horizon = arms_and_horizon(arms, horizon)
-        return ShuffleState(
-            arms=arms,
-            horizon=horizon,
-            active=tuple(range(arms)),
-            sums=(Fraction(0),) * arms,
-            phase=1,
-        )
-
-    def choose(self, state: ShuffleState) -> Choice:
-        return next_batch(state.arms, state.active, self.size(state.phase))
-
-    def observe(self, state: ShuffleState, released: Released) -> ShuffleState:
-        fresh = released.sums
-        if len(fresh) != state.arms or any(fresh[arm] is None for arm in state.active):
-            raise InvalidParameter("released", fresh, "must contain a sum of every active arm")
-        sums = tuple(old + (new or 0) for old, new in zip(state.sums, fresh, strict=True))
-        pulled = self.pulled(state.phase)
-        means = {arm: sums[arm] / pulled for arm in state.active}
-        width = self.width(state.phase, state.horizon)
-        return replace(state, active=surviving(means, 2 * width), sums=sums, phase=state.phase + 1)
+    def judged(self, state: EliminationState) -> tuple[int, float]:
+        return self.pulled(state.batch), 2 * self.width(state.batch, state.horizon)
 
     def width(self, phase: int, horizon: int) -> float:
         r"""I after phase t = ``phase``, rounded up."""
         return _width(self, phase, horizon)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        if self.batch is None:
+            return Elimination.sizes(self, arms, horizon)
         arms, horizon = arms_and_horizon(arms, horizon)
-        if self.batch is not None:
-            return (self.batch,) if arms > 1 and arms * self.batch <= horizon else ()
-        return completed_sizes(arms, horizon, lambda phase, _: self.size(phase))
+        return (self.batch,) if arms > 1 and arms * self.batch <= horizon else ()
 
 
 @lru_cache(maxsize=1 << 12)

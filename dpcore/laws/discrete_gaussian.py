@@ -22,10 +22,18 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Covered, SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product, square
+from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product, square
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.coins import bernoulli_exp
-from dpcore.sampling.inversion import FIXED_BITS, Batch, InversionTable, fixed_point, place
+from dpcore.sampling.inversion import (
+    EXTRA,
+    FIXED_BITS,
+    Batch,
+    InversionTable,
+    fixed_point,
+    float_table,
+    symmetric_table,
+)
 from dpcore.sampling.rng import Rng
 from dpcore.sampling.wide_gaussian import Centred
 
@@ -110,7 +118,7 @@ class DiscreteGaussian(SymmetricNoise):
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
             peak = nearest(self.pmf_ball(0))
-        return peak * _decay(self._exponent(k))
+        return peak * decayed(self._exponent(k))
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(128):
@@ -135,7 +143,7 @@ class DiscreteGaussian(SymmetricNoise):
 
         sigma = math.sqrt(self.sigma_squared)
         middle = pair_of(2 * k + 1)
-        height = _decay(product(square(middle), pair_of(1 / (8 * self.sigma_squared))))
+        height = decayed(product(square(middle), pair_of(1 / (8 * self.sigma_squared))))
         x = np.minimum(middle.high / (2 * sigma), 40.0)
         total = sigma * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
         before, hermite = np.ones_like(x), x / sigma  # He_n(x)/sigma^n for n = 0, 1
@@ -150,55 +158,35 @@ class DiscreteGaussian(SymmetricNoise):
         return normal_guess(p, self.sigma_squared)
 
 
-def _decay(exponent: Split) -> Floats:
-    # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
-    return exp_neg(exponent.high) * (1 - exponent.low) + 0.0
-
-
 @lru_cache(maxsize=64)
 def _tail_table(noise: DiscreteGaussian) -> Floats:
     # P(X > k) for k = 0, 1, ... until it underflows, each rounded once from a ball.
     size = math.ceil(39 * math.sqrt(noise.sigma_squared)) + 2
     with precision(128):
         total = theta.partition(noise.sigma_squared)
-        rest = theta.upper_tail(noise.sigma_squared, size + 1)
-        tails = [nearest(rest)]
-        for k in range(size, 0, -1):
-            rest += (-ball(Fraction(k * k) / (2 * noise.sigma_squared))).exp() / total
-            tails.append(nearest(rest))
-    return np.array([*reversed(tails), 0.0])
+        squares = (Fraction(k * k) / (2 * noise.sigma_squared) for k in range(size + 1))
+        masses = [(-ball(square)).exp() / total for square in squares]
+        return float_table(masses, theta.upper_tail(noise.sigma_squared, size + 1)).tails
 
 
 def _table(noise: DiscreteGaussian) -> InversionTable:
-    # Tails P(X > m) = sum_{k > m} w(k)/Z as integer intervals, summed from far out inwards.
-    variance = noise.sigma_squared
     with precision(FIXED_BITS + 32):
-        total = theta.partition(variance)
-        weights = [*_weights(variance, total)]
-        low, high = fixed_point(theta.upper_tail(variance, len(weights)))
-    tails = []
-    for least, most in reversed(weights):
-        tails.append((low, high))
-        low, high = low + least, high + most
-    tails.reverse()
-    keep = next(m for m, (_, most) in enumerate(tails) if most < 1 << (FIXED_BITS - 64)) + 1
-    full = 1 << FIXED_BITS
-    masses = [
-        *reversed(tails[:keep]),
-        *((full - most, full - least) for least, most in tails[:keep]),
-    ]
-    return InversionTable(-keep, place(masses, -keep, noise.cdf_ball), noise.cdf_ball)
+        weights = _weights(noise.sigma_squared, theta.partition(noise.sigma_squared))
+        below = fixed_point(theta.upper_tail(noise.sigma_squared, len(weights)))
+    return symmetric_table(weights, below, noise.cdf_ball)
 
 
 def _weights(variance: Fraction, total: arb) -> list[tuple[int, int]]:
     # w(k)/Z for k = 0, 1, ... by w(k+1) = w(k) r(k), r(k+1) = r(k) q^2, each rounded outwards by
-    # a unit of 2^-192 a step, until w < 2^-80, where the tail too is far below 2^-64.
+    # a unit of 2^-192 a step, until w < 2^-80, where the tail too is far below 2^-64. The values
+    # that a narrow law has next to 0 are there in any case.
     step = (-1 / (2 * ball(variance))).exp()
     low, high = fixed_point(1 / total)
     ratio_low, ratio_high = fixed_point(step)
     shrink_low, shrink_high = fixed_point(step * step)
-    bits, found = FIXED_BITS, []
-    while high >> (bits - 80):
+    bits = FIXED_BITS
+    found: list[tuple[int, int]] = []
+    while len(found) < EXTRA or high >> (bits - 80):
         found.append((low, high))
         low, high = (low * ratio_low) >> bits, ((high * ratio_high) >> bits) + 1
         ratio_low = (ratio_low * shrink_low) >> bits

@@ -18,7 +18,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Covered, Noise, SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
+from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.parameter import Exact, integer
 from dpcore.sampling.coins import geometric_exp
 from dpcore.sampling.inversion import Batch
@@ -107,8 +107,7 @@ class DiscreteLaplace(SymmetricNoise):
         # k >= 0 or the absolute value as floats: |int64 min| has no int64.
         exponent = self._exponent(k)
         sign = np.where(exponent.high < 0, -1.0, 1.0)
-        # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
-        return exp_neg(sign * exponent.high) * (1 - sign * exponent.low) + 0.0
+        return decayed(Split(sign * exponent.high, sign * exponent.low))
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):

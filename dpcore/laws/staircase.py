@@ -24,7 +24,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Covered, SymmetricNoise, batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, exp_neg, pair_of, product
+from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.coins import geometric_exp
@@ -118,10 +118,6 @@ class Staircase(SymmetricNoise):
     def _exponent(self, level: Integers) -> Split:
         return product(pair_of(level), pair_of(self.epsilon))
 
-    def _decay(self, level: Integers) -> Floats:
-        exponent = self._exponent(level)
-        return exp_neg(exponent.high) * (1 - exponent.low) + 0.0
-
     def _levels(self, k: Integers) -> Integers:
         # Without overflow at either end of int64.
         r, step = self.plateau, self.sensitivity
@@ -130,7 +126,7 @@ class Staircase(SymmetricNoise):
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
             peak = nearest(self.pmf_ball(0))
-        return peak * self._decay(self._levels(k))
+        return peak * decayed(self._exponent(self._levels(k)))
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
@@ -146,7 +142,7 @@ class Staircase(SymmetricNoise):
             peak, behind = nearest(self.pmf_ball(0)), nearest(_behind(self.epsilon))
         step = self.sensitivity
         level, place = np.divmod(k - (self.plateau - 1), step)
-        return peak * self._decay(level + 1) * ((step - place) + step * behind)
+        return peak * decayed(self._exponent(level + 1)) * ((step - place) + step * behind)
 
     def _quantile_guess(self, p: Floats) -> Integers:
         # P(X > k) falls by b over each step and is linear in it.

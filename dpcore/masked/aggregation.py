@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Final
@@ -21,7 +21,7 @@ from dpcore.masked import server as masked_server
 from dpcore.masked import user as masked_user
 from dpcore.masked.device import AggregationServer, Device
 from dpcore.masked.keys import KeyPair
-from dpcore.masked.round import Neighbourhood, Round, check_identity, neighbourhood_risk
+from dpcore.masked.round import Round, Terms, check_identity, neighbourhood_risk
 from dpcore.masked.server import Total
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.numbers.parameter import integer
@@ -40,7 +40,7 @@ class Step(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedAggregation:
+class MaskedAggregation(Terms):
     r"""Add up secret vectors mod m by masks: the server sees only the sum, even if t of n drop out.
 
     The server learns only the sum over the users whose masked input arrived, at least n - t, and
@@ -66,32 +66,6 @@ class MaskedAggregation:
     >>> total.sum.tolist(), total.participants
     ([31, 42], ('ann', 'bob'))
     """
-
-    users: int
-    dropouts: int
-    coordinates: int
-    modulus: int
-    neighbourhood: Neighbourhood | None = None
-
-    def __post_init__(self) -> None:
-        terms = self._terms(bytes(32))
-        for name in ("users", "dropouts", "coordinates", "modulus"):
-            object.__setattr__(self, name, getattr(terms, name))
-
-    def _terms(self, identifier: bytes) -> Round:
-        return Round(
-            identifier=identifier,
-            users=self.users,
-            dropouts=self.dropouts,
-            coordinates=self.coordinates,
-            modulus=self.modulus,
-            neighbourhood=self.neighbourhood,
-        )
-
-    @property
-    def threshold(self) -> int:
-        r"""The number of shares that reconstruct: n - t, or that of the neighbourhood."""
-        return self._terms(bytes(32)).threshold
 
     def exposure(self, colluding: int) -> Fraction:
         r"""Upper bound of the probability that ``colluding`` users and the server learn more than
@@ -125,10 +99,13 @@ class MaskedAggregation:
         (True, False)
         """
         if name is None:
-            return self._terms(rng.bits(256).to_bytes(32, "big"))
-        if not isinstance(name, str) or not name:
+            identifier = rng.bits(256).to_bytes(32, "big")
+        elif isinstance(name, str) and name:
+            identifier = hashlib.sha256(b"dpcore round name" + name.encode()).digest()
+        else:
             raise InvalidParameter("name", name, "must be a non-empty string")
-        return self._terms(hashlib.sha256(b"dpcore round name" + name.encode()).digest())
+        terms: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Terms)}
+        return Round(identifier=identifier, **terms)
 
     def total(
         self,
@@ -173,13 +150,12 @@ class MaskedAggregation:
         return desk.finish()
 
     def _check(self, messages: Mapping[str, IntegersLike], vanish: Mapping[str, Step]) -> None:
-        terms = self._terms(bytes(32))
         for argument, given in (("messages", messages), ("vanish", vanish)):
             if not isinstance(given, Mapping):
                 raise InvalidParameter(argument, "(not shown)", "must be a mapping by identity")
         for name, values in messages.items():
             check_identity(name)
-            masked_user.checked_input(values, terms)
+            masked_user.checked_input(values, self)
         if len(messages) != self.users:
             reason = f"must contain the inputs of {self.users} users"
             raise InvalidParameter("messages", list(messages), reason)

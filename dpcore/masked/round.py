@@ -80,27 +80,21 @@ def neighbours_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    r"""The parameters that all parties of a round agree on; every key is bound to them.
+class Terms:
+    r"""The parameters of masked aggregations, whatever the round.
 
-    ``identifier`` is 32 bytes, unique among rounds with the same enrolled keys; up to ``dropouts``
-    of the enrolled ``users`` may drop out, 2 dropouts < users; inputs are vectors of
-    ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a ``neighbourhood``
-    everyone shares with everyone; with one, k <= users - 2.
+    Up to ``dropouts`` of the enrolled ``users`` may drop out, 2 dropouts < users; inputs are
+    vectors of ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a
+    ``neighbourhood`` everyone shares with everyone; with one, k <= users - 2.
     """
 
-    identifier: bytes
     users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)
     dropouts: Whole = Whole(at_least=0)
     coordinates: Whole = Whole(at_most=(1 << 32) - 1)
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
     neighbourhood: Neighbourhood | None = None
-    context: bytes = field(init=False, repr=False, compare=False)
-    r"""SHA-256 of the round and its parameters: the salt of every derived key."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.identifier, bytes) or len(self.identifier) != ROUND_BYTES:
-            raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
         check_fields(self)
         if 2 * self.dropouts >= self.users:
             reason = "must be < users / 2: otherwise two disjoint groups could reconstruct a secret"
@@ -112,7 +106,6 @@ class Round:
             if graph.neighbours > self.users - 2:
                 reason = f"must have at most {self.users - 2} per user; omit it to pair all users"
                 raise InvalidParameter("neighbourhood", graph, reason)
-        object.__setattr__(self, "context", _context(self))
 
     @property
     def quorum(self) -> int:
@@ -133,6 +126,24 @@ class Round:
     def value_bytes(self) -> int:
         r"""The number of bytes of one residue in a message."""
         return ((self.modulus - 1).bit_length() + 7) // 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round(Terms):
+    r"""The terms that all parties of a round agree on; every key is bound to them.
+
+    ``identifier`` is 32 bytes, unique among rounds with the same enrolled keys.
+    """
+
+    identifier: bytes
+    context: bytes = field(init=False, repr=False, compare=False)
+    r"""SHA-256 of the round and its parameters: the salt of every derived key."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.identifier, bytes) or len(self.identifier) != ROUND_BYTES:
+            raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
+        Terms.__post_init__(self)
+        object.__setattr__(self, "context", _context(self))
 
 
 def _context(terms: Round) -> bytes:

@@ -42,7 +42,7 @@ from dpcore.masked.messages import (
     UnmaskReply,
     UnmaskRequest,
 )
-from dpcore.masked.round import SERVER, Round, check_identity
+from dpcore.masked.round import SERVER, Round, Terms, check_identity
 from dpcore.masked.shamir import share
 from dpcore.numbers.arrays import Integers, IntegersLike
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -197,7 +197,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
     return Answered(channel=state.channel), state.channel.send(reply)
 
 
-def checked_input(values: IntegersLike, terms: Round) -> Integers:
+def checked_input(values: IntegersLike, terms: Terms) -> Integers:
     r"""``values`` as int64; raises unless they are ``coordinates`` integers in [0, m).
 
     An input is private: error messages do not contain it.

@@ -137,3 +137,9 @@ def product(a: Split, b: Split) -> Split:
 def square(a: Split) -> Split:
     r"""a * a to relative error 2^-100."""
     return product(a, a)
+
+
+def decayed(exponent: Split) -> Floats:
+    r"""e^(-x) for x = high + low >= 0, relative error at most 2^-47 up to x = 700."""
+    # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
+    return exp_neg(exponent.high) * (1 - exponent.low) + 0.0

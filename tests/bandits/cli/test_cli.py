@@ -167,7 +167,7 @@ def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     assert err == "interrupted: no result; go on with --resume state\n"
     assert Path("state").read_bytes().count(b"\n") < 2000
     answer = bandit(*words[:-2], "--seed", 2)
-    assert "was begun with another seed: 1 instead of 2" in answer.err
+    assert "was begun with another value of seed: 1 instead of 2" in answer.err
 
 
 def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 
 from bandits.batch import Commit, Released, ReleasedSum
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination, DpSe, completed_sizes
+from bandits.policies.elimination import BatchedElimination, DpSe, Elimination, completed_sizes
 from bandits.policies.policy import Policy
 from bandits.policies.setting import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
@@ -111,7 +111,7 @@ def test_a_first_batch_of_two_arms_only_is_seen_to_name_too_many() -> None:
     assert set(short(10, 99, length)) < by_every_path(10, 99, length)
 
 
-POLICIES: dict[str, Policy[Any]] = {
+POLICIES: dict[str, Elimination] = {
     "paper": BatchedElimination(privatizer=Unprotected(), schedule=PAPER),
     "released": BatchedElimination(privatizer=Unprotected(), schedule=RELEASED),
     "by three": BatchedElimination(privatizer=Unprotected(), schedule=Schedule(first=5, growth=3)),
@@ -124,17 +124,10 @@ POLICIES: dict[str, Policy[Any]] = {
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_names_what_it_can_complete(name: str) -> None:
     policy = POLICIES[name]
-    length: Length
-    match policy:
-        case BatchedElimination() | DpSe():
-            length = policy.length
-        case ShuffleElimination():
-            size = policy.size
-            length = lambda batch, _: size(batch)  # noqa: E731  # one line as the others
     for arms in (1, 2, 3, 5):
         for horizon in (5, 12, 30, 77, 1500, 5000):
             rounds = min(horizon, 200) if name == "sdp-ae" else horizon
-            assert set(policy.sizes(arms, rounds)) == by_every_path(arms, rounds, length)
+            assert set(policy.sizes(arms, rounds)) == by_every_path(arms, rounds, policy.length)
 
 
 @given(
@@ -176,7 +169,7 @@ def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     assert (sum(state.sums), state.active) == (55, (0, 1))
     state = CONSTANT.observe(state, released(20, 25))
     assert set(state.sums) == {Fraction(50)}
-    assert (state.active, state.phase) == ((0, 1), 3)
+    assert (state.active, state.batch) == ((0, 1), 3)
     state = CONSTANT.observe(state, released(0, 50))
     assert state.active == (1,)
     assert CONSTANT.choose(state) == Commit(1)
