@@ -31,10 +31,10 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
-from audit.runs.block import Drawing, Plan, Planned, Stream, Task, probe_of, stream, task_of
+from audit.runs.block import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
 from audit.runs.drawn import DrawnRuns
 from audit.sandbox.jobs import Drawer, check_reveals, drawer
-from audit.targets.target import Target
+from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -89,8 +89,8 @@ def draw(
         except TargetFailed as error:
             found.error, stopped = error, _FAILED
             if state is None or error is not state.failed:  # what failed before is not run again
-                task = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
-                found.error = check_reveals(error, task, by)
+                probe = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
+                found.error = check_reveals(error, probe, by)
         except KeyboardInterrupt:
             if not found.runs:
                 raise
@@ -154,14 +154,14 @@ def _draw(found: DrawnRuns, rest: Iterator[Planned], by: Drawer, state: State | 
     until = math.inf if plan.deadline is None else time.time() + plan.deadline
     sent: deque[Planned] = deque()
 
-    def tasks() -> Iterator[Task]:
+    def blocks() -> Iterator[Block]:
         for block in rest:
             if time.time() >= until:
                 return
             sent.append(block)
-            yield task_of(plan, block, until=until)
+            yield block_of(plan, block, until=until)
 
-    with closing(by.draw(tasks())) as drawings:
+    with closing(by.draw(blocks())) as drawings:
         for drawing in drawings:
             _keep(found, sent.popleft(), drawing, state)
             if found.rejected_at is not None:
