@@ -12,7 +12,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -29,6 +28,7 @@ from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.numbers.exponential import ExpRational
+from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 
 if TYPE_CHECKING:
@@ -128,10 +128,26 @@ class Target(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple."""
+
+    noise: Noise
+    shift: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for step in self.shift if isinstance(self.shift, tuple) else (self.shift,):
+            integer("shift", step)
+
+
+Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
+r"""A shifted noise, or the probability of each output, as a rational function of e^(-unit)."""
+
+
 @runtime_checkable
 class KnownLaw(Protocol):
-    r"""A target whose outputs are a noise of known law, shifted by an amount that depends on the
-    dataset.
+    r"""A target whose laws are known: one noise with a shift that depends on the dataset, or listed
+    probabilities of few outputs.
     """
 
     @property
@@ -139,35 +155,15 @@ class KnownLaw(Protocol):
         r"""The text form."""
 
     @property
-    def noise(self) -> Noise:
-        r"""The law, of every coordinate."""
+    def noise(self) -> Noise | None:
+        r"""The noise of every coordinate; None if the probabilities are listed."""
 
     @property
     def about(self) -> str:
         r"""Qualifier for the proof's subject, starting with a comma, or ''."""
 
-    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
-        r"""The shift of the noise for each dataset of the pair."""
-
-
-@runtime_checkable
-class FiniteLaw(Protocol):
-    r"""A target with few outputs, whose probabilities are rational functions of e^(-unit)."""
-
-    @property
-    def spelling(self) -> str:
-        r"""The text form."""
-
-    @property
-    def about(self) -> str:
-        r"""As of :class:`KnownLaw`."""
-
-    def law(self, dataset: Any) -> Mapping[Hashable, Fraction | ExpRational]:
-        r"""The probability of each output on a dataset."""
-
-
-Provable: TypeAlias = KnownLaw | FiniteLaw
-r"""What the exact layer takes."""
+    def laws(self, pair: tuple[Any, Any]) -> tuple[Law, Law]:
+        r"""The law of the output on each dataset of the pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +268,13 @@ def _holds_objects(returned: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogued(Vectorised):
-    r"""An entry of the catalogue, which brings its own pair and claim."""
+    r"""An entry of the catalogue, which brings its own pair and claim.
+
+    ``held(dataset, name)`` refuses a dataset that it does not accept.
+    """
 
     subject: Subject
+    held: Callable[[Any, str], object] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -305,6 +305,14 @@ class Catalogued(Vectorised):
         r"""Whether the entry can make one run at a time."""
         return self.subject.call is not None
 
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair; refused unless both datasets are accepted."""
+        if self.held is None:
+            return Vectorised.check(self, pair)
+        for name, dataset in zip("AB", pair, strict=True):
+            self.held(dataset, f"dataset {name}")
+        return pair
+
     def draw(self, block: Block) -> Iterator[Outputs]:
         if block.timed and self.subject.call is not None:
             return Scalar(spelling=self.spelling, function=self.subject.call).draw(block)
@@ -316,6 +324,15 @@ class Catalogued(Vectorised):
         if own.curve is not None:
             return CurveClaim(spelling=own.curve, relation=of)
         return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known(Catalogued):
+    r"""A mechanism of dpcore whose laws are known, as :class:`KnownLaw`."""
+
+    laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
+    noise: Noise | None = None
+    about: str = ""
 
 
 def claim_of(
@@ -346,8 +363,9 @@ class NoiseAdded(Target):
     noise: Noise
     about: ClassVar[str] = ""
 
-    def places(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        return self.check(pair)
+    def laws(self, pair: tuple[Any, Any]) -> tuple[Law, Law]:
+        a, b = self.check(pair)
+        return Shifted(self.noise, a), Shifted(self.noise, b)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
         r"""The pair as integers; refused otherwise."""
