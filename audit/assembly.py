@@ -25,7 +25,7 @@ from audit.runs.block import Plan
 from audit.spec import AuditSpec
 from audit.targets.neighbours import doubts, pairs_of
 from audit.targets.spelling import Auditable, target_of
-from audit.targets.target import Catalogued, KnownLaw, Provable, Target, claim_of
+from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from dpcore.command.progress import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
@@ -187,17 +187,17 @@ class Audit:
 def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
     # The strongest that decides, or those asked for. What only runs can answer brings the sample
     # layer with it, and what no chosen layer reads is refused.
-    known = isinstance(target, Provable)
+    known = target if isinstance(target, KnownLaw) else None
     given = [name for name in _READERS if spec.given(name)]
     if spec.layers is None:
         drawn = any("sample" in _READERS[name] and "exact" not in _READERS[name] for name in given)
         layers: tuple[str, ...] = (
-            ("sample",) if not known else ("exact", "sample") if drawn else ("exact",)
+            ("sample",) if known is None else ("exact", "sample") if drawn else ("exact",)
         )
     else:
         layers = tuple(spec.layers)
     for layer in ("exact", "fit"):
-        if layer in layers and not (known if layer == "exact" else isinstance(target, KnownLaw)):
+        if layer in layers and (known is None or (layer == "fit" and known.noise is None)):
             reason = f"{layer} needs a target with a known law, such as a noise: omit {layer}"
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:

@@ -25,7 +25,7 @@ from audit.evidence.verdict import versions
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.targets.spelling import read_target
-from audit.targets.target import KnownLaw, Provable, Target
+from audit.targets.target import KnownLaw, Shifted, Target
 from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
@@ -33,6 +33,7 @@ from dpcore.numbers.parameter import rational
 if TYPE_CHECKING:
     from audit.fit.fit import FitReport
     from audit.replay.findings import Finding
+    from dpcore.noise import Noise
 
 _REPLAY: Final = LayerRun(
     layer="replay",
@@ -53,12 +54,12 @@ def run_layers(
     shared = replace(plan, alpha=level / max(len(drawing), 1))
     report: AuditReport | None = None
     fitted: FitReport | None = None
-    if isinstance(target, Provable) and "exact" in layers:
+    if isinstance(target, KnownLaw) and "exact" in layers:
         from audit.exact.proof import prove  # with accounting, which runs alone do not need
 
         report = prove(target, plan)
-    if isinstance(target, KnownLaw) and "fit" in layers:
-        fitted = _fitted(target, shared)
+    if isinstance(target, KnownLaw) and target.noise is not None and "fit" in layers:
+        fitted = _fitted(target, target.noise, shared)
     ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
     if "sample" in layers and not ended:
         sampled = _adjusted(sampled_with(shared), len(drawing))
@@ -105,15 +106,16 @@ def _nothing_drawn(target: Target, plan: Plan) -> AuditReport:
 # -- fit ------------------------------------------------------------------------------------------
 
 
-def _fitted(target: KnownLaw, plan: Plan) -> FitReport:
+def _fitted(target: KnownLaw, noise: Noise, plan: Plan) -> FitReport:
     from audit.fit.fit import fit
 
-    if not all(isinstance(place, int) for pair in plan.pairs for place in target.places(pair)):
+    laws = [law for pair in plan.pairs for law in target.laws(pair)]
+    if not all(isinstance(law, Shifted) and isinstance(law.shift, int) for law in laws):
         reason = f"needs a single integer, and {target.spelling} has several"
         raise InvalidParameter("layers", "fit", reason)
     return fit(
         target,
-        target.noise,
+        noise,
         runs=plan.runs,
         alpha=rational("alpha", plan.alpha),
         seed=plan.seed,

@@ -31,10 +31,10 @@ from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up
 from audit.report.report import AuditReport
-from audit.runs.block import Drawing, Plan, Planned, Stream, Task, probe_of, stream, task_of
-from audit.runs.drawn import DrawnRuns, RunCollector
+from audit.runs.block import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
+from audit.runs.drawn import DrawnRuns
 from audit.sandbox.jobs import Drawer, check_reveals, drawer
-from audit.targets.target import Target
+from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
@@ -89,8 +89,8 @@ def draw(
         except TargetFailed as error:
             found.error, stopped = error, _FAILED
             if state is None or error is not state.failed:  # what failed before is not run again
-                task = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
-                found.error = check_reveals(error, task, by)
+                probe = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
+                found.error = check_reveals(error, probe, by)
         except KeyboardInterrupt:
             if not found.runs:
                 raise
@@ -103,17 +103,17 @@ def draw(
         )
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
-    return found.drawn(stopped)
+    return found.finish(stopped)
 
 
-def _begun(target: Target, plan: Plan) -> RunCollector:
+def _begun(target: Target, plan: Plan) -> DrawnRuns:
     if plan.timed and not target.tells_time:
         reason = (
             "requires a Python function that is called once per run, f(dataset) or f(dataset, "
             "rng): a program, a noise or a vectorised function has no time per run"
         )
         raise InvalidParameter("feature", "time", reason)
-    found = RunCollector(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
+    found = DrawnRuns(plan=plan, target=target, repeatable=target.seeded and not plan.timed)
     if plan.timed:
         found.notes.append(
             "times depend on this machine and its load: another machine may reveal more or less, "
@@ -126,7 +126,7 @@ def _begun(target: Target, plan: Plan) -> RunCollector:
     return found
 
 
-def _continue(found: RunCollector, by: Drawer, state: State | None) -> str:
+def _continue(found: DrawnRuns, by: Drawer, state: State | None) -> str:
     # Goes on behind the stored blocks. One by one: a plan may have more blocks than fit in memory.
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
@@ -149,19 +149,19 @@ def _continue(found: RunCollector, by: Drawer, state: State | None) -> str:
         raise
 
 
-def _draw(found: RunCollector, rest: Iterator[Planned], by: Drawer, state: State | None) -> str:
+def _draw(found: DrawnRuns, rest: Iterator[Planned], by: Drawer, state: State | None) -> str:
     plan = found.plan
     until = math.inf if plan.deadline is None else time.time() + plan.deadline
     sent: deque[Planned] = deque()
 
-    def tasks() -> Iterator[Task]:
+    def blocks() -> Iterator[Block]:
         for block in rest:
             if time.time() >= until:
                 return
             sent.append(block)
-            yield task_of(plan, block, until=until)
+            yield block_of(plan, block, until=until)
 
-    with closing(by.draw(tasks())) as drawings:
+    with closing(by.draw(blocks())) as drawings:
         for drawing in drawings:
             _keep(found, sent.popleft(), drawing, state)
             if found.rejected_at is not None:
@@ -169,7 +169,7 @@ def _draw(found: RunCollector, rest: Iterator[Planned], by: Drawer, state: State
     return "as many as planned" if found.runs == plan.runs else _DEADLINE
 
 
-def _keep(found: RunCollector, block: Planned, drawing: Drawing, state: State | None) -> None:
+def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | None) -> None:
     found.pair = block.pair
     # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
     whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
@@ -188,7 +188,7 @@ def _keep(found: RunCollector, block: Planned, drawing: Drawing, state: State | 
         raise KeyboardInterrupt
 
 
-def _sufficed(found: RunCollector) -> str:
+def _sufficed(found: DrawnRuns) -> str:
     return f"the evidence sufficed at run {found.rejected_at:,}"
 
 
@@ -213,7 +213,8 @@ def report_of(drawn: DrawnRuns) -> AuditReport:
         weighed = _weighed(drawn.untested(), alpha)
     try:
         with drawn.reading():
-            for i, form in enumerate(drawn.forms):
+            for i in range(len(plan.pairs)):
+                form = drawn.form(i)
                 found = oddities(drawn.outputs(i), drawn.worlds(i), form)
                 found += added_up(form.values(drawn.outputs(i)[:1]))
                 notes += [_place(plan, i) + sentence for sentence in found]

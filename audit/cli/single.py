@@ -28,8 +28,9 @@ from dpcore.numbers.parameter import rational, rational_in, whole_number
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.exact.divergence import Order, Point, Shifted
+    from audit.exact.divergence import Order, Point
     from audit.exact.law_file import WrittenLaw
+    from audit.targets.target import Shifted
 
 
 def _leave_isolated(
@@ -400,8 +401,8 @@ def exact(
 
 
 def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:
-    from audit.exact.divergence import Shifted
     from audit.exact.law_file import read_law
+    from audit.targets.target import Shifted
 
     written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
     if divide and all(law.outputs is None for law in written):

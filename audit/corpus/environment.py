@@ -259,10 +259,10 @@ class Installed(Target):
                 block.sizes[world],
                 seed_of(block.seeds[world]),
                 label="AB"[world],
-                seconds=block.watchdog.seconds,
+                seconds=block.timeout,
             )
             if block.sizes[world]
             else []
             for world in (0, 1)
         ]
-        yield join(sides[0], sides[1], block.worlds, block.mixing)
+        yield join(sides[0], sides[1], block.worlds, block.coins)

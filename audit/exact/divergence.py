@@ -27,30 +27,17 @@ from flint import arb
 from accounting.release.curve import PrivacyCurve
 from audit.claims.claim import Claim
 from audit.exact.direction import Box, NeverWorse, shift_curve, vectors, worst_interval
+from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
-from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.exponential import ExpRational
-from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
+from dpcore.numbers.parameter import RationalLike, rational, rational_in
 
 _BITS: Final = 64
 _SHOWN: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Shifted:
-    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple."""
-
-    noise: Noise
-    shift: int | tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        for step in self.shift if isinstance(self.shift, tuple) else (self.shift,):
-            integer("shift", step)
-
-
-AnyLaw: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
 Mass: TypeAlias = Fraction | ExpRational
 
 
@@ -63,7 +50,7 @@ class Event:
     q: Enclosure
 
 
-def hockey_stick(p: AnyLaw, q: AnyLaw, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
+def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
 
     Exactly 0 where P/Q never exceeds e^epsilon.
@@ -73,14 +60,14 @@ def hockey_stick(p: AnyLaw, q: AnyLaw, epsilon: RationalLike, *, bits: int = _BI
     return Enclosure.exactly(0) if curve is None else curve.enclose_delta(level, bits)
 
 
-def epsilon_at(p: AnyLaw, q: AnyLaw, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
+def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
     r"""epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), at least 0, or infinite."""
     allowed = rational_in("delta", delta, "[0, 1)")
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
 
 
-def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
+def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
     a = rational("order", order)
     if a <= 1:
@@ -89,7 +76,7 @@ def renyi(p: AnyLaw, q: AnyLaw, order: RationalLike, *, bits: int = _BITS) -> En
     return Enclosure.exactly(0) if curve is None else curve.enclose_renyi(a, bits)
 
 
-def worst_event(p: AnyLaw, q: AnyLaw, epsilon: RationalLike) -> Event | None:
+def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     r"""An event that maximises P(S) - e^epsilon Q(S); None if that is 0, and for vectors."""
     level = _level(epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
@@ -105,7 +92,7 @@ def _level(epsilon: RationalLike) -> Fraction:
     return level
 
 
-def _compare(p: AnyLaw, q: AnyLaw) -> PrivacyCurve | Box | _Table | None:
+def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
     # The curve of two shifts of one noise (None where they are equal), or a table of two pmfs.
     match p, q:
         case Shifted(), Shifted():
@@ -271,15 +258,15 @@ class Point:
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
 
 
-def delta_point(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Point:
+def delta_point(p: Law, q: Law, epsilon: Fraction) -> Point:
     r"""The least delta at ``epsilon``."""
     return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
 
 
-def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
+def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
     r"""The least epsilon at ``delta``."""
 
-    def smallest(one: AnyLaw, other: AnyLaw) -> Enclosure:
+    def smallest(one: Law, other: Law) -> Enclosure:
         try:
             found = epsilon_at(one, other, delta)
         except PrecisionExhausted:
@@ -295,7 +282,7 @@ def epsilon_point(p: AnyLaw, q: AnyLaw, delta: Fraction) -> Point:
     return _both("epsilon", delta, p, q, smallest)
 
 
-def renyi_point(p: AnyLaw, q: AnyLaw, order: Order) -> Point:
+def renyi_point(p: Law, q: Law, order: Order) -> Point:
     r"""The Renyi divergence of that order; order infinity is epsilon at delta = 0."""
     if isinstance(order, float):
         if order != math.inf:
@@ -307,9 +294,9 @@ def renyi_point(p: AnyLaw, q: AnyLaw, order: Order) -> Point:
 def _both(
     quantity: Literal["delta", "epsilon", "renyi"],
     at: Order,
-    p: AnyLaw,
-    q: AnyLaw,
-    enclose: Callable[[AnyLaw, AnyLaw], Enclosure],
+    p: Law,
+    q: Law,
+    enclose: Callable[[Law, Law], Enclosure],
 ) -> Point:
     ways: list[Enclosure | None] = []
     for one, other in ((p, q), (q, p)):
@@ -339,7 +326,7 @@ class Decision:
     event: Event | None = None
 
 
-def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
+def decide(p: Law, q: Law, claim: Claim) -> Decision:
     r"""Prove or refute P(S) <= e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta, all S.
 
     For two pmfs, with masses that are rational or in e^(-unit), every claim is decided: delta is
@@ -347,7 +334,7 @@ def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
     one. The same holds for one coordinate of binomial noise, whose masses are rational.
     """
     epsilon, delta = claim.exact
-    ways: dict[Direction, tuple[AnyLaw, AnyLaw]] = {"p_against_q": (p, q), "q_against_p": (q, p)}
+    ways: dict[Direction, tuple[Law, Law]] = {"p_against_q": (p, q), "q_against_p": (q, p)}
     reached: dict[Direction, Enclosure] = {}
     for direction, (one, other) in ways.items():
         try:
@@ -376,7 +363,7 @@ def decide(p: AnyLaw, q: AnyLaw, claim: Claim) -> Decision:
     )
 
 
-def _settled(p: AnyLaw, q: AnyLaw, epsilon: Fraction, delta: Fraction) -> Enclosure:
+def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
     # delta(epsilon) of one direction: above the claimed delta, or not, or as narrow as it gets.
     exact = not (isinstance(p, Shifted) or isinstance(q, Shifted))
     if exact and (rational := _if_rational(p, q, epsilon)) is not None:
@@ -393,7 +380,7 @@ def _settled(p: AnyLaw, q: AnyLaw, epsilon: Fraction, delta: Fraction) -> Enclos
     return found if one is None or other is None else _settled(one, other, epsilon, delta)
 
 
-def _if_rational(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Fraction | None:
+def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
     # Of pmfs, delta = P(S) - e^epsilon Q(S) with rational masses: itself rational where epsilon or
     # Q(S) is 0, and transcendental else.
     event = worst_event(p, q, epsilon)
@@ -405,7 +392,7 @@ def _if_rational(p: AnyLaw, q: AnyLaw, epsilon: Fraction) -> Fraction | None:
     return in_p - in_q if epsilon == 0 or not in_q else None
 
 
-def _tabulated(law: AnyLaw) -> AnyLaw | None:
+def _tabulated(law: Law) -> Law | None:
     # Binomial noise in one coordinate, by its rational masses.
     match law:
         case Shifted(noise=Binomial() as noise, shift=int(shift)) if noise.trials <= _MOST_TRIALS:

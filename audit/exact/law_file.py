@@ -21,7 +21,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from audit.exact.divergence import AnyLaw, Shifted
+from audit.targets.target import Law, Shifted
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.noise_text import LAWS, read_noise
@@ -43,7 +43,7 @@ class WrittenLaw:
 
     argument: str
     spelling: str
-    law: AnyLaw
+    law: Law
     divided_by: Fraction = _ONE
 
     @property

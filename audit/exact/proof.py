@@ -12,18 +12,18 @@ from typing import Any
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun, VerdictWord
 from audit.evidence.verdict import Outcome, versions
-from audit.exact.divergence import AnyLaw, Decision, Shifted, decide
+from audit.exact.divergence import Decision, decide
 from audit.report.record import ExactFinding, ExactWitness
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
-from audit.targets.target import FiniteLaw, Provable
+from audit.targets.target import KnownLaw, Shifted
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise_text import write_noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
 
 
-def prove(target: Provable, plan: Plan) -> AuditReport:
+def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim on this pair, in both directions.
 
     Each pair and each point of a claimed curve is decided. A curve is proven if it is the curve of
@@ -99,15 +99,14 @@ class _Row:
         )
 
 
-def _laws(target: Provable, pair: tuple[Any, Any]) -> tuple[AnyLaw, AnyLaw]:
-    if isinstance(target, FiniteLaw):
-        return target.law(pair[0]), target.law(pair[1])
-    a, b = (Shifted(target.noise, shift) for shift in target.places(pair))
-    return a, b
+def _shifts(target: KnownLaw, plan: Plan) -> list[tuple[object, ...]]:
+    # Of each pair; none where the probabilities are listed.
+    laws = (target.laws(pair) for pair in plan.pairs)
+    return [tuple(law.shift for law in both if isinstance(law, Shifted)) for both in laws]
 
 
-def _decided(target: Provable, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
-    found = decide(*_laws(target, pair), point)
+def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
+    found = decide(*target.laws(pair), point)
     epsilon, delta = point.exact
     if found.verdict == "undecided":
         raise PrecisionExhausted(
@@ -121,32 +120,30 @@ def _decided(target: Provable, pair: tuple[Any, Any], place: int, point: Claim) 
     return _Row(pair=place, decision=found, needed=found.epsilon.worse)
 
 
-def _is_its_own(target: Provable, plan: Plan) -> bool:
+def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
     # Whether the claimed curve is that of this noise, moved as far as every pair moves it.
-    if isinstance(target, FiniteLaw):
+    if target.noise is None:
         return False
-    places = [target.places(pair) for pair in plan.pairs]
     return all(
         isinstance(a, int)
         and isinstance(b, int)
         and str(plan.claim) == f"{write_noise(target.noise)}@{abs(a - b)}"
-        for a, b in places
+        for a, b in _shifts(target, plan)
     )
 
 
-def _layer(target: Provable, plan: Plan, verdict: VerdictWord) -> LayerRun:
-    places = [] if isinstance(target, FiniteLaw) else [target.places(p) for p in plan.pairs]
+def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
+    first = _shifts(target, plan)[0]
     if verdict == "refuted":
         proves = "one probability > e^epsilon times the other + delta, both enclosed"
     elif verdict == "not_refuted":
         proves = "the tested points hold; nothing is proven about the curve between them"
     elif len(plan.pairs) > 1:
         proves = "for every event, on each of these pairs"
-    elif not places:
+    elif not first:
         proves = "for every event, on this pair"
-    elif isinstance(places[0][0], int) and isinstance(places[0][1], int):
-        distance = abs(places[0][0] - places[0][1])
-        proves = f"for every event, and every pair of integers at distance <= {distance}"
+    elif isinstance(a := first[0], int) and isinstance(b := first[1], int):
+        proves = f"for every event, and every pair of integers at distance <= {abs(a - b)}"
     else:
         proves = "for every event, and every pair with no larger change in any coordinate"
     return LayerRun(

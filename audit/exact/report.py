@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.claim import format_rational
-from audit.exact.divergence import AnyLaw, Decision, Order, Point, delta_point, epsilon_point
+from audit.exact.divergence import Decision, Order, Point, delta_point, epsilon_point
 from audit.exact.law_file import WrittenLaw
+from audit.targets.target import Law
 from audit.wording.result import Result, Statement, computed, fact, format_enclosure, members, plain
 from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -244,13 +245,13 @@ _LEAST_DELTA: Final = Fraction(1, 10**9)
 _LAST: Final = 40
 
 
-def curve_points(p: AnyLaw, q: AnyLaw) -> tuple[Point, ...]:
+def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
     r"""delta at evenly spaced epsilons, from 0 to where a direction is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
 
-def _end(p: AnyLaw, q: AnyLaw) -> Fraction:
+def _end(p: Law, q: Law) -> Fraction:
     # Round the epsilons of the figure; no bound depends on this choice.
     for delta in (Fraction(), _LEAST_DELTA):
         try:

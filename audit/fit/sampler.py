@@ -102,7 +102,7 @@ def sampler_of(
         coins = SeededRng(int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder))
         name, function = repr(sampler), _of_noise(sampler, coins)
     elif isinstance(sampler, Target):
-        name, function = sampler.spelling, _of_target(sampler, seed, watchdog)
+        name, function = sampler.spelling, _of_target(sampler, seed, timeout)
     elif isinstance(sampler, Mapping):
         name, function = "a pmf", _of_pmf(sampler, rng)
     elif callable(rvs := getattr(sampler, "rvs", None)):
@@ -139,7 +139,7 @@ def _of_pmf(masses: Mapping[Any, Any], rng: np.random.Generator) -> Callable[[in
 
 
 def _of_target(
-    target: Target, seed: np.random.SeedSequence, watchdog: Watchdog
+    target: Target, seed: np.random.SeedSequence, timeout: float | None
 ) -> Callable[[int], Any]:
     pair = target.subject.pair if isinstance(target, Catalogued) else target.check((0, 0))
 
@@ -149,8 +149,8 @@ def _of_target(
             pair=pair,
             worlds=np.zeros(n, dtype=np.bool_),
             seeds=(seeds[0], seeds[1]),
-            mixing=np.random.default_rng(mixing),
-            watchdog=watchdog,
+            mixing=mixing,
+            timeout=timeout,
         )
         pieces = [list(piece) for piece in target.draw(block)]
         outputs = [x for piece in pieces for x in piece]

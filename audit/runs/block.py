@@ -22,7 +22,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
 from audit.errors import TargetFailed
 from audit.features.feature import Feature, with_time
-from audit.outputs.guard import Watchdog, reading
+from audit.outputs.guard import current, reading
 from audit.outputs.output_parser import Outputs, concatenate, draw_worlds, same
 from audit.spec import AuditSpec
 from audit.targets.target import Block, Target
@@ -131,41 +131,6 @@ def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    r"""All data needed to draw a block of a target; it can be sent to another process.
-
-    ``until`` is the time (of ``time.time``) after which nothing more is drawn, ``label`` the place
-    that an error names. ``timed`` is as in :class:`Block`.
-    """
-
-    pair: tuple[Any, Any]
-    worlds: NDArray[np.bool_]
-    seeds: tuple[np.random.SeedSequence, np.random.SeedSequence]
-    mixing: np.random.SeedSequence
-    drawn: int = 0
-    timeout: float | None = None
-    until: float = math.inf
-    label: str = ""
-    timed: bool = False
-
-    def block(self, watchdog: Watchdog) -> Block:
-        r"""The block as a target takes it, with fresh randomness."""
-        # Made anew: who spawns from a seed sequence changes it.
-        seed_a, seed_b = (
-            np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key) for seed in self.seeds
-        )
-        return Block(
-            pair=self.pair,
-            worlds=self.worlds,
-            seeds=(seed_a, seed_b),
-            mixing=np.random.default_rng(self.mixing),
-            watchdog=watchdog,
-            drawn=self.drawn,
-            timed=self.timed,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     r"""The outputs of a block in run order, possibly incomplete.
 
@@ -184,10 +149,10 @@ def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
     return draw_worlds(block.runs, coins)
 
 
-def task_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Task:
-    r"""The task of drawing a block of the plan."""
+def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
+    r"""A block of the plan, to draw."""
     several = len(plan.pairs) > 1
-    return Task(
+    return Block(
         pair=plan.pairs[block.pair],
         worlds=worlds_of(plan, block),
         seeds=(
@@ -203,9 +168,9 @@ def task_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Task:
     )
 
 
-def probe_of(plan: Plan) -> Task:
+def probe_of(plan: Plan) -> Block:
     r"""A few runs that are drawn twice and not tested."""
-    return Task(
+    return Block(
         pair=plan.pair,
         worlds=np.arange(min(_PROBES, plan.runs)) % 2 == 1,
         seeds=(stream(plan.seed, Stream.PROBE, 0), stream(plan.seed, Stream.PROBE, 1)),
@@ -215,11 +180,7 @@ def probe_of(plan: Plan) -> Task:
 
 
 def draw_block(
-    target: Target,
-    task: Task,
-    watchdog: Watchdog,
-    *,
-    progress: Callable[[int], None] | None = None,
+    target: Target, block: Block, *, progress: Callable[[int], None] | None = None
 ) -> Drawing:
     r"""Draw a block until it is complete, the target fails, the user interrupts or the time is
     over.
@@ -227,17 +188,17 @@ def draw_block(
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False
-    count = 0
+    count, watchdog = 0, current()
     try:
-        for piece in target.draw(task.block(watchdog)):
+        for piece in target.draw(block):
             pieces.append(piece)
             count += len(piece)
             if progress is not None:
-                progress(task.drawn + count)
-            if time.time() >= task.until:
+                progress(block.drawn + count)
+            if time.time() >= block.until:
                 break
     except TargetFailed as failed:
-        error = _labelled(failed, task.label)
+        error = _labelled(failed, block.label)
     except KeyboardInterrupt:
         watchdog.stop()
         interrupted = True
@@ -245,15 +206,15 @@ def draw_block(
         outputs=concatenate(pieces),
         error=error,
         interrupted=interrupted,
-        limited=watchdog.active or task.timeout is None or target.limits_itself,
+        limited=watchdog.active or block.timeout is None or target.limits_itself,
     )
 
 
-def keeps_to_its_seed(target: Target, task: Task, watchdog: Watchdog) -> bool:
+def keeps_to_its_seed(target: Target, block: Block) -> bool:
     r"""Whether the target gives equal outputs twice with the same randomness."""
     answers = []
     for _ in range(2):
-        drawing = draw_block(target, task, watchdog)
+        drawing = draw_block(target, block)
         if drawing.error is not None:
             raise drawing.error
         if drawing.interrupted:

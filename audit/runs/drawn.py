@@ -45,25 +45,26 @@ class BlockRuns:
     process: FamilyProcess | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DrawnRuns:
-    r"""The runs of an audit, and why they ended.
+    r"""The runs of an audit so far, and why they ended; the only mutable object of an audit.
 
-    ``error`` is the target's, ``notes`` are remarks for the reader, ``process`` is the evidence of
-    a sequential audit, ``features`` are those of each pair (empty: the outputs themselves). No
-    choice here depends on the tested runs.
+    ``error`` is the target's, ``notes`` are remarks for the reader, ``forms`` parse the outputs of
+    a pair and of its features, ``features`` are those of a pair (empty: the outputs themselves).
+    No choice here depends on the tested runs. A block is kept by a single append, so that Ctrl-C
+    leaves it either complete or absent.
     """
 
-    target: Target
     plan: Plan
-    blocks: tuple[BlockRuns, ...]
-    forms: tuple[OutputParser, ...]
-    process: FamilyProcess | None
-    stopped: str
-    error: TargetFailed | None
-    notes: tuple[str, ...]
-    repeatable: bool
-    features: tuple[tuple[Feature, ...], ...] = ()
+    target: Target
+    blocks: list[BlockRuns] = field(default_factory=list)
+    forms: dict[tuple[int, int | None], OutputParser] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    repeatable: bool = True
+    error: TargetFailed | None = None
+    stopped: str = ""
+    pair: int = 0
+    features: dict[int, tuple[Feature, ...]] = field(default_factory=dict)
     studies: dict[tuple[int, str], OnlineLearner] = field(default_factory=dict)
     _studied: dict[tuple[int, str, int], tuple[Any, Any]] = field(
         default_factory=dict, compare=False
@@ -77,6 +78,26 @@ class DrawnRuns:
     def runs_by_world(self) -> tuple[int, int]:
         in_b = sum(int(np.count_nonzero(kept.worlds)) for kept in self.blocks)
         return self.runs - in_b, in_b
+
+    @property
+    def process(self) -> FamilyProcess | None:
+        r"""The anytime evidence so far, None for a fixed number of runs."""
+        found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
+        return _no_evidence(self.plan, self._by_pair) if found is None else found
+
+    @property
+    def rejected_at(self) -> int | None:
+        r"""The number of runs at which a sequential audit reached a decision."""
+        process = self.process
+        return None if process is None else process.rejected_at(self.plan.alpha)
+
+    @property
+    def _by_pair(self) -> list[tuple[Feature, ...]]:
+        return [self.features.get(i, self.plan.features) for i in range(len(self.plan.pairs))]
+
+    def form(self, pair: int) -> OutputParser:
+        r"""How the outputs of a pair are parsed."""
+        return self.forms.get((pair, None), _PLAIN)
 
     def outputs(self, pair: int = 0) -> Outputs:
         r"""The raw outputs of a pair in run order; for a program, lines of text."""
@@ -101,32 +122,31 @@ class DrawnRuns:
 
     def untested(self) -> DrawnRuns:
         r"""A copy without runs to test: for outputs whose own code fails while they are read."""
-        return replace(self, blocks=(), process=_no_evidence(self.plan, self.features))
+        return replace(self, blocks=[])
 
     @property
     def views(self) -> tuple[View, ...]:
         return tuple(
             self._view(pair, i)
-            for pair, features in enumerate(self.features)
+            for pair, features in enumerate(self._by_pair)
             for i in range(len(features) or 1)
         )
 
     @property
     def of_floats(self) -> bool:
         r"""Whether the first outputs are floats, or contain some."""
-        looked_at = (self.outputs(i)[:_LOOKED_AT] for i in range(len(self.forms)))
         return any(
-            _holds_floats(form.values(outputs))
-            for form, outputs in zip(self.forms, looked_at, strict=True)
+            _holds_floats(self.form(pair).values(self.outputs(pair)[:_LOOKED_AT]))
+            for pair in range(len(self.plan.pairs))
         )
 
     def _view(self, pair: int, place: int) -> View:
         mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.shown]
         outputs = concatenate([kept.shown[place] for kept in mine])
         worlds = np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)])
-        if not self.features[pair]:
+        if not self._by_pair[pair]:
             return View(pair=pair, outputs=outputs, worlds=worlds)
-        feature = self.features[pair][place]
+        feature = self._by_pair[pair][place]
         plain = View(
             pair=pair,
             feature=feature.name,
@@ -155,60 +175,6 @@ class DrawnRuns:
 
         found, models = scores(len(worlds))
         return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
-
-
-def _holds_floats(value: object) -> bool:
-    match value:
-        case np.ndarray():
-            return bool(value.dtype.kind == "f")
-        case dict():
-            return any(map(_holds_floats, value.values()))
-        case list() | tuple():
-            return any(map(_holds_floats, value))
-    return isinstance(value, float | np.floating)
-
-
-def _source(feature: Feature) -> str:
-    # What a learner learns from: the steps before it.
-    return feature.name.rpartition("+")[0]
-
-
-def _no_evidence(plan: Plan, features: Sequence[tuple[Feature, ...]]) -> FamilyProcess | None:
-    if not plan.sequential:
-        return None
-    process = watch_views(plan.claim, pairs=len(plan.pairs))
-    for pair, of_pair in enumerate(features):
-        process = _through(process, pair, of_pair)
-    return process
-
-
-def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -> FamilyProcess:
-    own = watch_views(
-        process.claim,
-        features=tuple(feature.name for feature in features) or (None,),
-        weights=tuple(feature.share for feature in features),
-        learned=tuple(feature.learner is not None for feature in features),
-    )
-    return process.through(pair, own)
-
-
-@dataclass(slots=True, kw_only=True)
-class RunCollector:
-    r"""Collects the runs of an audit; the only mutable object of an audit.
-
-    A block is kept by a single append, so that Ctrl-C leaves it either complete or absent.
-    """
-
-    plan: Plan
-    target: Target
-    blocks: list[BlockRuns] = field(default_factory=list)
-    forms: dict[tuple[int, int | None], OutputParser] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    repeatable: bool = True
-    error: TargetFailed | None = None
-    pair: int = 0
-    features: dict[int, tuple[Feature, ...]] = field(default_factory=dict)
-    studies: dict[tuple[int, str], OnlineLearner] = field(default_factory=dict)
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
         r"""Keep the runs of a block, all or its first ones, and read them."""
@@ -292,44 +258,12 @@ class RunCollector:
                 self.forms[view] = OutputParser.learn(seen, worlds, lines=False)
             return self.forms[view].apply(seen)
 
-    @property
-    def process(self) -> FamilyProcess | None:
-        r"""The anytime evidence so far, None for a fixed number of runs."""
-        found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
-        return _no_evidence(self.plan, self._by_pair) if found is None else found
-
-    @property
-    def _by_pair(self) -> tuple[tuple[Feature, ...], ...]:
-        pairs = range(len(self.plan.pairs))
-        return tuple(self.features.get(pair, self.plan.features) for pair in pairs)
-
-    @property
-    def runs(self) -> int:
-        return sum(len(kept.worlds) for kept in self.blocks)
-
-    @property
-    def rejected_at(self) -> int | None:
-        r"""The number of runs at which a sequential audit reached a decision."""
-        process = self.process
-        return None if process is None else process.rejected_at(self.plan.alpha)
-
-    def drawn(self, stopped: str) -> DrawnRuns:
+    def finish(self, stopped: str) -> DrawnRuns:
+        r"""Nothing more is drawn, for this reason."""
+        self.stopped = stopped
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
-        raw = [self.forms.get((pair, None), _PLAIN) for pair in range(len(self.plan.pairs))]
-        return DrawnRuns(
-            target=self.target,
-            plan=self.plan,
-            blocks=tuple(self.blocks),
-            forms=tuple(raw),
-            process=self.process,
-            stopped=stopped,
-            error=self.error,
-            notes=tuple(self.notes),
-            repeatable=self.repeatable,
-            features=self._by_pair,
-            studies=self.studies,
-        )
+        return self
 
     def _together(self, pair: int) -> None:
         # The blocks of a pair as parts of one array, so that to look at all of them takes no copy.
@@ -343,6 +277,41 @@ class RunCollector:
             outputs = whole[start : (start := start + len(kept.outputs))]
             shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
             self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
+
+
+def _holds_floats(value: object) -> bool:
+    match value:
+        case np.ndarray():
+            return bool(value.dtype.kind == "f")
+        case dict():
+            return any(map(_holds_floats, value.values()))
+        case list() | tuple():
+            return any(map(_holds_floats, value))
+    return isinstance(value, float | np.floating)
+
+
+def _source(feature: Feature) -> str:
+    # What a learner learns from: the steps before it.
+    return feature.name.rpartition("+")[0]
+
+
+def _no_evidence(plan: Plan, features: Sequence[tuple[Feature, ...]]) -> FamilyProcess | None:
+    if not plan.sequential:
+        return None
+    process = watch_views(plan.claim, pairs=len(plan.pairs))
+    for pair, of_pair in enumerate(features):
+        process = _through(process, pair, of_pair)
+    return process
+
+
+def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -> FamilyProcess:
+    own = watch_views(
+        process.claim,
+        features=tuple(feature.name for feature in features) or (None,),
+        weights=tuple(feature.share for feature in features),
+        learned=tuple(feature.learner is not None for feature in features),
+    )
+    return process.through(pair, own)
 
 
 def _default(form: OutputParser, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:

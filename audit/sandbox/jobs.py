@@ -1,8 +1,8 @@
-r"""Draw blocks in this process, in several, or on a cluster; always in task order.
+r"""Draw blocks in this process, in several, or on a cluster; always in order.
 
 One job draws here and needs no joblib. More go through joblib, so that ``joblib.parallel_config``
 chooses where: processes of this machine by default, the workers of a Dask cluster with
-``backend="dask"`` (:func:`dask_cluster` sets it up for the command). The draws of a task do not
+``backend="dask"`` (:func:`dask_cluster` sets it up for the command). The draws of a block do not
 depend on where it runs, if the target uses only the randomness it is given.
 
 A worker builds a target from its text form, if it has one (a file must then be at the same path on
@@ -28,11 +28,11 @@ import numpy as np
 from audit.errors import REPEATS, TargetFailed
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
-from audit.runs.block import Drawing, Task, draw_block, keeps_to_its_seed
+from audit.runs.block import Drawing, draw_block, keeps_to_its_seed
 from audit.sandbox.process import error_fields, error_from_fields, result_of, run_work
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
-from audit.targets.target import Target
+from audit.targets.target import Block, Target
 from dpcore.command.workers import (
     OVERDUE,
     WorkerLost,
@@ -49,17 +49,17 @@ _LATE: Final = ("no answer within", "kept its output open")  # reasons of a time
 
 
 class Drawer(Protocol):
-    r"""Draws tasks one by one or in parallel; the results are in the order of the tasks."""
+    r"""Draws blocks one by one or in parallel; the results are in the order of the blocks."""
 
-    def keeps_to_its_seed(self, task: Task) -> bool:
-        r"""Whether two drawings of the same task are the same."""
+    def keeps_to_its_seed(self, block: Block) -> bool:
+        r"""Whether two drawings of the same block are the same."""
 
-    def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
+    def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
         r"""Yield the drawings; closing the iterator ends the unfinished ones."""
 
 
-def check_reveals(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
-    r"""Return the error, with ``reveals`` set if its dataset fails in a few more runs of the task's
+def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
+    r"""Return the error, with ``reveals`` set if its dataset fails in a few more runs of the same
     pair and the other one does not. These runs are not tested.
 
     A call that exceeded the time limit is not repeated, because each would wait again.
@@ -69,7 +69,7 @@ def check_reveals(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
     world = failed.dataset == "B"
     with suppress(KeyboardInterrupt):  # what was found is reported
         if all(
-            _fails(task, which, number, by) == (which == world)
+            _fails(block, which, number, by) == (which == world)
             for number in range(REPEATS)
             for which in (world, not world)
         ):
@@ -77,13 +77,13 @@ def check_reveals(failed: TargetFailed, task: Task, by: Drawer) -> TargetFailed:
     return failed
 
 
-def _fails(task: Task, world: bool, number: int, by: Drawer) -> bool:  # noqa: FBT001 - as in Block
+def _fails(block: Block, world: bool, number: int, by: Drawer) -> bool:  # noqa: FBT001 - as in Block
     seeds = [
         np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
-        for seed in (*task.seeds, task.mixing)
+        for seed in (*block.seeds, block.mixing)
     ]
     one = replace(
-        task, worlds=np.array([world]), seeds=(seeds[0], seeds[1]), mixing=seeds[2], until=math.inf
+        block, worlds=np.array([world]), seeds=(seeds[0], seeds[1]), mixing=seeds[2], until=math.inf
     )
     try:
         (drawing,) = by.draw([one])
@@ -103,9 +103,9 @@ def drawer(
 ) -> Iterator[Drawer]:
     r"""The drawer for this number of jobs (-1: one per core)."""
     # Wherever the target runs, what reads its outputs does so here.
-    with Watchdog(timeout) as watchdog:
+    with Watchdog(timeout):
         if width_of(jobs) == 1:
-            yield _Here(target=target, watchdog=watchdog, progress=progress)
+            yield _Here(target=target, progress=progress)
         else:
             sent = _send(target, jobs)
             yield _Elsewhere(sent=sent, jobs=jobs, timeout=timeout, progress=progress)
@@ -114,15 +114,14 @@ def drawer(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Here:
     target: Target
-    watchdog: Watchdog
     progress: Callable[[int], None] | None
 
-    def keeps_to_its_seed(self, task: Task) -> bool:
-        return keeps_to_its_seed(self.target, task, self.watchdog)
+    def keeps_to_its_seed(self, block: Block) -> bool:
+        return keeps_to_its_seed(self.target, block)
 
-    def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
-        for task in tasks:
-            yield draw_block(self.target, task, self.watchdog, progress=self.progress)
+    def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
+        for block in blocks:
+            yield draw_block(self.target, block, progress=self.progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +132,20 @@ class _Elsewhere:
     progress: Callable[[int], None] | None
     known: dict[int, Any] = field(default_factory=dict)
 
-    def keeps_to_its_seed(self, task: Task) -> bool:
-        (answer,) = self._results(work_probe, iter([task]))
+    def keeps_to_its_seed(self, block: Block) -> bool:
+        (answer,) = self._results(work_probe, iter([block]))
         return bool(answer)
 
-    def draw(self, tasks: Iterable[Task]) -> Generator[Drawing, None, None]:
-        for drawing, drawn in self._results(work_block, iter(tasks)):
+    def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
+        for drawing, drawn in self._results(work_block, iter(blocks)):
             if self.progress is not None:
                 self.progress(drawn + len(drawing.outputs))
             yield drawing
 
     def _results(
-        self, work: Callable[[SentTarget, Task], bytes], tasks: Iterator[Task]
+        self, work: Callable[[SentTarget, Block], bytes], blocks: Iterator[Block]
     ) -> Iterator[Any]:
-        calls = ((self.sent, task) for task in tasks)
+        calls = ((self.sent, block) for block in blocks)
         with closing(in_processes(work, calls, self.jobs)) as answers:
             try:
                 for packed in answers:
@@ -243,22 +242,22 @@ class SentTarget:
     process: int
 
 
-def work_block(sent: SentTarget, task: Task) -> bytes:
+def work_block(sent: SentTarget, block: Block) -> bytes:
     r"""A drawing and the runs before it, or the target's failure, encoded by
     ``audit.outputs.wire``.
     """
 
-    def drawn(target: Target, watchdog: Watchdog) -> tuple[Any, ...]:
-        drawing = draw_block(target, task, watchdog)
+    def drawn(target: Target) -> tuple[Any, ...]:
+        drawing = draw_block(target, block)
         error = None if drawing.error is None else error_fields(drawing.error)
-        return drawing.outputs, error, drawing.interrupted, drawing.limited, task.drawn
+        return drawing.outputs, error, drawing.interrupted, drawing.limited, block.drawn
 
-    return _work(sent, task, drawn)
+    return _work(sent, block, drawn)
 
 
-def work_probe(sent: SentTarget, task: Task) -> bytes:
+def work_probe(sent: SentTarget, block: Block) -> bytes:
     r"""Whether the target uses only its seed, or its failure; as data."""
-    return _work(sent, task, lambda target, dog: keeps_to_its_seed(target, task, dog))
+    return _work(sent, block, lambda target: keeps_to_its_seed(target, block))
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
@@ -276,10 +275,10 @@ def answer_of(data: bytes, known: dict[int, Any]) -> Any:
     raise ValueError("invalid answer of a worker")
 
 
-def _work(sent: SentTarget, task: Task, do: Callable[[Target, Watchdog], object]) -> bytes:
+def _work(sent: SentTarget, block: Block, do: Callable[[Target], object]) -> bytes:
     leave_ctrl_c_to(sent.process)
     watch = watch_over(sent.process)
-    with stdout_to_stderr(), Watchdog(task.timeout) as watchdog:
+    with stdout_to_stderr(), Watchdog(block.timeout) as watchdog:
 
         def work() -> object:
             try:
@@ -287,7 +286,7 @@ def _work(sent: SentTarget, task: Task, do: Callable[[Target, Watchdog], object]
             except InvalidParameter as error:
                 raise TargetFailed(sent.spelling, f"in a worker: {error}") from error
             watch.due = partial(_overdue, watchdog)
-            return do(target, watchdog)
+            return do(target)
 
         try:
             kind, value = run_work(sent.spelling, work)

@@ -119,8 +119,8 @@ class Sandbox:
         found = _SandboxServer(pipe=pipe, timeout=self._timeout)
         for verb, spelling, *rest in pipe.requests():
             pipe.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
-            with Watchdog(self._timeout) as watchdog:
-                pipe.answer(partial(found.do, verb, spelling, rest, watchdog))
+            with Watchdog(self._timeout):
+                pipe.answer(partial(found.do, verb, spelling, rest))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class _SandboxServer:
         default_factory=lambda: cache(own_map)
     )
 
-    def do(self, verb: str, spelling: str, rest: list[Any], watchdog: Watchdog) -> Any:
+    def do(self, verb: str, spelling: str, rest: list[Any]) -> Any:
         match verb:
             case "target":
                 with importing(self.timeout):
@@ -143,7 +143,7 @@ class _SandboxServer:
                     return files_of(spelling, Feature(name=spelling, apply=self.feature(spelling)))
             case "map":
                 return self.feature(spelling)(rest[0])
-        return _send_pieces(self.target(spelling), self.pipe, _block(watchdog, *rest))
+        return _send_pieces(self.target(spelling), self.pipe, _block(*rest))
 
 
 def _target_fields(target: Target) -> tuple[bool, bool, str | None]:
@@ -151,33 +151,15 @@ def _target_fields(target: Target) -> tuple[bool, bool, str | None]:
 
 
 def _block_fields(block: Block) -> tuple[Any, ...]:
-    # A block as plain data; the state of its generator is a dict.
-    seeds = tuple((seed.entropy, seed.spawn_key) for seed in block.seeds)
-    coins = block.mixing.bit_generator.state
-    return block.pair, block.worlds, seeds, coins, block.drawn, block.timed
+    # A block as plain data.
+    seeds = [(seed.entropy, seed.spawn_key) for seed in (*block.seeds, block.mixing)]
+    return block.pair, block.worlds, seeds, block.drawn, block.timeout, block.timed
 
 
-def _block(
-    watchdog: Watchdog,
-    pair: tuple[Any, Any],
-    worlds: NDArray[np.bool_],
-    seeds: Any,
-    mixing: Any,
-    drawn: int,
-    timed: bool,  # noqa: FBT001 - plain data, in the order in which it was sent
-) -> Block:
-    seed_a, seed_b = (np.random.SeedSequence(entropy, spawn_key=key) for entropy, key in seeds)
-    coins = np.random.default_rng()
-    coins.bit_generator.state = mixing
-    return Block(
-        pair=pair,
-        worlds=worlds,
-        seeds=(seed_a, seed_b),
-        mixing=coins,
-        watchdog=watchdog,
-        drawn=drawn,
-        timed=timed,
-    )
+def _block(pair: tuple[Any, Any], worlds: NDArray[np.bool_], seeds: Any, *rest: Any) -> Block:
+    a, b, mixing = (np.random.SeedSequence(entropy, spawn_key=key) for entropy, key in seeds)
+    more = dict(zip(("drawn", "timeout", "timed"), rest, strict=True))
+    return Block(pair=pair, worlds=worlds, seeds=(a, b), mixing=mixing, **more)
 
 
 def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:

@@ -34,10 +34,10 @@ from audit.features.learner import learned_scores
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.reading import Integers, read
-from audit.runs.block import Plan, Task
+from audit.runs.block import Plan
 from audit.sandbox.jobs import Drawer, check_reveals, drawer
 from audit.search.spaces import DatasetPair, Space, key, unique_pairs
-from audit.targets.target import Target
+from audit.targets.target import Block, Target
 from audit.wording.result import Facts
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
@@ -171,7 +171,7 @@ class _Trainer:
     plan: Plan
     draws: Drawer
     drawn: int = 0
-    tasks: int = 0
+    blocks: int = 0
     runs: dict[str, _Runs] = field(default_factory=dict)
     tried: dict[str, Candidate] = field(default_factory=dict)
 
@@ -194,25 +194,27 @@ class _Trainer:
         return best
 
     def _more(self, candidates: list[_Runs], each: int) -> None:
-        tasks = [self._task(candidate.pair, each, i) for i, candidate in enumerate(candidates)]
-        for candidate, task, drawing in zip(candidates, tasks, self.draws.draw(tasks), strict=True):
+        blocks = [self._block(candidate.pair, each, i) for i, candidate in enumerate(candidates)]
+        for candidate, block, drawing in zip(
+            candidates, blocks, self.draws.draw(blocks), strict=True
+        ):
             if drawing.error is not None:
-                failed = check_reveals(drawing.error, task, self.draws)
+                failed = check_reveals(drawing.error, block, self.draws)
                 raise _with_dataset(failed, candidate.pair) from drawing.error
             if drawing.interrupted:
                 raise KeyboardInterrupt
             candidate.outputs.append(drawing.outputs)
-            candidate.worlds.append(task.worlds)
+            candidate.worlds.append(block.worlds)
         self.drawn += each * len(candidates)
-        self.tasks += len(candidates)
+        self.blocks += len(candidates)
 
-    def _task(self, pair: DatasetPair, runs: int, place: int) -> Task:
-        number = self.tasks + place
+    def _block(self, pair: DatasetPair, runs: int, place: int) -> Block:
+        number = self.blocks + place
         coins, seed_a, seed_b, mixing = (
             np.random.SeedSequence(self.plan.seed, spawn_key=(STREAM, 1, number, purpose))
             for purpose in range(4)
         )
-        return Task(
+        return Block(
             pair=pair,
             worlds=draw_worlds(runs, np.random.default_rng(coins)),
             seeds=(seed_a, seed_b),

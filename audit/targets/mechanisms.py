@@ -17,14 +17,12 @@ probabilities are rational functions of e^(-unit).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from math import comb
 from typing import Any, Final
 
 import numpy as np
 
-from audit.targets.target import Catalogued
+from audit.targets.target import Catalogued, Known
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     HadamardResponse,
@@ -34,7 +32,6 @@ from dpcore.local import (
     SubsetSelection,
     UnaryEncoding,
 )
-from dpcore.local.report import Outcome
 from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import integer, whole_number
 from dpcore.sampling.rng import Rng
@@ -65,54 +62,28 @@ _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold
 _WHOLE: Final = ("values", "sensitivity", "count")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalReports(Catalogued):
-    r"""Reports of one user whose law is listed."""
-
-    mechanism: LocalReport
-
-    @property
-    def about(self) -> str:
-        r"""What a proof of this law is a proof about."""
-        return ", of one report"
-
-    def law(self, dataset: Any) -> dict[Outcome, Fraction]:
-        r"""The probability of each report of a user with this value."""
-        return self.mechanism.law(_value(dataset, self.mechanism))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices(Catalogued):
-    r"""Choices among few scores, whose law is listed."""
-
-    mechanism: Selection | NoisyMax | AboveThreshold
-
-    @property
-    def about(self) -> str:
-        r"""What a proof of this law is a proof about."""
-        gap = getattr(self.mechanism, "gap", False)
-        return ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap
-
-    def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
-        r"""The probability of each output; refused for too many or too large scores."""
-        scores, mechanism = _scores(dataset), self.mechanism
-        gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
-        outputs, places = len(scores) * gaps, scores
-        if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
-            outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
-            places = [*scores, mechanism.threshold]
-        if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
-            reason = (
-                f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
-                f"{MOST_SPREAD}): use only the layer sample"
-            )
-            raise InvalidParameter("dataset", dataset, reason)
-        if isinstance(mechanism, AboveThreshold):
-            law = mechanism.law(scores)
-            return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
-        if isinstance(mechanism, NoisyMax):
-            return dict(mechanism.law(scores).items())
-        return dict(enumerate(mechanism.law(scores)))
+def _listed(
+    mechanism: Selection | NoisyMax | AboveThreshold, dataset: Any
+) -> dict[Hashable, ExpRational]:
+    # The probability of each output; refused for too many or too large scores.
+    scores = _scores(dataset)
+    gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
+    outputs, places = len(scores) * gaps, scores
+    if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
+        outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
+        places = [*scores, mechanism.threshold]
+    if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
+        reason = (
+            f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
+            f"{MOST_SPREAD}): use only the layer sample"
+        )
+        raise InvalidParameter("dataset", dataset, reason)
+    if isinstance(mechanism, AboveThreshold):
+        law = mechanism.law(scores)
+        return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
+    if isinstance(mechanism, NoisyMax):
+        return dict(mechanism.law(scores).items())
+    return dict(enumerate(mechanism.law(scores)))
 
 
 def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) -> tuple[int, ...]:
@@ -137,8 +108,11 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
     epsilon = mechanism.epsilon
     if mechanism.outcomes > MOST_OUTCOMES:
         return Catalogued.of(spelling, run, seeded=seeded, epsilon=epsilon)
-    own = {"mechanism": mechanism}
-    return LocalReports.of(spelling, run, seeded=seeded, own=own, epsilon=epsilon)
+    own = {
+        "laws": lambda pair: tuple(mechanism.law(_value(each, mechanism)) for each in pair),
+        "about": ", of one report",
+    }
+    return Known.of(spelling, run, seeded=seeded, own=own, epsilon=epsilon)
 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
@@ -170,7 +144,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
-) -> Choices:
+) -> Known:
     r"""Runs of ``mechanism`` on a pair that nearly attains its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
@@ -185,8 +159,12 @@ def select_target(
     if isinstance(mechanism, AboveThreshold):
         first = [*[0] * 5, moved]
     pair = (first, [moved - each for each in first])
-    own = {"mechanism": mechanism}
-    return Choices.of(spelling, run, seeded=seeded, own=own, pair=pair, epsilon=mechanism.epsilon)
+    gap = getattr(mechanism, "gap", False)
+    own = {
+        "laws": lambda pair: tuple(_listed(mechanism, dataset) for dataset in pair),
+        "about": ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap,
+    }
+    return Known.of(spelling, run, seeded=seeded, own=own, pair=pair, epsilon=mechanism.epsilon)
 
 
 def _read(

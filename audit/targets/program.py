@@ -68,12 +68,12 @@ class Program(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
-        yield join(sides[0], sides[1], block.worlds, block.mixing)
+        yield join(sides[0], sides[1], block.worlds, block.coins)
 
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
         request = {"dataset": block.pair[world], "n": runs, "seed": seed_of(block.seeds[world])}
-        found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.watchdog.seconds)
+        found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.timeout)
         lines = found.split("\n")
         if lines[-1] == "":
             lines.pop()

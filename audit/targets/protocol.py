@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.protocols.protocol_parameters import Plan, Protocol, choose
-from audit.targets.target import Catalogued
+from audit.targets.target import Catalogued, Known, Law, Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
@@ -49,70 +48,14 @@ _WORDS: Final = ("parameters", "functionality")
 _GRID: Final = 10**6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds(Catalogued):
-    r"""Rounds of a planned protocol; pair and claim are those of the plan unless others are given.
-
-    For a pure shuffle the law is not listed: its server's view is not a sum with noise of a single
-    law.
-    """
-
-    plan: Plan
-
-    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair if both are possible values of a user."""
-        for name, dataset in zip("AB", pair, strict=True):
-            _held(self.plan.protocol, dataset, f"dataset {name}")
-        return pair
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolRuns(Rounds):
-    r"""Rounds whose output is a sum with noise of a known law."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        r"""The mechanism that protects one user from an observer of the outputs."""
-        protocol, honest = self.plan.protocol, self.plan.honest
-        assert not isinstance(protocol, PureShuffle)  # noqa: S101  # target_of makes them Rounds
-        if isinstance(protocol, ShuffledPure):
-            return protocol.sum_mechanism(honest)
-        return protocol.mechanism(honest)
-
-    @property
-    def noise(self) -> Noise:
-        r"""The law of the noise in an output, before it is reduced mod m."""
-        return self.mechanism.noise
-
-    @property
-    def about(self) -> str:
-        r"""What a proof of this law is a proof about."""
-        protocol = self.plan.protocol
-        if isinstance(protocol, LocalSum):
-            return ", of the noise in one message"
-        if isinstance(protocol, CentralSum):
-            return ", of the noise in the published sum"
-        shown = f", of the noise of {self.plan.honest} honest users of {protocol.users} in the sum"
-        return f"{shown} alone; assumed: {self.plan.assumes}" if self.plan.assumes else shown
-
-    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
-        r"""The shifts of the noise by the values, in steps; refused if values are rounded at
-        random.
-        """
-        found: list[int | tuple[int, ...]] = []
-        steps = _precision(self.plan.protocol)
-        for name, dataset in zip("AB", pair, strict=True):
-            moves = [x * steps for x in _held(self.plan.protocol, dataset, f"dataset {name}")]
-            if any(move.denominator != 1 for move in moves):
-                reason = f"must be a multiple of 1/{steps}: others are rounded at random, and the "
-                raise InvalidParameter(f"dataset {name}", dataset, reason + "law is a mixture")
-            whole = tuple(int(move) for move in moves)
-            found.append(whole if isinstance(dataset, list) else whole[0])
-        return tuple(found)
-
-
-def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Rounds:
+def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``words`` describe; see the module."""
+    plan, functionality = read_plan(spelling, words)
+    return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
+
+
+def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
+    r"""The plan that ``words`` describe, and its functionality."""
     instance, _, rest = words.partition(",")
     keys = (*_NUMBERS, *_COUNTS, *_WORDS)
     needed = ("users", "epsilon")
@@ -122,16 +65,16 @@ def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Rounds:
     for key in _COUNTS:
         if key in given:
             arguments[key] = whole_number(key, given[key])
-    plan = choose(instance=instance.strip(), **arguments)  # type: ignore[arg-type]  # choose refuses others
-    return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
+    return choose(instance=instance.strip(), **arguments), functionality  # type: ignore[arg-type]  # choose refuses others
 
 
 def target_of(
     plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
-) -> Rounds:
+) -> Catalogued:
     r"""Rounds of ``plan`` over a functionality (for bits there is one, the shuffler).
 
-    With ``seeded = False`` the protocol draws from the operating system, as in production.
+    With ``seeded = False`` the protocol draws from the operating system, as in production. The
+    laws are known where the output is a sum with noise of a single law: not of a pure shuffle.
     """
     if functionality not in FUNCTIONALITIES:
         choices = ", ".join(FUNCTIONALITIES)
@@ -149,9 +92,41 @@ def target_of(
         return _seen(plan, _held(protocol, dataset, "dataset"), below, n, rng)
 
     epsilon, delta = _claimed(plan)
-    kind, own = Rounds if isinstance(protocol, PureShuffle) else ProtocolRuns, {"plan": plan}
+    own: dict[str, Any] = {"held": partial(_held, protocol)}
     claimed: dict[str, Any] = {"pair": nobody, "epsilon": epsilon, "delta": delta}
-    return kind.of(spelling, rounds, seeded=seeded, own=own, **claimed)
+    if isinstance(protocol, PureShuffle):
+        return Catalogued.of(spelling, rounds, seeded=seeded, own=own, **claimed)
+    # The law of the noise in an output, before it is reduced mod m.
+    if isinstance(protocol, ShuffledPure):
+        noise = protocol.sum_mechanism(plan.honest).noise
+    else:
+        noise = protocol.mechanism(plan.honest).noise
+    own |= {"noise": noise, "about": _about(plan), "laws": partial(_laws, protocol, noise)}
+    return Known.of(spelling, rounds, seeded=seeded, own=own, **claimed)
+
+
+def _about(plan: Plan) -> str:
+    protocol = plan.protocol
+    if isinstance(protocol, LocalSum):
+        return ", of the noise in one message"
+    if isinstance(protocol, CentralSum):
+        return ", of the noise in the published sum"
+    shown = f", of the noise of {plan.honest} honest users of {protocol.users} in the sum"
+    return f"{shown} alone; assumed: {plan.assumes}" if plan.assumes else shown
+
+
+def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law, Law]:
+    # The noise, shifted by each value in steps; refused if values are rounded at random.
+    found: list[int | tuple[int, ...]] = []
+    steps = _precision(protocol)
+    for name, dataset in zip("AB", pair, strict=True):
+        moves = [x * steps for x in _held(protocol, dataset, f"dataset {name}")]
+        if any(move.denominator != 1 for move in moves):
+            reason = f"must be a multiple of 1/{steps}: others are rounded at random, and the "
+            raise InvalidParameter(f"dataset {name}", dataset, reason + "law is a mixture")
+        whole = tuple(int(move) for move in moves)
+        found.append(whole if isinstance(dataset, list) else whole[0])
+    return Shifted(noise, found[0]), Shifted(noise, found[1])
 
 
 def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:

@@ -15,7 +15,6 @@ known law, so the exact layer proves or refutes the claim.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -24,10 +23,9 @@ from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
-from audit.targets.target import Catalogued
+from audit.targets.target import Catalogued, Known, Law, Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
-from dpcore.noise import Noise
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.selection import NoisyThreshold
@@ -49,42 +47,7 @@ _SCOPES: Final = ("rows_per_user", "relation")
 _FIELDS: Final = ("low", "high", "step", "q", "keys", "count")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Releases(Catalogued):
-    r"""Releases of one query; pair and claim are its own unless others are given."""
-
-    query: Query
-    scope: TableScope
-    price: Target
-
-    def encoded(self, dataset: Any) -> Any:
-        r"""The rows as the integers to which noise is added, or as scores or counts."""
-        return self.query.encode(_table(dataset), self.scope, SeededRng(0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyReleases(Releases):
-    r"""Releases with additive noise, whose law is known."""
-
-    @property
-    def noise(self) -> Noise:
-        r"""The noise of each released number."""
-        mechanism = self.query.mechanism(self.scope, self.price)
-        assert isinstance(mechanism, Mechanism)  # noqa: S101  # read_release makes others Releases
-        return mechanism.noise
-
-    @property
-    def about(self) -> str:
-        r"""What a proof of this law is a proof about."""
-        return f", of the {self.query.name} of these rows"
-
-    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
-        r"""The exact answers."""
-        found = [self.encoded(dataset) for dataset in pair]
-        return tuple(each if isinstance(each, int) else tuple(each.tolist()) for each in found)
-
-
-def read_release(spelling: str, words: str, *, seeded: bool = True) -> Releases:
+def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``words`` describe; see the module."""
     name, _, rest = (part.strip() for part in words.partition(","))
     if name not in _KINDS:
@@ -110,7 +73,7 @@ def read_release(spelling: str, words: str, *, seeded: bool = True) -> Releases:
 
 def target_of(
     query: Query, scope: TableScope, price: Target, *, spelling: str, seeded: bool = True
-) -> Releases:
+) -> Catalogued:
     r"""Build a target whose claim is the guarantee of the release of ``query``."""
     planned = plan(query, scope, price)
     mechanism, promise = planned.mechanism, planned.promise()
@@ -128,21 +91,23 @@ def target_of(
             return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
         return found
 
-    kind = NoisyReleases if isinstance(mechanism, Mechanism) else Releases
     if isinstance(mechanism, NoisyThreshold):
         worst = _exposed(mechanism, scope.rows_per_user)
     else:
         worst = _worst(query, scope)
-    return kind.of(
-        spelling,
-        run,
-        seeded=seeded,
-        own={"query": query, "scope": scope, "price": price},
-        pair=worst,
-        epsilon=epsilon,
-        delta=delta,
-        relation=scope.relation,
-    )
+    claimed: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": scope.relation}
+    if not isinstance(mechanism, Mechanism):
+        return Catalogued.of(spelling, run, seeded=seeded, pair=worst, **claimed)
+    noise = mechanism.noise
+
+    def laws(pair: tuple[Any, Any]) -> tuple[Law, Law]:
+        # The exact answers, and the noise of each.
+        found = [query.encode(_table(dataset), scope, SeededRng(0)) for dataset in pair]
+        places = [each if isinstance(each, int) else tuple(each.tolist()) for each in found]
+        return Shifted(noise, places[0]), Shifted(noise, places[1])
+
+    own = {"laws": laws, "noise": noise, "about": f", of the {query.name} of these rows"}
+    return Known.of(spelling, run, seeded=seeded, own=own, pair=worst, **claimed)
 
 
 _OWN: Final = "own"

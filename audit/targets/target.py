@@ -6,12 +6,12 @@ and block. ``audit.targets.spelling`` parses targets.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -22,12 +22,13 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.errors import TargetFailed
 from audit.outputs.copies import captured, copies
-from audit.outputs.guard import RAISED, Watchdog, failure
+from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.output_parser import Outputs, join, require_readable
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.numbers.exponential import ExpRational
+from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 
 if TYPE_CHECKING:
@@ -47,24 +48,37 @@ _ROOM: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    r"""Consecutive runs: the dataset of each (True for B), and their randomness.
+    r"""Consecutive runs to draw, as data: the dataset of each (True for B), and their randomness.
 
-    ``drawn`` runs came before; ``seeds`` has one per dataset, never used twice. If ``timed``, each
-    run gives (output, nanoseconds of its call).
+    ``drawn`` runs came before; ``seeds`` has one per dataset, never used twice. ``timeout`` limits
+    each call, ``until`` is the time (of ``time.time``) after which nothing more is drawn, ``label``
+    the place that an error names. If ``timed``, each run gives (output, nanoseconds of its call).
     """
 
     pair: tuple[Any, Any]
     worlds: NDArray[np.bool_]
     seeds: tuple[np.random.SeedSequence, np.random.SeedSequence]
-    mixing: np.random.Generator
-    watchdog: Watchdog
+    mixing: np.random.SeedSequence
     drawn: int = 0
+    timeout: float | None = None
+    until: float = math.inf
+    label: str = ""
     timed: bool = False
 
     @property
     def sizes(self) -> tuple[int, int]:
         in_b = int(np.count_nonzero(self.worlds))
         return len(self.worlds) - in_b, in_b
+
+    def seed(self, world: int) -> np.random.SeedSequence:
+        r"""The seed of a dataset, made anew: who spawns from a seed sequence changes it."""
+        seed = self.seeds[world]
+        return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+
+    @property
+    def coins(self) -> np.random.Generator:
+        r"""The randomness that mixes the runs of the two datasets."""
+        return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
         r"""A function that returns a fresh copy of the dataset (False: A) for each call."""
@@ -114,10 +128,26 @@ class Target(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple."""
+
+    noise: Noise
+    shift: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for step in self.shift if isinstance(self.shift, tuple) else (self.shift,):
+            integer("shift", step)
+
+
+Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
+r"""A shifted noise, or the probability of each output, as a rational function of e^(-unit)."""
+
+
 @runtime_checkable
 class KnownLaw(Protocol):
-    r"""A target whose outputs are a noise of known law, shifted by an amount that depends on the
-    dataset.
+    r"""A target whose laws are known: one noise with a shift that depends on the dataset, or listed
+    probabilities of few outputs.
     """
 
     @property
@@ -125,35 +155,15 @@ class KnownLaw(Protocol):
         r"""The text form."""
 
     @property
-    def noise(self) -> Noise:
-        r"""The law, of every coordinate."""
+    def noise(self) -> Noise | None:
+        r"""The noise of every coordinate; None if the probabilities are listed."""
 
     @property
     def about(self) -> str:
         r"""Qualifier for the proof's subject, starting with a comma, or ''."""
 
-    def places(self, pair: tuple[Any, Any]) -> tuple[int | tuple[int, ...], ...]:
-        r"""The shift of the noise for each dataset of the pair."""
-
-
-@runtime_checkable
-class FiniteLaw(Protocol):
-    r"""A target with few outputs, whose probabilities are rational functions of e^(-unit)."""
-
-    @property
-    def spelling(self) -> str:
-        r"""The text form."""
-
-    @property
-    def about(self) -> str:
-        r"""As of :class:`KnownLaw`."""
-
-    def law(self, dataset: Any) -> Mapping[Hashable, Fraction | ExpRational]:
-        r"""The probability of each output on a dataset."""
-
-
-Provable: TypeAlias = KnownLaw | FiniteLaw
-r"""What the exact layer takes."""
+    def laws(self, pair: tuple[Any, Any]) -> tuple[Law, Law]:
+        r"""The law of the output on each dataset of the pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +177,10 @@ class Scalar(Target):
     tells_time: ClassVar[bool] = True
 
     def draw(self, block: Block) -> Iterator[Outputs]:
-        fresh = (block.fresh(0), block.fresh(1))
+        watchdog, fresh = current(), (block.fresh(0), block.fresh(1))
         options: list[dict[str, Any]] = [
-            {"rng": _rng_for(seed, ours=self.ours)} if self.seeded else {} for seed in block.seeds
+            {"rng": _rng_for(block.seed(world), ours=self.ours)} if self.seeded else {}
+            for world in (0, 1)
         ]
         if block.timed:
             # Both worlds draw from one generator: of two, one may lie better in the caches for as
@@ -177,7 +188,7 @@ class Scalar(Target):
             options[1] = options[0]
         # Likewise both datasets are copied before each call, the first of them by a fair coin: the
         # copy made last lies better in the caches.
-        coins = block.mixing.integers(2, size=len(block.worlds)).tolist() if block.timed else []
+        coins = block.coins.integers(2, size=len(block.worlds)).tolist() if block.timed else []
         seen: dict[int, tuple[object, str]] = {}
         for i, world in enumerate(block.worlds.tolist()):
             if block.timed:
@@ -186,15 +197,15 @@ class Scalar(Target):
             else:
                 dataset = fresh[world]()
             try:
-                block.watchdog.restart()
+                watchdog.restart()
                 begun = time.perf_counter_ns()
                 output = self.function(dataset, **options[world])
                 spent = time.perf_counter_ns() - begun
                 require_readable(output)
                 output = captured(output, seen)
-                block.watchdog.stop()
+                watchdog.stop()
             except RAISED as error:
-                block.watchdog.stop()
+                watchdog.stop()
                 run = block.drawn + i + 1
                 raise failure(self.spelling, error, dataset="AB"[world], run=run) from error
             yield [(output, spent)] if block.timed else [output]
@@ -211,13 +222,13 @@ class Vectorised(Target):
         sides = [self._side(block, world) if block.sizes[world] else None for world in (0, 1)]
         given = [side for side in sides if side is not None]
         side_a, side_b = (given[0][:0] if side is None else side for side in sides)
-        yield join(side_a, side_b, block.worlds, block.mixing)
+        yield join(side_a, side_b, block.worlds, block.coins)
 
     def _side(self, block: Block, world: int) -> Outputs:
-        rng = _rng_for(block.seeds[world], ours=self.ours)
+        watchdog, rng = current(), _rng_for(block.seed(world), ours=self.ours)
         dataset = block.fresh(world)()
         try:
-            block.watchdog.restart()
+            watchdog.restart()
             returned = self.function(dataset, n=block.sizes[world], rng=rng)
             if isinstance(returned, np.ma.MaskedArray):
                 returned = returned.tolist()  # what is masked is None, and not what it hides
@@ -225,9 +236,9 @@ class Vectorised(Target):
                 for output in returned:
                     require_readable(output)
             returned = captured(returned, {})
-            block.watchdog.stop()
+            watchdog.stop()
         except RAISED as error:
-            block.watchdog.stop()
+            watchdog.stop()
             raise failure(self.spelling, error, dataset="AB"[world]) from error
         return self._checked(returned, block.sizes[world], world)
 
@@ -257,9 +268,13 @@ def _holds_objects(returned: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogued(Vectorised):
-    r"""An entry of the catalogue, which brings its own pair and claim."""
+    r"""An entry of the catalogue, which brings its own pair and claim.
+
+    ``held(dataset, name)`` refuses a dataset that it does not accept.
+    """
 
     subject: Subject
+    held: Callable[[Any, str], object] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -290,6 +305,14 @@ class Catalogued(Vectorised):
         r"""Whether the entry can make one run at a time."""
         return self.subject.call is not None
 
+    def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        r"""The pair; refused unless both datasets are accepted."""
+        if self.held is None:
+            return Vectorised.check(self, pair)
+        for name, dataset in zip("AB", pair, strict=True):
+            self.held(dataset, f"dataset {name}")
+        return pair
+
     def draw(self, block: Block) -> Iterator[Outputs]:
         if block.timed and self.subject.call is not None:
             return Scalar(spelling=self.spelling, function=self.subject.call).draw(block)
@@ -301,6 +324,15 @@ class Catalogued(Vectorised):
         if own.curve is not None:
             return CurveClaim(spelling=own.curve, relation=of)
         return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known(Catalogued):
+    r"""A mechanism of dpcore whose laws are known, as :class:`KnownLaw`."""
+
+    laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
+    noise: Noise | None = None
+    about: str = ""
 
 
 def claim_of(
@@ -331,8 +363,9 @@ class NoiseAdded(Target):
     noise: Noise
     about: ClassVar[str] = ""
 
-    def places(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        return self.check(pair)
+    def laws(self, pair: tuple[Any, Any]) -> tuple[Law, Law]:
+        a, b = self.check(pair)
+        return Shifted(self.noise, a), Shifted(self.noise, b)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
         r"""The pair as integers; refused otherwise."""
@@ -348,12 +381,12 @@ class NoiseAdded(Target):
         for world in (0, 1):
             rng: Rng = SYSTEM
             if self.seeded:
-                rng = SeededRng(_seed_of(block.seeds[world]))
+                rng = SeededRng(_seed_of(block.seed(world)))
             sides.append(self._side(pair[world], block.sizes[world], rng))
         if isinstance(sides[0], list) != isinstance(sides[1], list):
             # An integer is one, wherever it is too large for an array.
             sides = [list(map(int, side)) for side in sides]
-        yield join(sides[0], sides[1], block.worlds, block.mixing)
+        yield join(sides[0], sides[1], block.worlds, block.coins)
 
     def _side(self, value: int, runs: int, rng: Rng) -> Outputs:
         try:

@@ -35,7 +35,7 @@ from audit.report.sentences import leak, values_alone
 from audit.spec import AuditSpec
 from audit.targets.neighbours import read_pairs
 from audit.targets.spelling import Auditable
-from audit.targets.target import Provable
+from audit.targets.target import KnownLaw
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
@@ -134,7 +134,7 @@ def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditRe
     __tracebackhide__ = True
     ready = Audit(spec)
     plan = ready.plan
-    if isinstance(ready.target, Provable):
+    if isinstance(ready.target, KnownLaw):
         spec = replace(spec, layers="exact", runs=None, features=(), floats="test")
     share = rational("alpha", plan.alpha) / len(plan.pairs)
     reports = []

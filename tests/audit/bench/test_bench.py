@@ -16,9 +16,9 @@ from scipy.stats import binom
 import audit.bench.bench as module
 from audit.bench.bench import TRIES, Answer, Bench, BenchRow, bench
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
-from audit.exact.divergence import Shifted
 from audit.exact.law_file import read_law
 from audit.fit.fit import fit
+from audit.targets.target import Shifted
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 

@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 
 from audit.claims.claim import Claim
-from audit.exact.divergence import (
-    AnyLaw,
-    Shifted,
-    decide,
-    delta_point,
-    epsilon_point,
-    hockey_stick,
-    renyi_point,
-)
+from audit.exact.divergence import decide, delta_point, epsilon_point, hockey_stick, renyi_point
+from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.noise_text import read_noise
@@ -216,8 +209,8 @@ def test_every_point_is_narrow_and_quick(noise: str) -> None:
 
 
 def test_the_order_infinity_is_the_largest_loss() -> None:
-    p: AnyLaw = {0: "1/3", 1: "2/3"}
-    q: AnyLaw = {0: "1/2", 1: "1/2"}
+    p: Law = {0: "1/3", 1: "2/3"}
+    q: Law = {0: "1/2", 1: "1/2"}
     largest = renyi_point(p, q, math.inf)
     assert largest.p_against_q == epsilon_point(p, q, Fraction()).p_against_q
     assert largest.worse.lower_float == pytest.approx(math.log(3 / 2))
@@ -248,7 +241,7 @@ def binomial_masses(noise: Binomial, place: int) -> dict[int, Fraction]:
     ],
 )
 def test_a_claim_of_pmfs_exactly_at_the_boundary_is_decided(
-    p: AnyLaw, q: AnyLaw, epsilon: int, boundary: Fraction
+    p: Law, q: Law, epsilon: int, boundary: Fraction
 ) -> None:
     assert decide(p, q, Claim(epsilon=epsilon, delta=boundary)).verdict == "proven"
     below = decide(p, q, Claim(epsilon=epsilon, delta=boundary - TINY))
@@ -262,8 +255,8 @@ def test_a_claim_of_pmfs_exactly_at_the_boundary_is_decided(
 
 
 def test_an_irrational_boundary_is_told_from_any_rational() -> None:
-    p: AnyLaw = {"a": "3/4", "b": "1/4"}
-    q: AnyLaw = {"a": "1/4", "b": "3/4"}
+    p: Law = {"a": "3/4", "b": "1/4"}
+    q: Law = {"a": "1/4", "b": "3/4"}
     fine = hockey_stick(p, q, 1, bits=13_000)
     near = Fraction(round(fine.lower * 10**3900), 10**3900)
     for delta in (near - Fraction(1, 10**3900), near + Fraction(1, 10**3900)):

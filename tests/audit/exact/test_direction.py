@@ -16,13 +16,13 @@ from mpmath import mpf
 from accounting.errors import NotDerived
 from audit.claims.claim import Claim
 from audit.exact.direction import NeverWorse, OutputInterval, vectors
-from audit.exact.divergence import Shifted, epsilon_at, hockey_stick, renyi, worst_event
+from audit.exact.divergence import epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import prove
 from audit.report.record import ExactWitness
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.targets.spelling import read_target
-from audit.targets.target import KnownLaw, NoiseAdded
+from audit.targets.target import KnownLaw, NoiseAdded, Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -242,7 +242,7 @@ def decided(target: KnownLaw, claim: str, pair: tuple[Any, Any]) -> AuditReport:
 @each_noise
 def test_a_claim_is_proven_above_the_curve_and_refuted_below_it(spelling: str) -> None:
     target = read_target(spelling)
-    assert isinstance(target, KnownLaw)
+    assert isinstance(target, NoiseAdded)
     noise, pair = target.noise, (0, 2)
     ways = [hockey_stick(Shifted(noise, 0), Shifted(noise, 2), 1, bits=128)]
     if not better_direction(spelling, (2, 0)):

@@ -13,12 +13,12 @@ import pytest
 
 from accounting.errors import NotDerived
 from audit.claims.claim import Claim
-from audit.exact.divergence import AnyLaw, Shifted, epsilon_at, hockey_stick, renyi, worst_event
+from audit.exact.divergence import epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import join_layers, prove
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target
-from audit.targets.target import NoiseAdded
+from audit.targets.target import Law, NoiseAdded, Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -59,8 +59,8 @@ def test_the_extremes_of_epsilon() -> None:
 
 # -- pmfs a user gives ------------------------------------------------------------------------
 
-P: AnyLaw = {"a": "1/2", "b": "1/4", "c": "1/4"}
-Q: AnyLaw = {"a": "1/4", "b": "1/2", "d": "1/4"}
+P: Law = {"a": "1/2", "b": "1/4", "c": "1/4"}
+Q: Law = {"a": "1/4", "b": "1/2", "d": "1/4"}
 
 
 def all_events(p: dict[str, Fraction], q: dict[str, Fraction]) -> list[tuple[Fraction, Fraction]]:
@@ -81,7 +81,7 @@ def fractions(pmf: Any) -> dict[str, Fraction]:
 
 @pytest.mark.parametrize("law", [(P, Q), (Q, P), (P, P)])
 def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(
-    law: tuple[AnyLaw, AnyLaw],
+    law: tuple[Law, Law],
 ) -> None:
     p, q = (fractions(one) for one in law)
     events = all_events(p, q)
@@ -107,8 +107,8 @@ def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(
 
 
 def test_renyi_of_pmfs() -> None:
-    p: AnyLaw = {0: "1/3", 1: "2/3"}
-    q: AnyLaw = {0: "1/2", 1: "1/2"}
+    p: Law = {0: "1/3", 1: "2/3"}
+    q: Law = {0: "1/2", 1: "1/2"}
     expected = mpmath.log(mpmath.mpf(2) / 9 + mpmath.mpf(8) / 9)  # sum p^2/q
     assert close(renyi(p, q, 2), expected)
     assert renyi(P, Q, 2) == Enclosure.infinite()
@@ -140,7 +140,7 @@ def test_the_two_kinds_of_law_agree() -> None:
         (Shifted(NOISES[0], 0), Shifted(NOISES[1], 0), "must be a shift of the same noise"),
     ],
 )
-def test_laws_that_do_not_fit_are_refused(p: AnyLaw, q: AnyLaw, complaint: str) -> None:
+def test_laws_that_do_not_fit_are_refused(p: Law, q: Law, complaint: str) -> None:
     with pytest.raises(InvalidParameter, match=complaint):
         hockey_stick(p, q, 1)
 

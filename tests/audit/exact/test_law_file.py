@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.exact.divergence import Shifted
 from audit.exact.law_file import WrittenLaw, read_law
+from audit.targets.target import Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 

@@ -9,13 +9,13 @@ import pytest
 
 from audit.assembly import Audit
 from audit.claims.curve_claim import read_claim
-from audit.exact.divergence import Shifted, epsilon_at
+from audit.exact.divergence import epsilon_at
 from audit.exact.proof import prove
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.spec import AuditSpec
 from audit.targets.spelling import read_target
-from audit.targets.target import NoiseAdded
+from audit.targets.target import NoiseAdded, Shifted
 
 GAUSSIAN = "discrete-gaussian:sigma_squared="
 

@@ -15,7 +15,7 @@ from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.outputs.guard import TimeUp, Watchdog, reading, stdout_to_stderr
 from audit.runs.block import Plan
-from audit.runs.drawn import RunCollector
+from audit.runs.drawn import DrawnRuns
 from audit.sample import report_of
 from audit.targets.target import Scalar
 from tests.support.audit.command import ROOT, at
@@ -94,11 +94,11 @@ def test_a_report_survives_outputs_that_fail_late() -> None:
     )
     plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100)
     target = Scalar(spelling="late", function=lambda _: theirs["Late"](), seeded=False)
-    collected = RunCollector(plan=plan, target=target)
+    collected = DrawnRuns(plan=plan, target=target)
     for block in plan.blocks():
         collected.keep(block, [theirs["Late"]() for _ in range(block.runs)])
     theirs["Late"].told.append(1)
-    report = report_of(collected.drawn("as many as planned"))
+    report = report_of(collected.finish("as many as planned"))
     assert report.error is not None
     assert report.error.reason.startswith("raised RuntimeError: late")
     assert (report.verdict, report.exit_code, report.runs) == (None, 3, 100)

@@ -14,7 +14,6 @@ import audit
 import audit.targets.target
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
-from audit.outputs.guard import Watchdog
 from audit.outputs.output_parser import draw_worlds
 from audit.runs.block import Plan
 from audit.sample import draw
@@ -179,8 +178,7 @@ def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int
         pair=(0, 1),
         worlds=draw_worlds(2000, np.random.default_rng(seeds[0])),
         seeds=(seeds[1], seeds[2]),
-        mixing=np.random.default_rng(seeds[3]),
-        watchdog=Watchdog(None),
+        mixing=seeds[3],
         timed=True,
     )
     assert len(list(target.draw(block))) == len(handed) == 2000

@@ -13,7 +13,7 @@ from audit.claims.verdicts import LOOKS, TRAINING
 from audit.evidence.prequential_test import gather
 from audit.features.feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
-from audit.runs.block import Plan, Stream, probe_of, stream, task_of, worlds_of
+from audit.runs.block import Plan, Stream, block_of, probe_of, stream, worlds_of
 from audit.sample import draw, sample
 from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
@@ -74,8 +74,8 @@ def test_a_plan_that_is_none_is_refused_by_name(arguments: dict[str, Any], named
 
 def test_no_two_purposes_or_blocks_share_randomness() -> None:
     planned = plan(runs=2000)
-    tasks = [task_of(planned, block) for block in planned.blocks()]
-    keys = [key for task in tasks for key in (*task.seeds, task.mixing)]
+    blocks = [block_of(planned, block) for block in planned.blocks()]
+    keys = [key for block in blocks for key in (*block.seeds, block.mixing)]
     keys += [stream(7, Stream.WORLDS, block.index) for block in planned.blocks()]
     probe = probe_of(planned)
     keys += [*probe.seeds, probe.mixing, stream(7, Stream.TEST)]
@@ -102,10 +102,9 @@ def test_a_block_does_not_depend_on_the_blocks_before_it() -> None:
     target = read_target("discrete-laplace:scale=1")
     whole = draw(target, planned)
     *_, last = planned.blocks()
-    from audit.outputs.guard import Watchdog
     from audit.runs.block import draw_block
 
-    alone = draw_block(target, task_of(planned, last), Watchdog(None))
+    alone = draw_block(target, block_of(planned, last))
     assert np.array_equal(alone.outputs, whole.outputs()[last.drawn :])
 
 

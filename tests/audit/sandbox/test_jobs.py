@@ -18,7 +18,7 @@ import pytest
 
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
-from audit.runs.block import Plan, Task, task_of
+from audit.runs.block import Plan, block_of
 from audit.sample import sample
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
@@ -284,13 +284,9 @@ def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Pat
     assert found == ["not_refuted", "refuted"]
 
 
-def test_a_task_draws_the_same_twice() -> None:
-    # Spawning from a seed sequence changes it: a task must not notice.
+def test_a_block_draws_the_same_twice() -> None:
+    # Spawning from a seed sequence changes it: a block must not notice.
     planned = plan(runs=64)
-    task: Task = task_of(planned, next(planned.blocks()))
-    from audit.outputs.guard import Watchdog
-
-    states = [
-        task.block(Watchdog(None)).seeds[0].spawn(1)[0].generate_state(1)[0] for _ in range(2)
-    ]
+    block = block_of(planned, next(planned.blocks()))
+    states = [block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2)]
     assert states[0] == states[1]

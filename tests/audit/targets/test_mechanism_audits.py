@@ -10,7 +10,8 @@ import pytest
 
 from audit import audit
 from audit.errors import TargetFailed
-from audit.targets.mechanisms import LocalReports, local_target, read_local, select_target
+from audit.targets.mechanisms import local_target, read_local, select_target
+from audit.targets.target import Known
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     HadamardResponse,
@@ -102,7 +103,7 @@ BROKEN: tuple[LocalReport, ...] = (
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: type(b).__name__)
 def test_each_wrong_probability_is_refuted_by_proof_and_by_runs(broken: LocalReport) -> None:
     target = local_target(broken, spelling="local:broken")
-    assert isinstance(target, LocalReports)
+    assert isinstance(target, Known)
     report = audit(target)
     assert report.verdict == "refuted"
     assert report.witness is not None
@@ -230,7 +231,7 @@ def test_large_datasets_are_sampled_if_asked_for() -> None:
 
 def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
     long = read_local("local:long", "unary-encoding,values=40,epsilon=1")
-    assert not isinstance(long, LocalReports)
+    assert not isinstance(long, Known)
     assert long.function(0, 3, np.random.default_rng(1)).shape == (3, 40)
     for target, named in (
         ("local:coin,values=2,epsilon=1", "must name one of randomised-response"),

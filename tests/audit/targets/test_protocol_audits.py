@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.protocols.protocol_parameters import Plan as ProtocolPlan
 from accounting.protocols.protocol_parameters import protocol_guarantee
 from accounting.protocols.shuffled_bits_guarantee import BinomialBox
 from audit.claims.claim import Claim
-from audit.exact.divergence import Shifted, epsilon_at
+from audit.exact.divergence import epsilon_at
 from audit.exact.proof import join_layers, prove
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.protocol import ProtocolRuns, target_of
+from audit.targets.protocol import read_plan, target_of
 from audit.targets.spelling import read_target
+from audit.targets.target import Known, Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -59,18 +61,22 @@ INSTANCES = (
 each_instance = pytest.mark.parametrize("words", INSTANCES)
 
 
-def decided(target: ProtocolRuns, claim: str, pair: tuple[Any, Any]) -> AuditReport:
+def decided(target: Known, claim: str, pair: tuple[Any, Any]) -> AuditReport:
     return prove(target, Plan(claim=Claim.read(claim), pair=pair))
 
 
 @cache
-def instance(words: str, functionality: str = "ideal") -> ProtocolRuns:
+def instance(words: str, functionality: str = "ideal") -> Known:
     found = read_target(f"protocol:{words},functionality={functionality}")
-    assert isinstance(found, ProtocolRuns)
+    assert isinstance(found, Known)
     return found
 
 
-def claimed(target: ProtocolRuns) -> str:
+def plan_of(words: str) -> ProtocolPlan:
+    return read_plan(f"protocol:{words}", words)[0]
+
+
+def claimed(target: Known) -> str:
     return f"epsilon={target.subject.epsilon},delta={target.subject.delta}"
 
 
@@ -98,7 +104,7 @@ def alpha() -> float:
     return buy_alpha("protocol rounds keep what is derived", "1e-8") / 20
 
 
-def rounds(target: ProtocolRuns, alpha: float, runs: int, claim: str | None = None) -> AuditReport:
+def rounds(target: Known, alpha: float, runs: int, claim: str | None = None) -> AuditReport:
     plan = Plan(
         claim=Claim.read(claim or claimed(target)),
         pair=target.subject.pair,
@@ -134,18 +140,13 @@ def test_rounds_of_every_functionality_do_not(functionality: str, alpha: float) 
 def test_the_dropout_blind_round_is_refuted() -> None:
     """The mutant of all of these: two honest users where the claim counts on eight."""
     words = "pure,users=8,epsilon=1"
-    blind = target_of(replace(instance(words).plan, honest=2), spelling="protocol:blind")
-    assert isinstance(blind, ProtocolRuns)
+    blind = target_of(replace(plan_of(words), honest=2), spelling="protocol:blind")
+    assert isinstance(blind, Known)
     report = rounds(blind, 0.01, RUNS, "epsilon=1")
     assert report.verdict == "refuted"
-    assert 1 < report.epsilon_lower < float(epsilon_at(*two_places(blind)).upper_float)
+    assert 1 < report.epsilon_lower < float(epsilon_at(*blind.laws(blind.subject.pair)).upper_float)
     assert decided(blind, "epsilon=1", (0, 1)).verdict == "refuted"
     assert rounds(instance(words), 0.01, RUNS, "epsilon=1").verdict == "not_refuted"
-
-
-def two_places(target: ProtocolRuns) -> tuple[Shifted, Shifted]:
-    a, b = target.places(target.subject.pair)
-    return Shifted(target.noise, a), Shifted(target.noise, b)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_rounds_show_what_the_server_sees(words: str, lowest: int) -> None:
 def test_a_vector_shows_its_ones() -> None:
     protocol = VectorShuffle(users=3, noise_bits=2, probability="1/2", precision=2, coordinates=2)
     law = BinomialBox(trials=6, bounds=(2, 2))
-    plan = replace(instance(INSTANCES[-1]).plan, protocol=protocol, honest=3, guarantee=law)
+    plan = replace(plan_of(INSTANCES[-1]), protocol=protocol, honest=3, guarantee=law)
     target = target_of(plan, spelling="protocol:vector")
     seen = target.function([1, 0], 300, np.random.default_rng(5))
     assert seen.shape == (300, 2)
@@ -176,13 +177,13 @@ def test_a_plan_that_was_not_met_claims_what_is_derived() -> None:
     share = DiscreteLaplace(scale=2).share(4)
     protocol = AggregatedSum(users=4, precision=3, threshold=40, share=share)
     missed = replace(
-        instance("pure,users=4,epsilon=1").plan,
+        plan_of("pure,users=4,epsilon=1"),
         protocol=protocol,
         meets=False,
         guarantee=protocol_guarantee(protocol, 4),
     )
     target = target_of(missed, spelling="protocol:missed")
-    assert isinstance(target, ProtocolRuns)
+    assert isinstance(target, Known)
     assert target.subject.epsilon == Fraction(3, 2)
     assert decided(target, claimed(target), (0, 1)).verdict == "proven"
 
@@ -274,8 +275,11 @@ def test_what_no_user_can_hold_is_refused(words: str, pair: Any, complaint: str)
 
 def test_a_value_between_two_steps_has_no_exact_layer() -> None:
     with pytest.raises(InvalidParameter, match="multiple of 1/3"):
-        instance(INSTANCES[0]).places((0, "1/2"))
-    assert instance(INSTANCES[0]).places((0, "1/3")) == (0, 1)
+        instance(INSTANCES[0]).laws((0, "1/2"))
+    a, b = instance(INSTANCES[0]).laws((0, "1/3"))
+    assert isinstance(a, Shifted)
+    assert isinstance(b, Shifted)
+    assert (a.shift, b.shift) == (0, 1)
 
 
 # -- from the command line -----------------------------------------------------------------------

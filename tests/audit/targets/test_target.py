@@ -19,7 +19,6 @@ from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.prequential_test import gather
 from audit.evidence.sequential_test import watch
-from audit.outputs.guard import Watchdog
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
 from audit.runs.block import Plan
 from audit.sample import sample
@@ -38,8 +37,8 @@ def block(pair: tuple[Any, Any], runs: int = RUNS, seed: int = 7) -> Block:
         pair=pair,
         worlds=draw_worlds(runs, np.random.default_rng(coins)),
         seeds=(a, b),
-        mixing=np.random.default_rng(mixing),
-        watchdog=Watchdog(5.0),
+        mixing=mixing,
+        timeout=5.0,
     )
 
 
