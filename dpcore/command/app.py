@@ -15,9 +15,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -101,9 +102,9 @@ def _reflowed(command: Any) -> Any:
     # theirs would be <bool> and <str>.
     command.help = _LINE_END.sub(" ", command.help or "")
     help_option = command.get_help_option
-    command.get_help_option = lambda context: _without_type(help_option(context))
+    command.get_help_option = lambda context: _converted(_without_type(help_option(context)))
     for each in command.params:
-        _without_type(each)
+        _converted(_without_type(each))
     for each in getattr(command, "commands", {}).values():
         _reflowed(each)
     return command
@@ -112,6 +113,42 @@ def _reflowed(command: Any) -> Any:
 def _without_type(parameter: Any) -> Any:
     if getattr(parameter, "is_flag", True):  # an argument has no such attribute
         parameter.display_type_rich = lambda ctx: None  # noqa: ARG005  # called by this name
+    return parameter
+
+
+# How the texts of a command line become a value of this type.
+_OF_TEXTS: Final[dict[Any, Callable[[Any], Any]]] = {
+    Path: Path,
+    list[str]: list,
+    tuple[str, str]: tuple,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    # For typer's own, which builds a pydantic adapter for each parameter, also for one that is not
+    # given; the import of pydantic alone takes a tenth of a second.
+    kind: Any
+    several: bool
+    others: Callable[[], Any]
+
+    def coerce(self, value: Any, **where: Any) -> Any:
+        if value is None:
+            return () if self.several else None
+        if isinstance(self.kind, type) and isinstance(value, self.kind):
+            return value
+        convert = _OF_TEXTS.get(self.kind)
+        return convert(value) if convert else self.others().coerce(value, **where)
+
+
+def _converted(parameter: Any) -> Any:
+    if hasattr(parameter, "get_runtime_param"):
+        parameter.get_runtime_param = partial(
+            _Conversion,
+            parameter.type_descriptor.annotation,
+            getattr(parameter, "multiple", False) or parameter.nargs == -1,
+            partial(type(parameter).get_runtime_param, parameter),
+        )
     return parameter
 
 

@@ -120,6 +120,27 @@ def test_a_help_shows_what_an_option_takes_and_that_a_flag_takes_nothing() -> No
                 assert bool(one.metavar) is not one.is_flag, (path, one.name)
 
 
+SAMPLES: Final[dict[Any, list[Any]]] = {
+    str: ["a b", "", "-", "é\udce9"],
+    bool: [True, "1"],
+    Path: ["./x/../y", "-", "~"],
+    list[str]: [(), ("a",), ["a", "b"]],
+    tuple[str, str]: [("a", "b"), ["a", ""]],
+}
+
+
+def test_values_are_converted_as_by_the_parser_itself() -> None:
+    kinds = set()
+    for command in COMMANDS.values():
+        for one in command.params:
+            ours, theirs = one.get_runtime_param(), type(one).get_runtime_param(one)
+            for value in [None, one.default, *SAMPLES.get(kind := theirs.annotation, [])]:
+                mine, found = (each.coerce(value, param=one, ctx=None) for each in (ours, theirs))
+                assert (type(mine), mine) == (type(found), found), (one.name, value)
+            kinds |= {kind} if ours is not theirs else set()
+    assert kinds > SAMPLES.keys()
+
+
 def test_every_option_that_an_error_names_exists() -> None:
     known = options(()) | OTHERS
     for package in ("dpcore", "accounting", "audit", "bandits"):
