@@ -61,7 +61,7 @@ class ReleaseOptions:
 
     user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
-        "K", "Maximum number of rows used per user; a keyed hash chooses them.", default="1"
+        "K", "Maximum number of rows used per user, chosen uniformly.", default="1"
     )
     relation: Annotated[
         Relation | None,

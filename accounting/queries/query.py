@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
@@ -32,6 +33,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import (
     Exact,
@@ -254,8 +256,8 @@ class Clipped(Query):
         r"""One step."""
         return self.step
 
-    def steps(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""The values that count, in steps."""
+    def steps(self, table: Table, scope: TableScope, rng: Rng) -> Iterator[Integers]:
+        r"""The values that count, in steps; in parts."""
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
@@ -284,7 +286,7 @@ class Sum(Clipped, Additive):
         return Moves(moved, moved)
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> int:
-        return int(self.steps(table, scope, rng).sum())
+        return sum(int(part.sum()) for part in self.steps(table, scope, rng))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,8 +318,10 @@ class Mean(Clipped, Additive):
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
         centre, half = self.centre
-        steps = self.steps(table, scope, rng)
-        return np.array([int((steps - centre).sum()), half * len(steps)], dtype=np.int64)
+        total = number = 0
+        for part in self.steps(table, scope, rng):
+            total, number = total + int((part - centre).sum()), number + len(part)
+        return np.array([total, half * number], dtype=np.int64)
 
     def answer(self, drawn: Any, mechanism: Mechanism, confidence: Fraction) -> Answer:
         centre, half = self.centre
@@ -447,10 +451,11 @@ class Quantile(Clipped):
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
         low, high = self.ends
-        steps = self.steps(table, scope, rng)
-        counts = np.bincount(steps - low, minlength=high - low + 1)
+        counts = np.zeros(high - low + 1, dtype=np.int64)
+        for part in self.steps(table, scope, rng):
+            counts += np.bincount(part - low, minlength=len(counts))
         upto = np.cumsum(counts)
-        p, s, n = self.q.numerator, self.q.denominator, len(steps)
+        p, s, n = self.q.numerator, self.q.denominator, upto[-1]
         return -np.maximum(0, np.maximum(s * (upto - counts) - p * n, p * n - s * upto))
 
     def answer(self, drawn: Any, mechanism: Selection, confidence: Fraction) -> Answer:

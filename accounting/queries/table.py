@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NoReturn, Self, cast
+from typing import Any, Final, NoReturn, Self, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpcore.command.input_file import csv_rows, require_plain
 from dpcore.errors import ABSENT, InvalidParameter
@@ -24,10 +26,14 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Choice, Whole, check_fields, text
 from dpcore.sampling.rng import Rng
 
-_MOST_ROWS: Final = 1 << 30
+_A_PASS: Final = 1 << 25
+_A_BATCH: Final = 1 << 20
+_A_PART: Final = 1 << 17
+r"""Rows in memory at once, in a batch that the engine yields, and in a part that is ranked."""
+Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row needs its user"
-_VALUE, _USER, _BAD, _COUNT = "value", "user", "bad", "count"
+_VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +41,9 @@ class TableScope:
     r"""The unit of privacy of a release: all rows of a user in the table.
 
     ``user`` is the column that names the user of a row, ``rows_per_user`` the most rows of one user
-    that count. Further rows are dropped by a keyed hash of the user and the number of the row among
-    that user's rows. Neighbouring tables differ by ``relation``: one user added or removed with all
-    rows, or the rows of one user replaced, to others or to none.
+    that count: a uniform choice, by a hash of the user and the number of the row among that user's
+    rows, under a key that is drawn for the release. Neighbouring tables differ by ``relation``: one
+    user added or removed with all rows, or the rows of one user replaced, to others or to none.
 
     >>> TableScope(user="user_id", rows_per_user=3).scope
     Scope(unit='user', relation='add-remove')
@@ -148,44 +154,51 @@ class Table:
 
     def count(self, scope: TableScope) -> int:
         r"""The number of rows that count."""
-        polars = _polars()
-        rows = self._frame().group_by(self._named(scope)).agg(polars.len().alias(_COUNT))
-        counted = polars.col(_COUNT).cast(polars.Int64).clip(upper_bound=scope.rows_per_user)
-        nobody = polars.col(_USER).is_null().any().alias("nobody")
-        found = self._collected(rows.select(counted.sum(), nobody))
-        if found["nobody"][0]:
+        polars, total, nobody = _polars(), 0, False
+        _, passes = self._passes(scope)
+        for rows in passes:
+            users = rows.group_by(_USER).agg(polars.len().cast(polars.Int64).alias(_COUNT))
+            counted = polars.col(_COUNT).clip(upper_bound=scope.rows_per_user).sum()
+            found = self._collected(users.select(counted, polars.col(_USER).is_null().any()))
+            total, nobody = total + int(found[_COUNT][0]), nobody or found[_USER][0]
+        if nobody:
             self._refuse_rows(scope)
-        return int(found[_COUNT][0] or 0)
+        return total
 
     def steps(
         self, scope: TableScope, column: str, ends: tuple[int, int], step: Fraction, rng: Rng
-    ) -> Integers:
+    ) -> Iterator[Integers]:
         r"""The values that count, in steps: clipped to ``ends`` and rounded to the nearest step.
 
-        A number halfway between two steps, up to float precision, is rounded to one of them,
-        deterministically. Raises :class:`InvalidParameter`, with the row, for a value that is
-        missing, not a number, or not finite.
+        In parts, each with all rows of its users. A number halfway between two steps, up to float
+        precision, is rounded to one of them, deterministically. Raises :class:`InvalidParameter`,
+        with the row, for a value that is missing, not a number, or not finite.
         """
         polars = _polars()
         number = self._number(column)
         bad = ~number.is_finite().fill_null(value=False)
         low, high = (float(end * step) for end in ends)
         moved = (number.clip(low, high) / float(step)).round().cast(polars.Int64, strict=False)
-        rows = self._collected(self._bounded(scope, moved, bad, rng))
-        if rows[_BAD].any():
-            self._refuse_rows(scope, (column, bad, "must be a finite number in every row"))
-        found: Integers = rows[_VALUE].to_numpy()
-        if len(found) > _MOST_ROWS:
-            raise InvalidParameter("table", self.name, "has more than 2^30 rows that count")
-        clipped: Integers = np.clip(found, *ends)
-        return clipped
+        for values, counts in self._parts(scope, polars.when(~bad).then(moved), rng):
+            if values.null_count():
+                self._refuse_rows(scope, (column, bad, "must be a finite number in every row"))
+            yield np.clip(values.to_numpy()[counts], *ends)
 
     def keys(self, scope: TableScope, column: str, rng: Rng) -> dict[str, int]:
         r"""The number of counting rows per key; rows without a key are ignored."""
         polars = _polars()
-        rows = self._bounded(scope, self._text(column), polars.lit(value=False), rng)
-        found = rows.drop_nulls(_VALUE).group_by(_VALUE).agg(polars.len().alias(_COUNT))
-        table = self._collected(found)
+        schema = {_VALUE: polars.String, _COUNT: polars.Int64}
+        tables: list[Any] = [polars.DataFrame(schema=schema)]
+
+        def merged() -> Any:
+            return polars.concat(tables).group_by(_VALUE).agg(polars.col(_COUNT).sum())
+
+        for values, counts in self._parts(scope, self._text(column), rng):
+            found = values.filter(polars.Series(counts)).drop_nulls().value_counts(name=_COUNT)
+            tables.append(found.cast(schema))
+            if sum(map(len, tables[1:])) > max(len(tables[0]), _A_BATCH):
+                tables[:] = [merged()]
+        table = merged()
         return dict(zip(table[_VALUE].to_list(), table[_COUNT].to_list(), strict=True))
 
     def _frame(self) -> Any:
@@ -202,24 +215,38 @@ class Table:
         user = self._text(scope.user)
         return _polars().when(user != "").then(user).alias(_USER)
 
-    def _bounded(self, scope: TableScope, value: Any, bad: Any, rng: Rng) -> Any:
-        # At most so many rows of each user, by a hash of the user and the place of the row among
-        # that user's, with a key that is drawn now. Bad rows are kept, so that one pass sees all.
-        polars, key, most = _polars(), rng.bits(63), scope.rows_per_user
+    def _passes(self, scope: TableScope, *columns: Any) -> tuple[int, Iterator[Any]]:
+        # The rows in lazy frames of about _A_PASS rows, and into how many parts to divide each.
+        # All rows of a user are in one part, which depends on the hash of the name alone.
+        polars, rows = _polars(), self._frame()
+        total = self._collected(rows.select(polars.len())).item()
+        passes = -(-total // _A_PASS) or 1
+        parts = -(-total // (passes * _A_PART)) or 1
         user = self._named(scope)
-        counts = self._frame().group_by(user).agg(polars.len().alias(_COUNT))
-        more = polars.col(_COUNT) > most
-        many = self._collected(counts.filter(more | polars.col(_USER).is_null()))
-        if many[_USER].null_count():
-            self._refuse_rows(scope)
-        hashed = user.hash(key).alias("hashed")
-        rows = self._frame().select(user, hashed, value.alias(_VALUE), bad.alias(_BAD))
-        place = polars.int_range(polars.len(), dtype=polars.UInt64)
-        rank = (polars.col("hashed") + place).hash(key).rank("ordinal").over(_USER)
-        # Only the rows of users with more are ranked: others stream. A filter keeps their order.
-        others = polars.col(_USER).is_in(many[_USER].implode())
-        ranked = rows.filter(others).filter((rank <= most) | polars.col(_BAD))
-        return polars.concat([rows.filter(~others), ranked]).select(_VALUE, _BAD)
+        part = (user.hash() % (passes * parts)).cast(polars.UInt32).alias(_PART)
+        rows = rows.select(user, *columns, *([part] if passes * parts > 1 else []))
+        if passes == 1:
+            return parts, iter([rows])
+        mine = polars.col(_PART) // parts
+        return parts, (rows.filter(mine == number) for number in range(passes))
+
+    def _parts(self, scope: TableScope, value: Any, rng: Rng) -> Iterator[tuple[Any, Booleans]]:
+        # The values of all rows in parts, and which of them count.
+        polars, key = _polars(), rng.bits(256).to_bytes(32)
+        parts, passes = self._passes(scope, value.alias(_VALUE))
+        for rows in passes:
+            held: dict[object, list[Any]] = {}
+            with _reading(self.name):
+                for batch in rows.collect_batches(chunk_size=_A_BATCH, engine="streaming"):
+                    if batch[_USER].null_count():
+                        self._refuse_rows(scope)
+                    pieces = {(): batch} if parts == 1 else batch.partition_by(_PART, as_dict=True)
+                    for part, piece in pieces.items():
+                        held.setdefault(part, []).append(piece.select(_USER, _VALUE))
+            while held:
+                _, several = held.popitem()
+                part = polars.concat(several)
+                yield part[_VALUE], _counting(part[_USER], scope.rows_per_user, key)
 
     def _kind(self, column: str) -> Any:
         self.require(column)
@@ -264,6 +291,41 @@ class Table:
     def _collected(self, frame: Any) -> Any:
         with _reading(self.name):
             return frame.collect(engine="streaming")
+
+
+def _counting(users: Any, most: int, key: bytes) -> Booleans:
+    r"""Which rows count: of each user at most ``most``, those first in an order by a keyed hash.
+
+    The hash is AES of the hash of the name and the place of the row among the user's rows. So the
+    choice depends on the key and this user's rows alone, and is uniform to whoever lacks the key.
+    """
+    hashed = users.hash().to_numpy()
+    width = len(users).bit_length()
+    numbers = np.arange(len(users), dtype=np.uint64)
+    # Rows by user, in their order: a user is the top of the hash, where all these differ.
+    for exact in (False, True):
+        user = users.rank("dense").to_numpy().astype(np.uint64) if exact else hashed >> width
+        ordered = np.sort(user << width | numbers)
+        owner = ordered >> width
+        starts = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])[: len(users)])
+        if len(starts) == users.n_unique():
+            break
+    sizes = np.diff(starts, append=len(users))
+    many = sizes > most
+    rows = (ordered & ((1 << width) - 1))[np.repeat(many, sizes)]
+    sizes = sizes[many]
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    blocks = np.column_stack((hashed[rows], place.astype(np.uint64))).tobytes()
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - blocks differ
+    words = np.frombuffer(encryptor.update(blocks), dtype=np.uint64)[::2]
+    # Of a word 40 bits, whatever other users have: a tie between them goes by place.
+    if len(sizes) >> 24:
+        raise InvalidParameter("users", len(sizes), "must be fewer than 2^24 in a part of a table")
+    owner = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
+    order = np.argsort(owner << 40 | words >> 24, kind="stable")
+    counts = np.ones(len(users), dtype=bool)
+    counts[rows[order][place >= most]] = False
+    return counts
 
 
 def _converted(frame: Any, name: str) -> Any:

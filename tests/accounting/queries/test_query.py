@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter, defaultdict
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import chisquare
 
 from accounting.queries import (
     Count,
@@ -27,6 +30,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.selection import Selection
+from tests.alpha_budget import buy_alpha
 
 ROWS = 2
 OTHERS: tuple[tuple[tuple[str, float, str], ...], ...] = (
@@ -117,18 +121,59 @@ def test_each_wrong_rule_is_exceeded() -> None:
     assert reached(half, Relation.REPLACE)[0] > ROWS  # that of add-remove
 
 
-def test_the_rows_that_count_do_not_depend_on_other_users() -> None:
+def kept(rows: Any, scope: TableScope, seed: int) -> list[int]:
+    table = Table.of(pl.DataFrame(rows, schema=["user", "x", "key"], orient="row"))
+    parts = table.steps(scope, "x", (-1, 1000), Fraction(1), SeededRng(seed))
+    return sorted(int(value) for part in parts for value in part)
+
+
+def test_the_rows_that_count_do_not_depend_on_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
     own = [("ada", float(v), "a") for v in range(-1, 4)]
     scope = scope_of(Relation.ADD_REMOVE)
+    apart = sorted(kept(own, scope, 7) + kept(OTHERS[1], scope, 7))
     for place in range(3):
         rows = [*OTHERS[1][:place], *own, *OTHERS[1][place:]]
-        table = Table.of(pl.DataFrame(rows, schema=["user", "x", "key"], orient="row"))
-        found = table.steps(scope, "x", (-1, 9), Fraction(1), SeededRng(7))
-        alone = Table.of(pl.DataFrame(own, schema=["user", "x", "key"], orient="row"))
-        kept = alone.steps(scope, "x", (-1, 9), Fraction(1), SeededRng(7)).tolist()
-        others = Table.of(pl.DataFrame(OTHERS[1], schema=["user", "x", "key"], orient="row"))
-        rest = others.steps(scope, "x", (-1, 9), Fraction(1), SeededRng(7)).tolist()
-        assert sorted(found.tolist()) == sorted(kept + rest)
+        assert kept(rows, scope, 7) == apart
+    # Nor on how many rows are in memory at once.
+    many = [(f"u{n % 97}", float(n), "a") for n in range(1000)]
+    whole = kept(many, scope, 7)
+    assert len(whole) == 97 * ROWS
+    for rows_in_memory, rows_in_a_part in ((1 << 25, 100), (200, 50), (300, 1000)):
+        monkeypatch.setattr("accounting.queries.table._A_PASS", rows_in_memory)
+        monkeypatch.setattr("accounting.queries.table._A_PART", rows_in_a_part)
+        monkeypatch.setattr("accounting.queries.table._A_BATCH", 128)
+        assert kept(many, scope, 7) == whole
+        table = Table.of(pl.DataFrame(many, schema=["user", "x", "key"], orient="row"))
+        assert table.count(scope) == len(whole)
+        ten = pl.DataFrame(
+            [(u, x, f"{x % 10:g}") for u, x, _ in many], ["user", "x", "key"], orient="row"
+        )
+        keys = Table.of(ten).keys(scope, "key", SeededRng(7))
+        assert keys == Counter(f"{value % 10}" for value in whole)
+
+
+def test_users_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [(f"u{n % 97}", float(n), "a") for n in range(1000)]
+    monkeypatch.setattr(pl.Series, "hash", lambda self: self.str.len_bytes().cast(pl.UInt64))
+    assert len(kept(many, scope_of(Relation.ADD_REMOVE), 7)) == 97 * ROWS
+
+
+def test_each_choice_of_rows_is_equally_likely() -> None:
+    alpha = buy_alpha("rows of a user that count: subsets of 3 among 6", "1e-9")
+    scope = TableScope(user="user", rows_per_user=3)
+    counts: Counter[tuple[int, ...]] = Counter()
+    users = [(f"u{n}", float(v), "a") for v in range(6) for n in range(500)]
+    places = {name: n for n, (name, _, _) in enumerate(users[:500])}
+    rows = [(name, float(8 * places[name] + v), key) for name, v, key in users]
+    table = Table.of(pl.DataFrame(rows, schema=["user", "x", "key"], orient="row"))
+    for seed in range(20):
+        found: dict[int, list[int]] = defaultdict(list)
+        for part in table.steps(scope, "x", (0, 4000), Fraction(1), SeededRng(seed)):
+            for value in part.tolist():
+                found[value // 8].append(value % 8)
+        counts.update(tuple(sorted(chosen)) for chosen in found.values())
+    assert len(counts) == math.comb(6, 3)
+    assert chisquare(list(counts.values())).pvalue > alpha
 
 
 def test_targets_are_kept_and_not_missed_by_much() -> None:
