@@ -279,7 +279,9 @@ def audits(
     claim: Claim | CurveClaim, variance: float, repeats: int, monkeypatch: pytest.MonkeyPatch
 ) -> int:
     """Audits of 10,000 runs that refute discrete Gaussian noise of this variance."""
-    monkeypatch.setattr(Evidence, "epsilon_lower", lambda *_: 0.0)  # has no part in the verdict
+    monkeypatch.setattr(
+        Evidence, "epsilon_lower", lambda *_, **__: 0.0
+    )  # has no part in the verdict
     count = 0
     for seed in range(repeats):
         rng = np.random.default_rng(seed)

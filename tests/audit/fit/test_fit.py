@@ -228,7 +228,8 @@ def test_a_scale_slightly_off_is_refuted(law: str, draws: int, off: Fraction, re
             sampler: Noise = DiscreteLaplace(scale=scale)
         else:
             claimed, sampler = (DiscreteGaussian(sigma_squared=s**2) for s in (10, scale))
-        found += fit(sampler, claimed, runs=draws, seed=i).verdict == "refuted"
+        report = fit(sampler, claimed, runs=draws, alpha="0.05", seed=i)
+        found += report.verdict == "refuted"
     assert stats.binom.cdf(found, repeats, 0.95) > alpha
 
 
@@ -298,10 +299,11 @@ def test_the_edge_of_the_support_is_no_reason() -> None:
 def test_what_the_resolution_promises_is_seen() -> None:
     claimed = DiscreteLaplace(scale=10)
     alpha = buy_alpha("fit: the resolution is reached", "1e-10")
-    off = fit(claimed, claimed, runs=4000).resolution
+    off = fit(claimed, claimed, runs=4000, alpha="0.05").resolution
     assert 0.05 < off < 0.1
     wrong = DiscreteLaplace(scale=10 * (1 + Fraction(off)))
-    found = sum(fit(wrong, claimed, runs=4000, seed=i).verdict == "refuted" for i in range(30))
+    reports = [fit(wrong, claimed, runs=4000, alpha="0.05", seed=i) for i in range(30)]
+    found = sum(report.verdict == "refuted" for report in reports)
     assert stats.binom.cdf(found, 30, 0.9) > alpha
 
 
