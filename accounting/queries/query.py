@@ -159,9 +159,8 @@ class Additive(Query):
         error, reach = spread(mechanism.noise, confidence)
         unit = Fraction(self.unit)
         value = drawn * unit
-        return Answer(
-            value, error * float(unit), (value - reach * unit, value + reach * unit), self.needs
-        )
+        ends = (value - reach * unit, value + reach * unit)
+        return Answer(value, scaled(error, unit), ends, self.needs)
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
@@ -204,6 +203,11 @@ def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
     exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
     reach = noise.quantile(1 - (1 - confidence) / 2)
     return math.nextafter(math.sqrt(round_up(exact)), math.inf), int(reach)
+
+
+def scaled(error: float, unit: Fraction) -> float:
+    r"""The standard error in another unit, rounded up."""
+    return error if unit == 1 else math.nextafter(error * round_up(unit), math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
