@@ -43,6 +43,7 @@ from dpcore.numbers.parameter import (
     positive_rational,
     rational_in,
 )
+from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import Rng
 from dpcore.selection import NoisyThreshold, Rule, Selection
 
@@ -466,10 +467,11 @@ class Quantile(Clipped):
         low, high = self.ends
         # P(gap >= t) <= m e^(-unit t): of permute-and-flip and of the exponential mechanism.
         m = high - low + 1
-        gap = math.log(m / float(1 - confidence)) / float(mechanism.unit)
-        ranks = math.ceil(gap / self.q.denominator)
-        chance = float(confidence * 100)
-        note = f"{_CLIPPED}; within {ranks} ranks of the quantile in {chance:g}% of releases"
+        miss = 1 - confidence
+        log = math.log(m) + math.log(miss.denominator) - math.log(miss.numerator)
+        ranks = math.ceil(Fraction(log) / mechanism.unit / self.q.denominator)
+        chance = down(confidence * 100, 6)
+        note = f"{_CLIPPED}; within {ranks} ranks of the quantile in {chance}% of releases"
         return Answer((low + int(drawn)) * self.step, None, None, note)
 
 

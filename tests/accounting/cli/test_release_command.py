@@ -80,6 +80,21 @@ def test_what_is_printed_is_rounded_to_the_safe_side(shell: Shell) -> None:
     assert Fraction(shown) == 1000 * most + 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rho", "1e400"),
+        ("--epsilon", "1e400"),
+        ("--epsilon", "1e-400"),
+        ("--epsilon", "1", "--confidence", f"0.{'9' * 400}"),
+    ],
+)
+def test_a_quantile_has_a_note_whatever_its_target(shell: Shell, words: tuple[str, ...]) -> None:
+    found = shell("quantile", *NUMBERS, *words, "--seed", "1")
+    assert (found.code, found.err) == (0, "")
+    assert "100%" not in found.out
+
+
 def test_each_query_gives_its_number(shell: Shell) -> None:
     true = sum(i % 7 + 0.25 for i in range(400))
     wanted: list[tuple[str, tuple[object, ...], Any]] = [
