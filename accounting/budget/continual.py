@@ -12,13 +12,14 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.budget.calibrate import Calibration, calibrate
+from accounting.claims.bound import Bound
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Scope
 from dpcore.noise import Noise
 from dpcore.noise_text import write_noise
-from dpcore.numbers.enclosure import Enclosure, round_down, round_up
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
@@ -72,8 +73,8 @@ class CalibratedSum:
         return write_noise(self.setting.noise)
 
 
-def _ends(found: Enclosure) -> dict[str, float]:
-    return {"lower": round_down(found.lower), "upper": round_up(found.upper)}
+def _ends(found: Enclosure) -> dict[str, Any]:
+    return Bound.of(found, "", "").to_json()
 
 
 def calibrate_sum(

@@ -41,7 +41,7 @@ class TrainingRun:
         The (expected) size of a batch and of the training data.
     epochs, rounds : rational > 0, int
         One of the two: passes over the data, or the number of batches. An incomplete last batch is
-        dropped.
+        dropped, also of each pass with shuffled and allocated batches.
     sampling : Sampling or str
         ``"poisson"`` (each example independently), ``"fixed"`` (a random subset of fixed size),
         ``"shuffled"`` (each example once per epoch) or ``"allocated"`` (each example in one random
@@ -78,13 +78,13 @@ class TrainingRun:
         if self.batch_size > self.examples:
             must = f"must be at most examples = {self.examples}"
             raise InvalidParameter("batch_size", self.batch_size, must)
+        size, data = self._share
         if not self.epochs:
             if not self.rounds:
                 raise InvalidParameter("epochs", 0, "must be > 0, unless rounds is given")
-            object.__setattr__(self, "epochs", self.rounds * self.rate)
-        whole = math.floor(self.epochs / self.rate)
+            object.__setattr__(self, "epochs", Fraction(self.rounds * size, data))
+        whole = math.floor(self.epochs * data / size)
         if whole < 1:
-            size, data = self.batch_size, self.examples
             least = f"must be at least {size}/{data}: fewer epochs contain no batch"
             raise InvalidParameter("epochs", str(self.epochs), least)
         if self.rounds not in (0, whole):
@@ -100,6 +100,16 @@ class TrainingRun:
     def batches(self) -> int:
         r"""The number of batches per epoch."""
         return self.examples // self.batch_size
+
+    @property
+    def _share(self) -> tuple[int, int]:
+        # Of an epoch, in one round: a pass over the data ends with its last complete batch.
+        passes = self.sampling in (Sampling.SHUFFLED, Sampling.ALLOCATED)
+        return (1, self.batches) if passes else (self.batch_size, self.examples)
+
+    def first(self, rounds: int) -> TrainingRun:
+        r"""The run after so many rounds."""
+        return replace(self, rounds=rounds, epochs=0)
 
     def release(self) -> tuple[Description, int]:
         r"""The release of one round (or epoch), and the number of releases.

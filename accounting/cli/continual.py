@@ -31,7 +31,7 @@ from dpcore.command.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise_text import read_sensitivity
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.rounding import down, up
 from dpcore.spec_syntax import split_name
@@ -125,7 +125,7 @@ def _cells(row: CalibratedSum) -> tuple[str, ...]:
 
 
 def _root(squared: End) -> str:
-    return up(math.nextafter(math.sqrt(math.nextafter(float(squared), math.inf)), math.inf))
+    return up(math.nextafter(math.sqrt(round_up(squared)), math.inf))
 
 
 @with_time_limit

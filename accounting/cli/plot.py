@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
 from itertools import cycle
@@ -62,7 +62,7 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     points = []
     with progress_bar("epochs", len(counts)) as advance:
         for count in counts:
-            shorter = replace(run, rounds=count, epochs=count * run.rate)
+            shorter = run.first(count)
             found = run.bounded(shorter.composition().epsilon(delta, _WIDEST))
             points.append((float(shorter.epochs), found))
             advance(len(points))

@@ -2,7 +2,7 @@ r"""The ``dpcore release`` commands: a private statistic of a CSV or Parquet fil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,8 +15,9 @@ from dpcore.command.options import AsJson, argument, command_group, named, optio
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
+from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import rational, write_rational
-from dpcore.numbers.rounding import down
+from dpcore.numbers.rounding import down, exactly, up
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "dpcore-release/1"
 _MARGIN: Final = 16
+_SHOWN: Final = 12
 _FILE: Final = "The table: a file that ends in .csv or .parquet."
 
 release = command_group(
@@ -308,10 +310,10 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
         show(document)
         return
     relation = found.scope.scope.relation.value
-    said = ", ".join(f"{word}={_decimal(number)}" for word, number in promise.items())
+    said = ", ".join(f"{word}={_decimal(number, up)}" for word, number in promise.items())
     lines = [*_values(found), ("noise", found.noise), ("guarantee", f"{said} ({relation} a user)")]
     if found.standard_error is not None:
-        lines.append(("standard error", f"{found.standard_error:.6g}"))
+        lines.append(("standard error", up(Fraction(found.standard_error), 6)))
     lines += [("note", found.answer.note)] if found.answer.note else []
     lines += [] if charge is None else charge.lines
     if found.repeated:
@@ -337,11 +339,14 @@ def _values(found: Released) -> list[tuple[str, str]]:
 
 
 def _between(ends: Any) -> str:
-    return " to ".join(map(_decimal, ends))
+    low, high = ends
+    return f"{_decimal(low)} to {_decimal(high, up)}"
 
 
-def _decimal(number: Any) -> str:
-    return f"{float(number):.12g}"
+def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str:
+    # All digits of what has a decimal form; rounded to the safe side else.
+    text = exactly(Fraction(number))
+    return rounded(Fraction(number), _SHOWN) if "/" in text else text
 
 
 def _number(value: Any) -> Any:
@@ -351,7 +356,11 @@ def _number(value: Any) -> Any:
 
 
 def _ends(ends: Any) -> Any:
-    return None if ends is None else [_number(end) for end in ends]
+    # Ends that no float holds are floats beside them, on the safe side.
+    if ends is None:
+        return None
+    sides = zip(ends, (round_down, round_up), strict=True)
+    return [n if isinstance(n := _number(end), int) else side(end) for end, side in sides]
 
 
 def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) -> _Charge:

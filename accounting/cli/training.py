@@ -238,7 +238,7 @@ def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
 
 def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
     # Why the bound for shuffled batches is large: what Poisson samples of the same rate cost.
-    sampled = replace(run, sampling=Sampling.POISSON, relation=None).composition()
+    sampled = replace(run, sampling=Sampling.POISSON, relation=None, epochs=0).composition()
     found = between(sampled.epsilon(delta, relative))
     hint = "if one example is added or removed; this is no bound for shuffled batches"
     return [("if poisson", f"{found}, {hint}")]

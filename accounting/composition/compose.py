@@ -263,8 +263,8 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     Bound([0.5, 0.5], 'contour')
 
     Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is not a guarantee,
-    and parts of different scopes, which do not compose; :class:`NotDerived` for a guarantee that
-    cannot be composed.
+    and parts of different scopes or groups, which do not compose; :class:`NotDerived` for a
+    guarantee that cannot be composed.
     """
     listed: list[tuple[Guarantee, int]] = []
     scopes: list[Scope] = []
@@ -283,12 +283,32 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
                 scope,
                 f"must be {scopes[0]!r}, as for the other parts: different scopes do not compose",
             )
+    # A description of all units is read as a curve with their sensitivity: asked here.
+    asked = [
+        *(part[0] if isinstance(part, tuple) else part for part in parts),
+        *(source for source, _ in listed),
+    ]
+    groups = dict.fromkeys(size for each in asked if (size := _group(each)) is not None)
+    if len(groups) > 1:
+        first, second, *_ = groups
+        reason = (
+            f"must be {first}, as for the other parts: groups of different sizes do not compose"
+        )
+        raise InvalidParameter("group", second, reason)
     counts: dict[Guarantee, int] = {}
     for source, rounds in listed:
         counts[source] = counts.get(source, 0) + rounds
     return Composition(
         parts=tuple(counts.items()), scope=scopes[0], assumptions=tuple(dict.fromkeys(assumptions))
     )
+
+
+def _group(source: Any) -> int | None:
+    # How many units neighbours differ in, where a description says so; else sensitivities do.
+    if isinstance(source, Description):
+        return source.group
+    own = source.description if isinstance(source, OneRelease) else None
+    return None if own is None or own.scheme.everybody else own.group
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:

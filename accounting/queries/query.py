@@ -43,6 +43,7 @@ from dpcore.numbers.parameter import (
     positive_rational,
     rational_in,
 )
+from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import Rng
 from dpcore.selection import NoisyThreshold, Rule, Selection
 
@@ -159,9 +160,8 @@ class Additive(Query):
         error, reach = spread(mechanism.noise, confidence)
         unit = Fraction(self.unit)
         value = drawn * unit
-        return Answer(
-            value, error * float(unit), (value - reach * unit, value + reach * unit), self.needs
-        )
+        ends = (value - reach * unit, value + reach * unit)
+        return Answer(value, scaled(error, unit), ends, self.needs)
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
@@ -204,6 +204,11 @@ def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
     exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
     reach = noise.quantile(1 - (1 - confidence) / 2)
     return math.nextafter(math.sqrt(round_up(exact)), math.inf), int(reach)
+
+
+def scaled(error: float, unit: Fraction) -> float:
+    r"""The standard error in another unit, rounded up."""
+    return error if unit == 1 else math.nextafter(error * round_up(unit), math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,10 +467,11 @@ class Quantile(Clipped):
         low, high = self.ends
         # P(gap >= t) <= m e^(-unit t): of permute-and-flip and of the exponential mechanism.
         m = high - low + 1
-        gap = math.log(m / float(1 - confidence)) / float(mechanism.unit)
-        ranks = math.ceil(gap / self.q.denominator)
-        chance = float(confidence * 100)
-        note = f"{_CLIPPED}; within {ranks} ranks of the quantile in {chance:g}% of releases"
+        miss = 1 - confidence
+        log = math.log(m) + math.log(miss.denominator) - math.log(miss.numerator)
+        ranks = math.ceil(Fraction(log) / mechanism.unit / self.q.denominator)
+        chance = down(confidence * 100, 6)
+        note = f"{_CLIPPED}; within {ranks} ranks of the quantile in {chance}% of releases"
         return Answer((low + int(drawn)) * self.step, None, None, note)
 
 

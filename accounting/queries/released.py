@@ -18,13 +18,14 @@ from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.ledger.errors import BudgetExhausted, Receipt
 from accounting.ledger.request import cost
-from accounting.queries.query import Additive, Answer, Mean, Query, Target, spread
+from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
 from accounting.queries.table import Table, TableScope
 from accounting.release.guarantee import guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.noise_text import write_noise
 from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.numbers.rounding import up
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.selection import NoisyThreshold, Selection
 
@@ -113,7 +114,7 @@ class Released:
         return {word: Fraction(number) for word, number in found.items()}
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{word}={float(n):.6g}" for word, n in self.promise().items())
+        said = ", ".join(f"{word}={up(n, 6)}" for word, n in self.promise().items())
         return f"Released({self.query.name}: {_shown(self.value)}, {said})"
 
 
@@ -145,7 +146,7 @@ def plan(query: Query, scope: TableScope, target: Target) -> Released:
     if isinstance(query, Additive) and not isinstance(query, Mean):
         law = mechanism.mechanism if isinstance(mechanism, NoisyThreshold) else mechanism
         assert not isinstance(law, Selection)  # noqa: S101  # additive noise
-        error = spread(law.noise, CONFIDENCE)[0] * float(query.unit)
+        error = scaled(spread(law.noise, CONFIDENCE)[0], Fraction(query.unit))
     answer = Answer(None, error, None)
     return Released(query=query, scope=scope, target=target, mechanism=mechanism, answer=answer)
 

@@ -227,10 +227,15 @@ class NoisyThreshold:
     r"""Release each key whose noisy count is at least ``threshold``, with that count.
 
     ``mechanism`` says how far one user moves all counts together, and its noise;
-    ``rows_per_user`` how many rows, and so how many keys, one user has at most.
+    ``rows_per_user`` how many rows, and so how many keys, one user has at most: r rows move the
+    counts by r in l1 if the user is added or removed, and by 2 r if the user is replaced.
 
-    >>> from dpcore import DiscreteLaplace, SeededRng, Sensitivity
-    >>> noisy = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity.l1(1))
+    >>> from dpcore import DiscreteLaplace, Scope, SeededRng, Sensitivity
+    >>> noisy = Mechanism(
+    ...     noise=DiscreteLaplace(scale=1),
+    ...     sensitivity=Sensitivity.l1(1),
+    ...     scope=Scope(relation="add-remove"),
+    ... )
     >>> release = NoisyThreshold(mechanism=noisy, threshold=20)
     >>> release.release({"paris": 1000, "rome": 1}, rng=SeededRng(1))
     {'paris': 1000}

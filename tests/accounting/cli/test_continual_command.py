@@ -36,6 +36,13 @@ def test_the_rows_can_be_run_and_keep_the_target(command: Command, delta: str) -
         assert ends["upper"] == pytest.approx(mean, rel=1e-9)
 
 
+def test_errors_beyond_floats_are_infinite(command: Command) -> None:
+    asked = ("continual", "--horizon", 4, "--epsilon", "1e-400")
+    assert command(*asked).out.splitlines()[1].split()[-2] == "infinity"
+    found = command(*asked, "--json")
+    assert (found.code, found.json["continual"][0]["mean_squared_error"]["upper"]) == (0, "inf")
+
+
 def test_the_table(command: Command) -> None:
     lines = command("continual", "--horizon", "1e3", "--epsilon", 1).out.splitlines()
     assert lines[1].split()[:3] == ["tree", "discrete-laplace:scale=10", "1"]

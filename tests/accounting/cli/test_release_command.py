@@ -55,6 +55,46 @@ DOCUMENT = {
 }  # fmt: skip
 
 
+def test_what_is_printed_is_rounded_to_the_safe_side(shell: Shell) -> None:
+    for epsilon in ("1/3", "2/3", "1/7"):
+        lines = dict(
+            line.split(maxsplit=1)
+            for line in shell("plan count", "--epsilon", epsilon).out.splitlines()
+        )
+        assert Fraction(lines["guarantee"].split()[0].removeprefix("epsilon=")) >= Fraction(epsilon)
+        found = shell("plan count", "--epsilon", epsilon, "--json").json["standard_error"]
+        assert float(lines["standard"].removeprefix("error").strip()) >= found
+    # A mean has no short decimals: its interval is printed no narrower than it is.
+    asked = ("mean", *NUMBERS, "--epsilon", "1", "--seed", "5", "--confidence", "0.9")
+    ends = shell(*asked, "--json").json["interval"]
+    low, high = shell(*asked).out.split("(")[1].split(")")[0].split(" to ")
+    assert Fraction(low) <= Fraction(ends[0]) + Fraction(1, 10**15)
+    assert Fraction(high) >= Fraction(ends[1]) - Fraction(1, 10**15)
+    # Large sums keep all digits.
+    most = 2**32 - 1
+    rows = [f"u{i},{most}" for i in range(1000)]
+    large = "\n".join(["user_id,amount", *rows, "eve,1"]) + "\n"
+    (shell.folder / "large.csv").write_text(large, encoding="utf-8")
+    words = ("--column", "amount", "--clip", "0", most, "--rho", "1e30")
+    shown = shell("sum", *words, file="large.csv").out.split()[1]
+    assert Fraction(shown) == 1000 * most + 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rho", "1e400"),
+        ("--epsilon", "1e400"),
+        ("--epsilon", "1e-400"),
+        ("--epsilon", "1", "--confidence", f"0.{'9' * 400}"),
+    ],
+)
+def test_a_quantile_has_a_note_whatever_its_target(shell: Shell, words: tuple[str, ...]) -> None:
+    found = shell("quantile", *NUMBERS, *words, "--seed", "1")
+    assert (found.code, found.err) == (0, "")
+    assert "100%" not in found.out
+
+
 def test_each_query_gives_its_number(shell: Shell) -> None:
     true = sum(i % 7 + 0.25 for i in range(400))
     wanted: list[tuple[str, tuple[object, ...], Any]] = [

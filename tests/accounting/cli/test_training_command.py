@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 import accounting
-from accounting import verify
+from accounting import TrainingRun, verify
+from accounting.budget.dpsgd import Sampling
 from accounting.interop.write_events import event_from_json, event_to_json
 from dpcore.errors import InvalidParameter
 from tests.support.typed import Command
@@ -91,6 +93,23 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
     assert shuffled["epsilon"]["upper"] == pytest.approx(once["upper"], rel=2e-6)
     text = command("dpsgd", *words, "--epochs", 2, "--sampling", "shuffled").out
     assert f"if poisson   between {poisson['epsilon']['lower']:.6f}" in text
+
+
+@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.ALLOCATED])
+def test_rounds_are_passes_over_the_data_without_their_incomplete_batch(sampling: Sampling) -> None:
+    for examples, batch, rounds in ((10, 6, 10), (10, 3, 10), (10, 5, 4), (7, 7, 3), (60, 25, 9)):
+        # A loader that drops the last batch of each pass: how often example 0 comes, at most.
+        order = [first // batch for first in range(0, examples - batch + 1, batch)]
+        passes = -(-rounds // len(order))
+        of_rounds = TrainingRun(
+            noise_multiplier=1, batch_size=batch, examples=examples, rounds=rounds,
+            sampling=sampling,
+        )  # fmt: skip
+        assert of_rounds.release()[1] == passes
+        of_epochs = replace(of_rounds, rounds=0, epochs=passes)
+        assert of_epochs.release() == of_rounds.release()
+        assert of_epochs.rounds == passes * len(order) >= rounds
+        assert of_rounds.first(1).release()[1] == 1
 
 
 def _event(path: Path, document: Any) -> Path:

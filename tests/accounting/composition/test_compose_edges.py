@@ -8,12 +8,22 @@ from fractions import Fraction
 
 import pytest
 
-from accounting import Approx, Pure, compose, per_user, routes
+from accounting import (
+    Approx,
+    Description,
+    Gaussian,
+    Pure,
+    compose,
+    guarantee,
+    per_user,
+    routes,
+)
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.laws.registry import pair_of
 from accounting.loss.integer_pair import IntegerPair
 from accounting.loss.table import Focus
+from accounting.mechanism.sampling_schemes import Poisson
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import (
     Binomial,
@@ -142,6 +152,24 @@ def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() 
             compose(*mixed)
     with pytest.raises(InvalidParameter, match="has unit user"):
         per_user(user, max_visits=2)
+
+
+def test_groups_of_different_sizes_do_not_compose() -> None:
+    laplace, poisson = DiscreteLaplace(scale=10), Poisson(rate="1/10")
+    one, three = (Description(noise=laplace, group=group) for group in (1, 3))
+    assert compose(three, three).pure().upper == Fraction(3, 5)
+    two, four = (
+        Description(noise=Gaussian(sigma=5), scheme=poisson, group=group) for group in (2, 4)
+    )
+    for mixed in (
+        (one, three),
+        ((three, 2), one),
+        (two, four),
+        (guarantee(two), (guarantee(four), 3)),
+        (compose(two), compose(four)),
+    ):
+        with pytest.raises(InvalidParameter, match="groups of different sizes do not compose"):
+            compose(*mixed)
 
 
 @pytest.mark.nightly
