@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bandits.certificates.certificate import certificate_of
     from bandits.certificates.recheck import recheck
     from bandits.experiments.experiment import Experiment
-    from bandits.experiments.playing import run_cells
+    from bandits.experiments.runner import run_cells
     from bandits.policies.registry import read_algorithm
     from bandits.policies.setting import Setting
 

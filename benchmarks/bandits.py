@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.playing import play_task
+from bandits.experiments.runner import play_task
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy

@@ -27,9 +27,9 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.playing import run_cells
+from bandits.experiments.runner import run_cells
+from bandits.play_combinatorial import Coins, cucb_of, play_together
 from bandits.policies.registry import read_algorithm
-from bandits.rounds import Coins, cucb_of, play_together
 from bandits.worlds.combinatorial import BitWorld
 from benchmarks.machine import write
 from dpcore.numbers.floating import Floats

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dpcore.laws.skellam import Skellam
     from dpcore.laws.staircase import Staircase
     from dpcore.laws.sums import summed
-    from dpcore.masked.aggregation import MaskedAggregation
     from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
     from dpcore.noise import Divisible, Noise
     from dpcore.noise_text import read_noise, write_noise
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         size_protocol,
     )
     from dpcore.sampling.rng import Rng, SeededRng, SystemRng
+    from dpcore.secure_aggregation.aggregation import MaskedAggregation
 
 __all__ = [
     "AggregatedSum",

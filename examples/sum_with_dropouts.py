@@ -9,7 +9,7 @@ six would have kept.
 from accounting import guarantee
 from dpcore import AggregatedSum, DiscreteLaplace, MaskedAggregation, run, size_protocol
 from dpcore.laws.sums import summed
-from dpcore.masked.aggregation import Step
+from dpcore.secure_aggregation.aggregation import Step
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "joe", "kim", "lea")
 PARTS = ("1/4", 1, "1/3", 0, "1/2", "3/4", 1, "1/2", "2/3", "1/8", 1, "1/2")  # of a budget

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from accounting.claims.guarantee import Guarantee
 from accounting.protocols.protocol_parameters import Plan, Protocol, protocol_guarantee
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.round import size_neighbourhood
 from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
@@ -28,6 +26,8 @@ from dpcore.protocols.run import RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.round import size_neighbourhood
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
 Play: TypeAlias = Callable[..., RunOutcome]

@@ -36,7 +36,7 @@ from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import integer, whole_number
 from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
-from dpcore.selection.noisy_max_and_thresholds import MOST_GAP
+from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
 from dpcore.spec_syntax import read_keys
 
 MOST_OUTCOMES: Final = 1 << 12

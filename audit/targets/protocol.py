@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from accounting.protocols.protocol_parameters import Plan, Protocol, choose
 from audit.targets.target import Catalogued, Known, Law, Shifted
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import MaskedAggregation, Step
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
@@ -35,6 +34,7 @@ from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import Rng
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 from dpcore.spec_syntax import read_keys
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")

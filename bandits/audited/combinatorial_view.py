@@ -19,7 +19,7 @@ from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.decisions import Bools, Unions
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamPrivatizer
-from bandits.rounds import Coins, Game
+from bandits.play_combinatorial import Coins, Game
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.sampling.rng import Rng
 

@@ -37,8 +37,6 @@ from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
-from dpcore.masked.aggregation import Step
-from dpcore.masked.server import Total
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
@@ -48,6 +46,8 @@ from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.server import Total
 
 PathName: TypeAlias = Literal["release", "devices"]
 r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""

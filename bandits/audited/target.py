@@ -21,6 +21,7 @@ from bandits.audited.server_view import ABSENT, ARMS, BATCHES, PathName, ServerV
 from bandits.batch import check_word
 from bandits.combinatorial.cucb import FAMILY, Cucb
 from bandits.combinatorial.streams import StreamRelease
+from bandits.play_combinatorial import cucb_of
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
@@ -31,7 +32,6 @@ from bandits.privatizers.protocols import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
-from bandits.rounds import cucb_of
 from dpcore.command.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number

@@ -109,7 +109,12 @@ def plot(
     One panel for each epsilon; for a folder also the lower bound of a hard instance, which
     regret.csv does not contain. Needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
     """
-    from bandits.experiments.curves import bounds_of, draw_results, read_lines, without_regret
+    from bandits.experiments.regret_curves import (
+        bounds_of,
+        draw_results,
+        read_lines,
+        without_regret,
+    )
     from bandits.experiments.results import TABLE
     from bandits.experiments.summary import read_document
     from dpcore.command.picture import check_picture

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
     # Every cell that a state file does not hold is played, and kept there.
-    from bandits.experiments.playing import resume, run_cells
+    from bandits.experiments.runner import resume, run_cells
     from dpcore.command.progress import progress_bar
 
     stored = nullcontext() if state is None else resume(state, experiment, worlds)

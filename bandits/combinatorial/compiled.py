@@ -1,7 +1,7 @@
 r"""Rounds of CUCB as a compiled loop, for super arms that are unions of groups.
 
-The loop does what ``bandits.rounds.Game`` does with tables, one run after another: the same sums of
-floats in the same order, so results are equal seed by seed. It is compiled by numba
+The loop does what ``bandits.play_combinatorial.Game`` does with tables, one run after another: the
+same sums of floats in the same order, so results are equal seed by seed. It is compiled by numba
 (``dpcore[fast]``); without numba ``Game`` is used.
 """
 

@@ -4,7 +4,7 @@ r"""CUCB and its private versions (Chen, Zheng, Zhou, Yang, Chen and Wang, 2020)
 outcomes with noise; ``cucb-ldp2`` is Algorithm 2: users send only the outcome of the least pulled
 base arm of the super arm. ``cucb-dp`` is Algorithm 3, running sums at a trusted server;
 ``cucb-dp2`` is the same for the least pulled base arm only (end of their section 3.2).
-``bandits.rounds`` plays them.
+``bandits.play_combinatorial`` plays them.
 
 A bonus bounds how far the mean of a base arm may exceed its estimate. ``exact``: Hoeffding's
 inequality for the outcomes, at failure T^-2, and Chernoff's for the noise of the released sum, with

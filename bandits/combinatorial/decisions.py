@@ -1,7 +1,7 @@
 r"""The playable super arms, and the one with the largest sum of values.
 
 Values are tables with a row for each run and a column for each base arm; a super arm is a row of
-booleans. Many runs are thus advanced together (``bandits.rounds``).
+booleans. Many runs are thus advanced together (``bandits.play_combinatorial``).
 """
 
 from __future__ import annotations

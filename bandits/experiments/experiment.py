@@ -20,12 +20,12 @@ from bandits.batch import arms_and_horizon, check_word
 from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.problem import Problem
 from bandits.play import checked_checkpoints
+from bandits.play_combinatorial import cucb_of
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
 from bandits.policies.setting import RunParameters, ScheduleName, Setting
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
 from bandits.privatizers.protocols import Deployment
-from bandits.rounds import cucb_of
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter
@@ -140,7 +140,7 @@ class Experiment(RunParameters):
     ...     horizon=9_000,
     ...     instances=2,
     ... )
-    >>> from bandits.experiments.playing import run_cells
+    >>> from bandits.experiments.runner import run_cells
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 

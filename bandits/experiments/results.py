@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from accounting.errors import NotDerived
-from bandits.experiments.curves import (
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.regret_curves import (
     COLUMNS,
     bounds_of,
     draw_results,
@@ -28,7 +29,6 @@ from bandits.experiments.curves import (
     without_regret,
     write_csv,
 )
-from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.summary import ROWS, SCHEMA, write_json
 from bandits.worlds import Worlds
 from dpcore.command.output_file import check_writable, write_whole

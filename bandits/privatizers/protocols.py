@@ -25,8 +25,6 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.sums import summed
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.round import size_neighbourhood
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
@@ -36,6 +34,8 @@ from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.round import size_neighbourhood
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
 r"""The functionality in one draw, or the masked aggregation of dpcore, message by message."""
@@ -58,7 +58,7 @@ class Deployment:
     At least a fraction ``honest`` follows the protocol and keeps its noise secret; the others may
     collude with the server. The guarantee of a release is derived for the worst remaining set,
     :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release of a protocol over
-    secure aggregation through :class:`dpcore.masked.aggregation.MaskedAggregation`.
+    secure aggregation through :class:`dpcore.secure_aggregation.aggregation.MaskedAggregation`.
     """
 
     honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users counts")

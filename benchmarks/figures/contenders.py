@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bandits.experiments.curves import label
 from bandits.experiments.experiment import Experiment
+from bandits.experiments.regret_curves import label
 from bandits.plots import Curve
 from bandits.policies.registry import read_algorithm
 from benchmarks.figures.section import Effort

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from bandits.experiments.experiment import Cell, Experiment, spaced_checkpoints
-from bandits.experiments.playing import run_cells
+from bandits.experiments.runner import run_cells
 from bandits.experiments.summary import mean_and_error, paired_ratio
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy

@@ -1,9 +1,9 @@
 r"""Secure aggregation and shuffling: the functionality S between users and server.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: they do what a trusted third
-party would do, for simulation and accounting. ``masked.aggregation.MaskedAggregation`` is a real
-aggregation with the same interface. ``protocols.run.run`` runs a protocol over them. Proofs:
-docs/proofs/protocol.md.
+party would do, for simulation and accounting. ``secure_aggregation.aggregation.MaskedAggregation``
+is a real aggregation with the same interface. ``protocols.run.run`` runs a protocol over them.
+Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final, Protocol
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import Step
-from dpcore.masked.masks import LARGEST_MODULUS
-from dpcore.masked.server import Total
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.rng import SYSTEM, Rng, permutation
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.masks import LARGEST_MODULUS
+from dpcore.secure_aggregation.server import Total
 
 _NOBODY: Final[Mapping[str, Step]] = {}
 

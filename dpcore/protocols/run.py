@@ -16,9 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.messages import AggregationRefused
-from dpcore.masked.round import MOST_EXPOSURE
 from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.aggregation import (
@@ -33,6 +30,9 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, Bits, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.messages import AggregationRefused
+from dpcore.secure_aggregation.round import MOST_EXPOSURE
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
 """The users' values: a mapping by name (exact rationals, too), or an array of users "0", "1", and
@@ -136,7 +136,7 @@ def run(
     aggregation refused before ``UnmaskReply``, a semi-honest server learned nothing; charging the
     release is the safe choice.
 
-    >>> from dpcore.masked.aggregation import MaskedAggregation
+    >>> from dpcore.secure_aggregation.aggregation import MaskedAggregation
     >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
     >>> gone = {"eve": Step.UNMASK, "joe": Step.UNMASK}
     >>> try:

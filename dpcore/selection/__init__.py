@@ -1,11 +1,10 @@
 r"""Private selection: the best of several candidates, and counts above a threshold.
 
-``selection`` chooses by integer scores (permute-and-flip, exponential mechanism), and releases the
-noisy counts that reach a threshold; ``noisy_max_and_thresholds`` compares noisy numbers (report
-noisy max, sparse vector).
+``exponential_mechanism`` chooses by integer scores (also permute-and-flip), and releases the noisy
+counts that reach a threshold; ``sparse_vector_and_noisy_max`` compares noisy numbers.
 """
 
-from dpcore.selection.noisy_max_and_thresholds import AboveThreshold, MaxNoise, NoisyMax
-from dpcore.selection.selection import NoisyThreshold, Rule, Selection
+from dpcore.selection.exponential_mechanism import NoisyThreshold, Rule, Selection
+from dpcore.selection.sparse_vector_and_noisy_max import AboveThreshold, MaxNoise, NoisyMax
 
 __all__ = ["AboveThreshold", "MaxNoise", "NoisyMax", "NoisyThreshold", "Rule", "Selection"]

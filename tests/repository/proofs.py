@@ -35,7 +35,7 @@ NEED_A_PROOF = (
     "dpcore.numbers.floating:exp_neg",
     "dpcore.analysis.coin_sums:upper_tail",
     "dpcore.protocols.encoding:FixedPoint",
-    "dpcore.masked.server:finish",
+    "dpcore.secure_aggregation.server:finish",
     "accounting.loss.discrete_loss:Listing.above",
     "accounting.loss.discrete_loss:Listing.below",
     "accounting.composition.compose:Composition.epsilon",

@@ -66,7 +66,7 @@ def test_importing_dpcore_is_silent_and_light() -> None:
 @by_day(2)
 @pytest.mark.parametrize("name", ["run", "IdealAggregation", "MaskedAggregation", "Shuffler"])
 def test_dpcore_loads_what_runs_protocols_when_it_is_asked_for(name: str) -> None:
-    late = ("dpcore.protocols.run", "dpcore.masked.aggregation")
+    late = ("dpcore.protocols.run", "dpcore.secure_aggregation.aggregation")
     assert noise_of_import("dpcore", late) == ""
     assert "loaded: " in noise_of_import(f"dpcore; dpcore.{name}", late)
 

@@ -20,9 +20,9 @@ from bandits.certificates.recheck import recheck
 from bandits.combinatorial.cucb import cucb
 from bandits.combinatorial.streams import StreamRelease
 from bandits.play import Run, play
+from bandits.play_combinatorial import Coins, play_together
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
-from bandits.rounds import Coins, play_together
 from bandits.worlds import preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import LinearWorld, sphere_instance

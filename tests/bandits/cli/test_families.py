@@ -13,7 +13,7 @@ import pytest
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.playing import run_cells
+from bandits.experiments.runner import run_cells
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Sensitivity
 from tests.support.bandits.command import Bandit

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bandits.cli import render
-from bandits.experiments import curves
+from bandits.experiments import regret_curves
 from bandits.experiments.experiment import Experiment, float_up
 from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
@@ -80,7 +80,7 @@ def test_a_run_that_cannot_be_made_is_refused_by_name_and_leaves_nothing(
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
+    monkeypatch.setattr("bandits.experiments.runner.play_task", never)
     Path("q/regret.csv").mkdir(parents=True)
     os.mkfifo("pipe")
     Path("zeros").write_bytes(bytes(100_000))
@@ -136,7 +136,7 @@ def test_a_float_stands_for_no_less_and_hardly_more(text: str) -> None:
     assert Fraction(repr(found)) >= exact
     assert Fraction(repr(math.nextafter(found, 0))) < exact
     assert Fraction(render._epsilon(found)) >= exact
-    assert Fraction(curves._decimal(text)) >= exact
+    assert Fraction(regret_curves._decimal(text)) >= exact
 
 
 def test_epsilons_below_are_caught() -> None:

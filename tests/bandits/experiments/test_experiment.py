@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandits.experiments import playing as module
+from bandits.experiments import runner as module
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
-from bandits.experiments.playing import _coins, play_task, run_cells
+from bandits.experiments.runner import _coins, play_task, run_cells
 from bandits.experiments.summary import guarantee_json, mean_and_error, promises_of, rows_of
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli, Environment, Reordered, Table

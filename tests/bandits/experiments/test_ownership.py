@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments import playing
+from bandits.experiments import runner
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.playing import play_task
 from bandits.experiments.results import refuse_foreign, refuse_inputs, remove_earlier
+from bandits.experiments.runner import play_task
 from bandits.play import Run
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import Bandit
@@ -27,7 +27,7 @@ def _never_played(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
+    monkeypatch.setattr("bandits.experiments.runner.play_task", never)
 
 
 def contents(folder: str) -> dict[str, bytes]:
@@ -139,7 +139,7 @@ def test_a_file_that_came_during_a_run_is_not_replaced(
         Path("out/regret.csv").write_text(MINE["regret.csv"])
         return play_task(*args)
 
-    monkeypatch.setattr(playing, "play_task", played)
+    monkeypatch.setattr(runner, "play_task", played)
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--json")
     assert answer.code == 2
     assert answer.json["algorithms"] == ["se"]

@@ -19,9 +19,10 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
 from bandits.certificates import certificate
-from bandits.experiments import curves as tidy
+from bandits.experiments import regret_curves as tidy
 from bandits.experiments import results, summary
-from bandits.experiments.curves import (
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.regret_curves import (
     COLUMNS,
     PlotLine,
     draw_results,
@@ -29,8 +30,7 @@ from bandits.experiments.curves import (
     without_regret,
     write_csv,
 )
-from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.playing import play_task, run_cells
+from bandits.experiments.runner import play_task, run_cells
 from bandits.experiments.summary import compare, guarantee_json, written_up
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter

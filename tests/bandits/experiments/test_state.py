@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.playing import _START, SCHEMA, _json, resume, run_cells
+from bandits.experiments.runner import _START, SCHEMA, _json, resume, run_cells
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
 from dpcore.command.state_file import next_record, read_records
@@ -106,7 +106,7 @@ def test_what_is_stored_is_not_played_again(
         raise AssertionError
 
     path, _, cells = whole
-    monkeypatch.setattr("bandits.experiments.playing.play_task", never)
+    monkeypatch.setattr("bandits.experiments.runner.play_task", never)
     assert kept(path) == cells
 
 
@@ -149,7 +149,7 @@ def test_other_coins_and_other_worlds_are_refused(
     path, data, _ = whole
     worlds = small().worlds().environments
     if name == "RECIPE":
-        monkeypatch.setattr("bandits.experiments.playing.RECIPE", "dpcore-bandit-cell/0")
+        monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
     else:
         worlds = (*worlds[:-1], Bernoulli(means=(0.1, 0.2, 0.3)))
     with (
@@ -187,10 +187,10 @@ def test_a_record_that_was_changed_moved_or_left_out_is_refused(
 SCRIPT = f"""
 import os, random, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from bandits.experiments import playing as module
+from bandits.experiments import runner as module
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.playing import run_cells
-from bandits.experiments.playing import resume
+from bandits.experiments.runner import run_cells
+from bandits.experiments.runner import resume
 played = module.play_task
 def slowly(*cell):
     time.sleep(0.01)
@@ -286,7 +286,7 @@ def test_another_version_is_refused(
     def other(package: str) -> str:
         return "0.0" if package == name else version(package)
 
-    monkeypatch.setattr("bandits.experiments.playing.version", other)
+    monkeypatch.setattr("bandits.experiments.runner.version", other)
     refused(tmp_path / "state.jsonl", f"was begun with another value of {name}")
 
 

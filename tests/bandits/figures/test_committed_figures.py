@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.playing import run_cells
+from bandits.experiments.runner import run_cells
 from bandits.policies.setting import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.sums import BitPrivatizer

@@ -37,9 +37,9 @@ from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.masked.aggregation import MaskedAggregation
 from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
+from dpcore.secure_aggregation.aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.bandits.worlds import Counted

@@ -182,7 +182,7 @@ def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str
 # Says when the workers are about to be started; what is before that is Python's own.
 BEGIN = MAIN.replace(
     "dpcore.command.app.main()",
-    "import bandits.experiments.playing as module\n"
+    "import bandits.experiments.runner as module\n"
     "played = module.run_cells\n"
     "def noisily(*words, **more):\n"
     "    open('begun', 'w').close()\n"

@@ -11,10 +11,10 @@ import pytest
 
 from dpcore import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.messages import AggregationRefused
 from dpcore.protocols.run import RoundRefused, run
 from dpcore.protocols.sums import AggregatedSum
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.messages import AggregationRefused
 from tests.support.dpcore.mutants import mutated
 
 SHARE = DiscreteLaplace(scale=2).share(4)

@@ -15,8 +15,6 @@ from scipy.stats import binomtest
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.round import MOST_EXPOSURE, size_neighbourhood
 from dpcore.protocols.aggregation import (
     Aggregation,
     IdealAggregation,
@@ -28,6 +26,8 @@ from dpcore.protocols.aggregation import (
 )
 from dpcore.protocols.run import _crowd, _sum, run
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.round import MOST_EXPOSURE, size_neighbourhood
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.crowds import UNIT, Masses, convolved, masses, power, rounding

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dpcore.masked import user as masked_user
-from dpcore.masked.aggregation import Step
-from dpcore.masked.keys import Channel
-from dpcore.masked.messages import UnmaskReply, UnmaskRequest
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.keys import Channel
+from dpcore.secure_aggregation.messages import UnmaskReply, UnmaskRequest
 from tests.support.dpcore.mutants import mutated
-from tests.support.masked.rehearsal import GRAPHS, refusal, rehearse
+from tests.support.secure_aggregation.rehearsal import GRAPHS, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked import server as masked_server
-from dpcore.masked import user as masked_user
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.messages import AggregationRefused, UnmaskReply
-from dpcore.masked.round import Neighbourhood
-from dpcore.masked.shamir import PRIME
 from dpcore.sampling.rng import SeededRng
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.messages import AggregationRefused, UnmaskReply
+from dpcore.secure_aggregation.round import Neighbourhood
+from dpcore.secure_aggregation.shamir import PRIME
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted import NeverAsked
-from tests.support.masked.rehearsal import plain_sum, rehearse
+from tests.support.secure_aggregation.rehearsal import plain_sum, rehearse
 
 MODULI = [2, 3, 1000, 2**31, 2**62 - 57, 2**62]
 

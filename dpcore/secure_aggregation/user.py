@@ -5,8 +5,8 @@ r"""The user's side of masked aggregation: four steps from (state, bytes) to (st
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
 Figure 4 without its consistency round: the semi-honest protocol. Its adversary is described in
 docs/proofs/masked_aggregation.md. **Use each state for one step only**: two answers from one state
-would reveal the input; a :class:`dpcore.masked.device.Device` ensures this. Secrets are drawn from
-``rng``; with a seeded generator nothing is private.
+would reveal the input; a :class:`dpcore.secure_aggregation.device.Device` ensures this. Secrets are
+drawn from ``rng``; with a seeded generator nothing is private.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import NoReturn
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.keys import (
+from dpcore.numbers.arrays import Integers, IntegersLike
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.keys import (
     Channel,
     KeyPair,
     SharePair,
@@ -30,8 +32,8 @@ from dpcore.masked.keys import (
     seal_shares,
     self_mask_key,
 )
-from dpcore.masked.masks import add, mask, subtract
-from dpcore.masked.messages import (
+from dpcore.secure_aggregation.masks import add, mask, subtract
+from dpcore.secure_aggregation.messages import (
     AggregationRefused,
     KeyAdvertisement,
     KeyList,
@@ -42,10 +44,8 @@ from dpcore.masked.messages import (
     UnmaskReply,
     UnmaskRequest,
 )
-from dpcore.masked.round import SERVER, Round, Terms, check_identity
-from dpcore.masked.shamir import share
-from dpcore.numbers.arrays import Integers, IntegersLike
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.round import SERVER, Round, Terms, check_identity
+from dpcore.secure_aggregation.shamir import share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 ``receive(state, bytes)`` returns the state with one more message, or refuses it and leaves the
 state unchanged. The caller decides when to close a step: this returns the next state and a message
 for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
-**Each step is closed once**: :class:`dpcore.masked.device.AggregationServer` ensures this. A
-semi-honest server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
+**Each step is closed once**: :class:`dpcore.secure_aggregation.device.AggregationServer` ensures
+this. A semi-honest server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.keys import (
+from dpcore.numbers.arrays import Integers
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.keys import (
     Channel,
     KeyPair,
     agreements,
@@ -31,8 +33,8 @@ from dpcore.masked.keys import (
     public_of,
     self_mask_key,
 )
-from dpcore.masked.masks import add, mask, subtract
-from dpcore.masked.messages import (
+from dpcore.secure_aggregation.masks import add, mask, subtract
+from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
     AggregationRefused,
     Body,
@@ -46,10 +48,8 @@ from dpcore.masked.messages import (
     UnmaskRequest,
     read_header,
 )
-from dpcore.masked.round import SERVER, Round, check_identity, neighbours_of
-from dpcore.masked.shamir import interpolate, weights
-from dpcore.numbers.arrays import Integers
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.round import SERVER, Round, check_identity, neighbours_of
+from dpcore.secure_aggregation.shamir import interpolate, weights
 
 Outbox = dict[str, bytes]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked import messages as masked_messages
-from dpcore.masked.messages import (
+from dpcore.secure_aggregation import messages as masked_messages
+from dpcore.secure_aggregation.messages import (
     SEALED_BYTES,
     TYPES,
     AggregationRefused,
@@ -27,10 +27,10 @@ from dpcore.masked.messages import (
     encode,
     most_bytes,
 )
-from dpcore.masked.round import Neighbourhood, Round, check_identity
-from dpcore.masked.shamir import PRIME
+from dpcore.secure_aggregation.round import Neighbourhood, Round, check_identity
+from dpcore.secure_aggregation.shamir import PRIME
 from tests.support.dpcore.mutants import mutated
-from tests.support.masked.rehearsal import refusal
+from tests.support.secure_aggregation.rehearsal import refusal
 
 TERMS = Round(identifier=bytes(range(32)), users=4, dropouts=1, coordinates=3, modulus=1000)
 HEAD = 2 + 32 + (1 + 3) + 1  # of messages of "ann" to the server

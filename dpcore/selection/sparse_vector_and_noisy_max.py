@@ -24,7 +24,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection.selection import checked_scores, shared
+from dpcore.selection.exponential_mechanism import checked_scores, shared
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52

@@ -15,7 +15,7 @@ from dpcore import DiscreteLaplace, Mechanism, SeededRng, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng, Words
 from dpcore.selection import NoisyThreshold, Rule, Selection
-from dpcore.selection.selection import _flip
+from dpcore.selection.exponential_mechanism import _flip
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.exact_law import exp_neg, unroll

@@ -28,7 +28,7 @@ from bandits.batch import arms_and_horizon
 from bandits.combinatorial.cucb import Cucb
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.play import Run, play
-from bandits.rounds import Coins, play_together
+from bandits.play_combinatorial import Coins, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment

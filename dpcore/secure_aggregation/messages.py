@@ -4,8 +4,8 @@ r"""The messages of masked aggregation: immutable values with a canonical encodi
 
 An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are big
 endian and of fixed width; lists are sorted by identity. So each value has exactly one encoding, and
-:func:`decode` refuses every other byte string. The tag (see :mod:`dpcore.masked.keys`) covers
-everything before it.
+:func:`decode` refuses every other byte string. The tag (see :mod:`dpcore.secure_aggregation.keys`)
+covers everything before it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final, NoReturn, TypeVar, get_args
 import numpy as np
 
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.masked.round import ROUND_BYTES, SERVER, Round
-from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
 from dpcore.numbers.arrays import Integers
+from dpcore.secure_aggregation.round import ROUND_BYTES, SERVER, Round
+from dpcore.secure_aggregation.shamir import ELEMENT_BYTES, read_element, write_element
 
 TAG_BYTES: Final = 32
 KEY_BYTES: Final = 32

@@ -21,9 +21,9 @@ from dpcore.selection import (
     MaxNoise,
     NoisyMax,
     Selection,
-    noisy_max_and_thresholds,
+    sparse_vector_and_noisy_max,
 )
-from dpcore.selection.noisy_max_and_thresholds import MOST_GAP
+from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
@@ -67,7 +67,7 @@ def sparse_listed(answers: Sequence[int], count: int, *, gap: bool = False) -> d
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count)
     for answers in ([5, 4, 6], [3, 7], [5]):
         law = unroll(lambda rng, a=answers: tuple(above.release(a, rng=rng)), open_mass=Fraction(0))  # type: ignore[misc]  # a sampler
@@ -83,7 +83,7 @@ def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.Monk
 
 
 def test_the_gap_is_the_lead_of_the_noisy_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     for count in (1, 2):
         above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count, gap=True)
         for answers in ([5, 4, 6], [3, 7]):
@@ -163,7 +163,7 @@ def largest_listed(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
 def test_noisy_max_is_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
     law = dict(SMALL)
     if kind is MaxNoise.EXPONENTIAL:
@@ -220,8 +220,8 @@ TOTALS = {
 @pytest.mark.parametrize("name", ["", *TOTALS])
 def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name:
-        wrong = mutated(noisy_max_and_thresholds._total, *TOTALS[name])
-        monkeypatch.setattr(noisy_max_and_thresholds, "_total", wrong)
+        wrong = mutated(sparse_vector_and_noisy_max._total, *TOTALS[name])
+        monkeypatch.setattr(sparse_vector_and_noisy_max, "_total", wrong)
     right = True
     for kind in MaxNoise:
         best = NoisyMax(epsilon="3/2", sensitivity=1, noise=kind)
@@ -273,7 +273,7 @@ def lead_listed(scores: Sequence[int], law: dict[int, Any]) -> dict[tuple[int, i
 
 
 def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_max_and_thresholds, "DiscreteLaplace", Finite)
+    monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     leading = NoisyMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
     for scores in ([0, 0], [1, 0], [0, 1, 1]):
         found = unroll(

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from dpcore.errors import DpcoreError
-from dpcore.masked import user as masked_user
-from dpcore.masked.aggregation import Step
-from dpcore.masked.device import AggregationServer, Device
-from dpcore.masked.messages import AggregationRefused
 from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.device import AggregationServer, Device
+from dpcore.secure_aggregation.messages import AggregationRefused
 from tests.support.dpcore.mutants import mutated
-from tests.support.masked.rehearsal import GRAPHS, refusal, rehearse
+from tests.support.secure_aggregation.rehearsal import GRAPHS, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

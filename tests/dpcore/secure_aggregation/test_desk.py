@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.masked import server as masked_server
-from dpcore.masked.aggregation import Step
-from dpcore.masked.device import AggregationServer
-from tests.support.masked.rehearsal import GRAPHS, plain_sum, refusal, rehearse
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.device import AggregationServer
+from tests.support.secure_aggregation.rehearsal import GRAPHS, plain_sum, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dpcore.masked.aggregation import Step
-from dpcore.masked.messages import TYPES
-from tests.support.masked.rehearsal import plain_sum, rehearse
-from tests.support.masked.second_path import SecondServer, x25519
-from tests.support.masked.vectors import PATH, ROUNDS, good, verdict
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.messages import TYPES
+from tests.support.secure_aggregation.rehearsal import plain_sum, rehearse
+from tests.support.secure_aggregation.second_path import SecondServer, x25519
+from tests.support.secure_aggregation.vectors import PATH, ROUNDS, good, verdict
 
 VECTORS: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
 BAD = VECTORS["bad"]["messages"]

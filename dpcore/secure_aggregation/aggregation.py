@@ -1,10 +1,10 @@
 r"""Secure aggregation with masks: the sum mod m of the vectors of all users who do not drop out.
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network would
-carry. On a network the roles run separately: a :class:`~dpcore.masked.device.Device` for each user
-and one :class:`~dpcore.masked.device.AggregationServer`. Semi-honest protocol of Bonawitz et al.,
-"Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017; adversary, theorem
-and proof in docs/proofs/masked_aggregation.md.
+carry. On a network the roles run separately: a :class:`~dpcore.secure_aggregation.device.Device`
+for each user and one :class:`~dpcore.secure_aggregation.device.AggregationServer`. Semi-honest
+protocol of Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
+CCS 2017; adversary, theorem and proof in docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fractions import Fraction
 from typing import Any, Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked import server as masked_server
-from dpcore.masked import user as masked_user
-from dpcore.masked.device import AggregationServer, Device
-from dpcore.masked.keys import KeyPair
-from dpcore.masked.round import Round, Terms, check_identity, neighbourhood_risk
-from dpcore.masked.server import Total
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.device import AggregationServer, Device
+from dpcore.secure_aggregation.keys import KeyPair
+from dpcore.secure_aggregation.round import Round, Terms, check_identity, neighbourhood_risk
+from dpcore.secure_aggregation.server import Total
 
 _NOBODY: Final[Mapping[str, Step]] = {}
 
@@ -52,7 +52,7 @@ class MaskedAggregation(Terms):
     random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
     probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
     graph; in rare cases, t or fewer dropouts make the round fail.
-    :func:`dpcore.masked.round.size_neighbourhood` finds the least k.
+    :func:`dpcore.secure_aggregation.round.size_neighbourhood` finds the least k.
 
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
     [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
@@ -72,7 +72,8 @@ class MaskedAggregation(Terms):
         the sum.
 
         0 or 1 without a neighbourhood; with one, the probability over the graph
-        (:class:`dpcore.masked.round.NeighbourhoodRisk`) if up to ``dropouts`` users drop out.
+        (:class:`dpcore.secure_aggregation.round.NeighbourhoodRisk`) if up to ``dropouts`` users
+        drop out.
 
         >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
         >>> parts.exposure(1), parts.exposure(2)

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bandits import rounds
+from bandits import play_combinatorial
 from bandits.combinatorial.cucb import Cucb, CucbName, cucb
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease, Tables
 from bandits.play import Run
-from bandits.rounds import Coins, Game, play_together
+from bandits.play_combinatorial import Coins, Game, play_together
 from bandits.worlds.combinatorial import (
     BitWorld,
     correlated,
@@ -87,13 +87,13 @@ def test_compiled_rounds_are_those_of_the_tables(
     name: CucbName, release: StreamRelease, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Number by number, at equal values too. Without numba the loop's source is interpreted."""
-    monkeypatch.setattr(rounds, "find_spec", lambda _: True)
+    monkeypatch.setattr(play_combinatorial, "find_spec", lambda _: True)
     policy = cucb(name, problem, horizon=1500, epsilon=4, release=release)
     chances = (0.9, 0.5, 0.5, 0.4, 0.1, 0.1, 0.2, 0.3, 0.8)[: problem.arms]
     world = BitWorld(of=problem, chances=chances)
 
     def games(tie: float) -> list[Game]:
-        monkeypatch.setattr(rounds, "_TIE", tie)
+        monkeypatch.setattr(play_combinatorial, "_TIE", tie)
         both = [
             Game(policy, [world] * 2, [coins(seed) for seed in range(2)], compiled=compiled)
             for compiled in (False, True)
@@ -123,7 +123,7 @@ def test_without_numba_or_unions_the_tables_play(monkeypatch: pytest.MonkeyPatch
         return game.compiled
 
     assert not compiles(path(0, 12, 4))
-    monkeypatch.setattr(rounds, "find_spec", lambda _: None)
+    monkeypatch.setattr(play_combinatorial, "find_spec", lambda _: None)
     assert not compiles(world)
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.masked import server as masked_server
-from dpcore.masked import user as masked_user
-from dpcore.masked.aggregation import MaskedAggregation, Step
-from dpcore.masked.keys import KeyPair
-from dpcore.masked.messages import AggregationRefused
-from dpcore.masked.round import Neighbourhood, Round
-from dpcore.masked.server import Total
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng, SeededRng
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.keys import KeyPair
+from dpcore.secure_aggregation.messages import AggregationRefused
+from dpcore.secure_aggregation.round import Neighbourhood, Round
+from dpcore.secure_aggregation.server import Total
 
 NAMES = ("ann", "bob", "eve", "joe", "zoë")
 # The same round twice: among everyone, and where each has four neighbours out of five. Near Ann

@@ -6,13 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dpcore.masked import server as masked_server
-from dpcore.masked.aggregation import Step
-from dpcore.masked.keys import Channel, KeyPair
-from dpcore.masked.messages import TYPES, KeyAdvertisement, MaskedInput, PublicKeys, UnmaskRequest
-from dpcore.masked.round import Neighbourhood
 from dpcore.sampling.rng import SeededRng
-from tests.support.masked.rehearsal import GRAPHS, Rehearsal, refusal, rehearse
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.keys import Channel, KeyPair
+from dpcore.secure_aggregation.messages import (
+    TYPES,
+    KeyAdvertisement,
+    MaskedInput,
+    PublicKeys,
+    UnmaskRequest,
+)
+from dpcore.secure_aggregation.round import Neighbourhood
+from tests.support.secure_aggregation.rehearsal import GRAPHS, Rehearsal, refusal, rehearse
 
 PATH = Path(__file__).parents[2] / "vectors" / "masked_aggregation.json"
 ROUNDS: dict[str, dict[str, Any]] = {

@@ -13,16 +13,16 @@ import pytest
 from scipy.stats import binomtest, hypergeom
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked import round as sizing
-from dpcore.masked.aggregation import MaskedAggregation
-from dpcore.masked.round import (
+from dpcore.sampling.rng import SeededRng
+from dpcore.secure_aggregation import round as sizing
+from dpcore.secure_aggregation.aggregation import MaskedAggregation
+from dpcore.secure_aggregation.round import (
     MOST_EXPOSURE,
     Neighbourhood,
     neighbourhood_risk,
     neighbours_of,
     size_neighbourhood,
 )
-from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired

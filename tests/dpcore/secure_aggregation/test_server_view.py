@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dpcore.masked import user as masked_user
-from dpcore.masked.aggregation import Step
-from dpcore.masked.keys import agreements, mask_key, self_mask_key
-from dpcore.masked.masks import mask, subtract
-from dpcore.masked.messages import MaskedInput
-from dpcore.masked.round import Neighbourhood
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.keys import agreements, mask_key, self_mask_key
+from dpcore.secure_aggregation.masks import mask, subtract
+from dpcore.secure_aggregation.messages import MaskedInput
+from dpcore.secure_aggregation.round import Neighbourhood
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
-from tests.support.masked.rehearsal import Rehearsal, rehearse, take_step
+from tests.support.secure_aggregation.rehearsal import Rehearsal, rehearse, take_step
 
 M = 5
 COUNT = 20_000

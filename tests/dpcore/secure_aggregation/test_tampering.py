@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked import keys as masked_keys
-from dpcore.masked import server as masked_server
-from dpcore.masked.aggregation import Step
-from dpcore.masked.keys import Channel, KeyPair
-from dpcore.masked.messages import (
+from dpcore.sampling.rng import SeededRng
+from dpcore.secure_aggregation import keys as masked_keys
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.keys import Channel, KeyPair
+from dpcore.secure_aggregation.messages import (
     KeyAdvertisement,
     KeyList,
     MaskedInput,
@@ -22,10 +23,16 @@ from dpcore.masked.messages import (
     ShareDelivery,
     UnmaskReply,
 )
-from dpcore.sampling.rng import SeededRng
 from tests.effort import spread
 from tests.support.dpcore.mutants import mutated
-from tests.support.masked.rehearsal import GRAPHS, NAMES, Rehearsal, plain_sum, refusal, rehearse
+from tests.support.secure_aggregation.rehearsal import (
+    GRAPHS,
+    NAMES,
+    Rehearsal,
+    plain_sum,
+    refusal,
+    rehearse,
+)
 
 EVE: dict[str, Any] = {"vanish": {"eve": Step.INPUT}}
 PLAYS = {graph: rehearse(**EVE, **how) for graph, how in GRAPHS.items()}

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.messages import (
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
     TAG_BYTES,
     AggregationRefused,
@@ -35,9 +36,8 @@ from dpcore.masked.messages import (
     most_bytes,
     read_header,
 )
-from dpcore.masked.round import Round
-from dpcore.masked.shamir import ELEMENT_BYTES, read_element, write_element
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.round import Round
+from dpcore.secure_aggregation.shamir import ELEMENT_BYTES, read_element, write_element
 
 _NONCE_BYTES: Final = 12
 

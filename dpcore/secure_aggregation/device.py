@@ -1,10 +1,10 @@
 r"""Run a round over a network: one device per user, and the server.
 
-The steps of :mod:`dpcore.masked.user` and :mod:`dpcore.masked.server` are functions of a state. If
-a state were used twice, it could reveal an input or send inconsistent messages. Here each step
-consumes the state and replaces it by the next one; only one process holds it, one thread at a time,
-and it cannot be copied. Use this module over a network. Proof: docs/proofs/masked_aggregation.md,
-claim (O).
+The steps of :mod:`dpcore.secure_aggregation.user` and :mod:`dpcore.secure_aggregation.server` are
+functions of a state. If a state were used twice, it could reveal an input or send inconsistent
+messages. Here each step consumes the state and replaces it by the next one; only one process holds
+it, one thread at a time, and it cannot be copied. Use this module over a network. Proof:
+docs/proofs/masked_aggregation.md, claim (O).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
-from dpcore.masked import server as masked_server
-from dpcore.masked import user as masked_user
-from dpcore.masked.messages import AggregationRefused
-from dpcore.masked.round import SERVER
-from dpcore.masked.server import Outbox, Total
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.messages import AggregationRefused
+from dpcore.secure_aggregation.round import SERVER
+from dpcore.secure_aggregation.server import Outbox, Total
 
 _NOTHING: Final = ""
 
@@ -101,8 +101,8 @@ class _SingleUse:
 class Device(_SingleUse):
     r"""A user's end of one round: four steps, each run once, each giving the bytes to send.
 
-    It starts from the result of :func:`dpcore.masked.user.sit`. A second device of the same user
-    draws other keys and refuses a list without them.
+    It starts from the result of :func:`dpcore.secure_aggregation.user.sit`. A second device of the
+    same user draws other keys and refuses a list without them.
     """
 
     __slots__ = ()
@@ -125,19 +125,19 @@ class Device(_SingleUse):
         return f"<Device of {self._name!r}: {self.due or 'nothing'} is due>"
 
     def advertise_keys(self, rng: Rng = SYSTEM) -> bytes:
-        r"""Step 1: :func:`dpcore.masked.user.advertise_keys`."""
+        r"""Step 1: :func:`dpcore.secure_aggregation.user.advertise_keys`."""
         return self._step("advertise_keys", lambda at: masked_user.advertise_keys(at, rng))
 
     def share_keys(self, data: bytes, rng: Rng = SYSTEM) -> bytes:
-        r"""Step 2: :func:`dpcore.masked.user.share_keys`."""
+        r"""Step 2: :func:`dpcore.secure_aggregation.user.share_keys`."""
         return self._step("share_keys", lambda at: masked_user.share_keys(at, data, rng))
 
     def mask_input(self, data: bytes, values: IntegersLike) -> bytes:
-        r"""Step 3: :func:`dpcore.masked.user.mask_input`."""
+        r"""Step 3: :func:`dpcore.secure_aggregation.user.mask_input`."""
         return self._step("mask_input", lambda at: masked_user.mask_input(at, data, values))
 
     def unmask(self, data: bytes) -> bytes:
-        r"""Step 4: :func:`dpcore.masked.user.unmask`."""
+        r"""Step 4: :func:`dpcore.secure_aggregation.user.unmask`."""
         return self._step("unmask", lambda at: masked_user.unmask(at, data))
 
 
@@ -145,8 +145,9 @@ class Device(_SingleUse):
 class AggregationServer(_SingleUse):
     r"""The server's end of one round: messages arrive individually, each step is closed once.
 
-    It starts from :func:`dpcore.masked.server.open_round`, and sends everyone consistent messages:
-    two requests about one user, from two copies of a state, would reveal an input.
+    It starts from :func:`dpcore.secure_aggregation.server.open_round`, and sends everyone
+    consistent messages: two requests about one user, from two copies of a state, would reveal an
+    input.
     """
 
     __slots__ = ()
@@ -168,25 +169,25 @@ class AggregationServer(_SingleUse):
         return f"<AggregationServer: {self.due or 'nothing'} is due>"
 
     def receive(self, data: bytes) -> None:
-        r"""Receive one message of the current step: :func:`dpcore.masked.server.receive`."""
+        r"""Receive one message of the current step, as the function ``receive`` of the server."""
         with self._lock.here():
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))
 
     def close_keys(self) -> Outbox:
-        r"""End step 1: :func:`dpcore.masked.server.close_keys`."""
+        r"""End step 1: :func:`dpcore.secure_aggregation.server.close_keys`."""
         return self._step("close_keys", masked_server.close_keys)
 
     def close_shares(self) -> Outbox:
-        r"""End step 2: :func:`dpcore.masked.server.close_shares`."""
+        r"""End step 2: :func:`dpcore.secure_aggregation.server.close_shares`."""
         return self._step("close_shares", masked_server.close_shares)
 
     def close_inputs(self) -> Outbox:
-        r"""End step 3: :func:`dpcore.masked.server.close_inputs`."""
+        r"""End step 3: :func:`dpcore.secure_aggregation.server.close_inputs`."""
         return self._step("close_inputs", masked_server.close_inputs)
 
     def finish(self) -> Total:
-        r"""End step 4: :func:`dpcore.masked.server.finish`."""
+        r"""End step 4: :func:`dpcore.secure_aggregation.server.finish`."""
 
         def total_twice(at: masked_server.Unmasking) -> tuple[Total, Total]:
             total = masked_server.finish(at)

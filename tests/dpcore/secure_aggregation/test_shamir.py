@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.shamir import PRIME, interpolate, share, weights, write_element
 from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.secure_aggregation.shamir import PRIME, interpolate, share, weights, write_element
 from tests.support.dpcore.mutants import mutated
 
 

@@ -23,9 +23,9 @@ from itertools import accumulate
 from typing import Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.masked.masks import LARGEST_MODULUS
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
 from dpcore.sampling.rng import Rng, permutation
+from dpcore.secure_aggregation.masks import LARGEST_MODULUS
 
 SERVER: Final = ""
 ROUND_BYTES: Final = 32
@@ -38,8 +38,8 @@ class Neighbourhood:
 
     k is even, with half of the neighbours on either side, and in [2, 1024]; (k + 1)/2 <
     ``threshold`` <= k + 1; otherwise :class:`InvalidParameter`.
-    :func:`dpcore.masked.round.size_neighbourhood` finds safe values for the numbers of colluding
-    users and dropouts.
+    :func:`dpcore.secure_aggregation.round.size_neighbourhood` finds safe values for the numbers of
+    colluding users and dropouts.
     """
 
     neighbours: Whole = Whole(at_least=2)
