@@ -32,7 +32,7 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.exponential import ExpRational
-from dpcore.numbers.parameter import RationalLike, rational, rational_in
+from dpcore.numbers.parameter import RationalLike, at_least_zero, rational, rational_in
 
 _BITS: Final = 64
 _SHOWN: Final = 12
@@ -55,7 +55,7 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
 
     Exactly 0 where P/Q never exceeds e^epsilon.
     """
-    level = _level(epsilon)
+    level = at_least_zero("epsilon", epsilon)
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_delta(level, bits)
 
@@ -78,18 +78,11 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     r"""An event that maximises P(S) - e^epsilon Q(S); None if that is 0, and for vectors."""
-    level = _level(epsilon)
+    level = at_least_zero("epsilon", epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
         return _interval(p, q, level) if _compare(p, q) is not None else None
     table = _compare(p, q)
     return table.event(level) if isinstance(table, _Table) else None
-
-
-def _level(epsilon: RationalLike) -> Fraction:
-    level = rational("epsilon", epsilon)
-    if level < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    return level
 
 
 def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
