@@ -28,6 +28,7 @@ from accounting.release.curve import PrivacyCurve
 from audit.claims.claim import Claim
 from audit.exact.direction import Box, NeverWorse, shift_curve, vectors, worst_interval
 from audit.targets.target import Law, Shifted
+from audit.wording.result import computed, fact, members
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
@@ -242,10 +243,10 @@ class Point:
 
     quantity: Literal["delta", "epsilon", "renyi"]
     at: Order
-    p_against_q: Enclosure | None
-    q_against_p: Enclosure | None
+    p_against_q: Enclosure | None = fact("[lower, upper], or null: never above the other")
+    q_against_p: Enclosure | None = fact("the same of the other direction")
 
-    @property
+    @computed("the larger of the two", before="p_against_q")
     def worse(self) -> Enclosure:
         found = [way for way in (self.p_against_q, self.q_against_p) if way is not None]
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
@@ -311,10 +312,10 @@ class Decision:
     precision.
     """
 
-    claim: Claim
-    verdict: Decided
-    delta: Point
-    epsilon: Point | None
+    claim: Claim = fact("the point", write=members("epsilon", "delta"))
+    verdict: Decided = fact("of this point")
+    delta: Point = fact("at the claimed epsilon")
+    epsilon: Point | None = fact("at the claimed delta")
     direction: Direction | None = None
     event: Event | None = None
 
