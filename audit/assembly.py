@@ -291,33 +291,15 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     Raises :class:`dpcore.errors.InvalidParameter` with the name of the argument, and
     :class:`audit.errors.TargetFailed` if the target gives no outputs.
     """
+    given = {name: value for name, value in locals().items() if name != "confidence"}
+    if confidence is not None and alpha is not None:
+        raise InvalidParameter(
+            "confidence", confidence, "is given together with alpha: give only one"
+        )
     if confidence is not None:
-        if alpha is not None:
-            raise InvalidParameter(
-                "confidence", confidence, "is given together with alpha: give only one"
-            )
-        alpha = 1 - level("confidence", confidence, "0.95")
-    spec = AuditSpec(
-        target=target,
-        claim=claim,
-        pair=pair,
-        pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
-        search=search,
-        relation=relation,
-        features=features,  # type: ignore[arg-type]  # the same
-        floats=floats,
-        runs=runs,
-        sequential=sequential,
-        alpha="0.001" if alpha is None else alpha,
-        layers=layers,  # type: ignore[arg-type]  # the same
-        baselines=baselines,  # type: ignore[arg-type]  # the same
-        seed=seed,
-        timeout=timeout,
-        deadline=deadline,
-        jobs=jobs,
-        resume=None if resume is None else Path(resume),
-        allow_constant=allow_constant,
-    )
-    ready = Audit(spec)
+        given["alpha"] = 1 - level("confidence", confidence, "0.95")
+    elif alpha is None:
+        del given["alpha"]
+    ready = Audit(AuditSpec(**given))
     with notebook_bar("runs", ready.plan.runs) as progress:
         return ready.completed(progress)

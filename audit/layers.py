@@ -126,12 +126,11 @@ def _fitted(target: KnownLaw, noise: Noise, plan: Plan) -> FitReport:
 
 
 def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
-    layer = LayerRun(layer="fit", method=fitted.method[0], proves=fitted.method[1])
     place = sum(layer.layer == "exact" for layer in report.layers)
     report = replace(
         report,
         fit=fitted,
-        layers=(*report.layers[:place], layer, *report.layers[place:]),
+        layers=(*report.layers[:place], fitted.method, *report.layers[place:]),
         error=report.error or fitted.error,
         warnings=(*report.warnings, *(f"fit: {warning}" for warning in fitted.warnings)),
         interrupted=report.interrupted or fitted.stopped == INTERRUPTED,

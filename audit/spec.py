@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from dpcore.command.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import RationalLike, rational, rational_in, whole_number
+from dpcore.numbers.parameter import (
+    RationalLike,
+    at_least_zero,
+    rational,
+    rational_in,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from audit.claims.claim import Claim
@@ -124,14 +130,6 @@ def _one_of(*words: str) -> Callable[[str, Any], str]:
 
 read_norm: Final = _one_of(*get_args(SensitivityNorm))
 r"""Parse the norm of a declared sensitivity."""
-
-
-def read_amount(name: str, value: Any) -> Fraction:
-    r"""Parse a declared sensitivity."""
-    exact = rational(name, value)
-    if exact < 0:
-        raise InvalidParameter(name, value, "must be >= 0")
-    return exact
 
 
 def _tapes(least: int) -> Callable[[str, Any], int]:
@@ -297,7 +295,7 @@ class AuditSpec:
     sensitivity: RationalLike | None = _replay(
         "D",
         "Declare that output = query + noise, and that one person changes the query by at most D.",
-        read=read_amount,
+        read=at_least_zero,
     )
     norm: SensitivityNorm = _replay(
         "WORD", "The norm of --sensitivity: l1, l2 or linf.", default="l1", read=read_norm

@@ -30,7 +30,7 @@ from accounting.certificates.parse import Claim, Malformed, parsed, part_of, rea
 from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
-from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one
+from accounting.claims.guarantee import Guarantee, order_above_one
 from accounting.errors import NotDerived
 from accounting.kernel.exact import exact_value
 from accounting.kernel.laws import Refused
@@ -45,7 +45,13 @@ from dpcore.command.terminal import html_table
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Release, Sensitivity
-from dpcore.numbers.parameter import RationalLike, integer, rational_in, write_rational
+from dpcore.numbers.parameter import (
+    RationalLike,
+    at_least_zero,
+    integer,
+    rational_in,
+    write_rational,
+)
 
 if TYPE_CHECKING:
     from accounting.composition.compose import Composition

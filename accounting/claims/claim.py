@@ -14,13 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import (
-    Guarantee,
-    at_least_zero,
-    line_error,
-    order_above_one,
-    probability,
-)
+from accounting.claims.guarantee import Guarantee, line_error, order_above_one, probability
 from accounting.claims.renyi_conversion import (
     approx_from_renyi,
     delta_at_order,
@@ -35,7 +29,7 @@ from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import Exact, RationalLike, rational
+from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, rational
 from dpcore.spec_syntax import read_keys
 
 _WORST: Final = "randomised response is the worst of all such pairs (Kairouz et al. 2015)"

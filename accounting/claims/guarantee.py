@@ -178,14 +178,6 @@ def probability(argument: str, value: RationalLike) -> Fraction:
     return rational_in(argument, value, "[0, 1]", "it is a probability")
 
 
-def at_least_zero(argument: str, value: RationalLike) -> Fraction:
-    r"""Parse an exact number >= 0."""
-    exact = rational(argument, value)
-    if exact < 0:
-        raise InvalidParameter(argument, value, "must be >= 0")
-    return exact
-
-
 def order_above_one(order: RationalLike) -> Fraction:
     r"""Parse the exact order of a Renyi divergence, a number > 1."""
     exact = rational("order", order)

@@ -23,10 +23,10 @@ from typing import Final, TypeAlias, overload
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import at_least_zero, golden, order_above_one, probability
+from accounting.claims.guarantee import golden, order_above_one, probability
 from accounting.errors import NotDerived
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
-from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.numbers.parameter import RationalLike, at_least_zero, rational_in
 
 Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | Bound | arb]
 """An upper bound of D_alpha at any real order alpha > 1, possibly infinite."""

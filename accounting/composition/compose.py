@@ -18,13 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
-from accounting.claims.guarantee import (
-    Guarantee,
-    at_least_zero,
-    order_above_one,
-    probability,
-    width,
-)
+from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.laplace import LaplacePair
@@ -40,7 +34,7 @@ from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Scope
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
 
 RELATIVE: Final = Fraction(1, 10**6)
 """The default relative width of totals."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import Guarantee, at_least_zero, probability, width
+from accounting.claims.guarantee import Guarantee, probability, width
 from accounting.composition.compose import Composition
 from accounting.mechanism.sampling_schemes import Everyone, Poisson
 from accounting.pairs.enclose import within
@@ -26,7 +26,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import RationalLike, make_integers
+from dpcore.numbers.parameter import RationalLike, at_least_zero, make_integers
 
 _BITS: Final = 192
 _TRIES: Final = 12

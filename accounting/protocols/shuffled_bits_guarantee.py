@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
+from accounting.claims.guarantee import Guarantee, order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.registry import pair_of
 from accounting.release.composed_loss import ComposedLoss
@@ -29,7 +29,7 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, positive_rational
 
 # Measured: a total costs about the same at every width down to 1e-4, and neighbours in a search
 # for the fewest bits differ by about that much. Any widths give the same answers, some later.

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import ClassVar, Final, cast
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import at_least_zero, probability
+from accounting.claims.guarantee import probability
 from accounting.fourier.real_loss import AllocatedLoss
 from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.allocation_renyi import MOST_ORDER, renyi_of_allocation
@@ -24,7 +24,7 @@ from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampled_pairs import DescribedSample
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 _BITS: Final = 64
 _SIDES: Final = (True, False)

@@ -17,13 +17,7 @@ from typing import Any, ClassVar, Final, cast
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import (
-    Guarantee,
-    at_least_zero,
-    order_above_one,
-    probability,
-    width,
-)
+from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
 from accounting.errors import NotDerived
 from accounting.laws.registry import Coordinates, candidates, worst
@@ -36,7 +30,7 @@ from accounting.release.dominating_pairs import DominatingPairs, of_noise
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
 
 NO_RENYI: Final = (
     "Renyi divergences of such samples have no proven bounds here; use epsilon(delta) or "

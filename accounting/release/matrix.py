@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.claims.guarantee import order_above_one, probability
 from accounting.loss.normal_loss import NormalLoss
 from accounting.matrix.patterns import Participation, SquaredSensitivity, squared_sensitivity
 from accounting.matrix.strategy import Strategy
@@ -23,7 +23,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 _BITS: Final = 64
 _THEOREM: Final = (

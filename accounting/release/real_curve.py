@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.claims.guarantee import order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.normal_loss import NormalLoss
@@ -27,7 +27,7 @@ from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 _BITS: Final = 64
 _THEOREMS: Final[dict[type[RealNoise], str]] = {

@@ -23,7 +23,7 @@ from typing import ClassVar, Final, TypeAlias, cast
 
 from flint import arb
 
-from accounting.claims.guarantee import at_least_zero, order_above_one, probability
+from accounting.claims.guarantee import order_above_one, probability
 from accounting.errors import NotDerived
 from accounting.laws.gaussian import GaussianPair
 from accounting.laws.polya import RevealingPair
@@ -43,7 +43,7 @@ from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 Curve: TypeAlias = PrivacyCurve | RealCurve
 

@@ -19,13 +19,13 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, Word, ZCdp
-from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
+from accounting.claims.guarantee import Guarantee, order_above_one, probability
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 _P = ParamSpec("_P")
 _W_co = TypeVar("_W_co", bound=Word, covariant=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import Exact, rational, rational_in, write_rational
+from dpcore.numbers.parameter import Exact, at_least_zero, rational_in, write_rational
 from dpcore.spec_syntax import pairs_of, read_keys
 
 _MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
@@ -33,9 +33,7 @@ class Claim:
     relation: Relation | str = Relation.REPLACE
 
     def __post_init__(self) -> None:
-        epsilon = rational("epsilon", self.epsilon)
-        if epsilon < 0:
-            raise InvalidParameter("epsilon", self.epsilon, "must be >= 0")
+        epsilon = at_least_zero("epsilon", self.epsilon)
         if epsilon > _MOST_EPSILON:
             raise InvalidParameter("epsilon", self.epsilon, "must be <= 1e300")
         object.__setattr__(self, "epsilon", epsilon)

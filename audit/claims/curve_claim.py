@@ -23,7 +23,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
-from dpcore.numbers.parameter import RationalLike, positive_rational, rational, write_rational
+from dpcore.numbers.parameter import RationalLike, at_least_zero, positive_rational, write_rational
 from dpcore.numbers.rounding import up
 from dpcore.spec_syntax import did_you_mean, read_keys
 
@@ -80,9 +80,7 @@ class CurveClaim:
 
     def delta_upper(self, epsilon: RationalLike) -> float:
         r"""The curve: a proven upper bound of delta at ``epsilon`` >= 0, rounded up."""
-        exact = rational("epsilon", epsilon)
-        if exact < 0:
-            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        exact = at_least_zero("epsilon", epsilon)
         return min(1.0, round_up(_promise(self.spelling).delta(exact)))
 
     def __str__(self) -> str:

@@ -90,18 +90,10 @@ def catalogue(
     from audit.catalogue import ENTRIES
 
     if as_json:
-        rows = [
-            {
-                "name": entry.name,
-                "twin": entry.twin.name,
-                "pair": list(entry.pair),
-                "epsilon": str(entry.epsilon),
-                "delta": str(entry.delta),
-                "relation": entry.relation.value,
-                "sentence": entry.sentence,
-            }
-            for entry in ENTRIES
-        ]
+        from audit.wording.result import members
+
+        told = members("pair", "epsilon", "delta", "relation", "sentence")
+        rows = [{"name": entry.name, "twin": entry.twin.name, **told(entry)} for entry in ENTRIES]
         show({"schema": "dpcore-catalogue/1", "entries": rows})
         return
     from audit.cli.output import catalogue_table

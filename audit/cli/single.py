@@ -24,7 +24,7 @@ from dpcore.command.options import AsFormat, AsJson, Format, argument, named, op
 from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.numbers.parameter import rational, rational_in, whole_number
+from dpcore.numbers.parameter import at_least_zero, rational, rational_in, whole_number
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
@@ -468,17 +468,10 @@ def _wanted(
     epsilons, deltas, orders = (texts or () for texts in asked)
     p, q = one.law, other.law
     return [
-        *(partial(delta_point, p, q, _epsilon(text)) for text in epsilons),
+        *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),
         *(partial(epsilon_point, p, q, _delta(text)) for text in deltas),
         *(partial(renyi_point, p, q, _order(text)) for text in orders),
     ]
-
-
-def _epsilon(text: str) -> Fraction:
-    exact = rational("--epsilon", text)
-    if exact < 0:
-        raise InvalidParameter("--epsilon", text, "must be >= 0")
-    return exact
 
 
 def _delta(text: str) -> Fraction:

@@ -28,10 +28,9 @@ from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.threshold_family import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import Integers, read, read_worlds
-from dpcore.errors import InvalidParameter
 from dpcore.numbers.clopper_pearson import lower_end
 from dpcore.numbers.enclosure import round_down, round_up
-from dpcore.numbers.parameter import RationalLike, integer, rational, rational_in
+from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, rational_in
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_family.EXPERTS``."""
@@ -312,9 +311,7 @@ def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
     """
-    exact, rate = rational("epsilon", epsilon), rational_in("delta", delta, "[0, 1)")
-    if exact < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+    exact, rate = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "[0, 1)")
     return round_up(exact), round_up(rate)
 
 

@@ -28,11 +28,12 @@ from accounting.release.curve import PrivacyCurve
 from audit.claims.claim import Claim
 from audit.exact.direction import Box, NeverWorse, shift_curve, vectors, worst_interval
 from audit.targets.target import Law, Shifted
+from audit.wording.result import computed, fact, members
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.exponential import ExpRational
-from dpcore.numbers.parameter import RationalLike, rational, rational_in
+from dpcore.numbers.parameter import RationalLike, at_least_zero, rational, rational_in
 
 _BITS: Final = 64
 _SHOWN: Final = 12
@@ -55,7 +56,7 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
 
     Exactly 0 where P/Q never exceeds e^epsilon.
     """
-    level = _level(epsilon)
+    level = at_least_zero("epsilon", epsilon)
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_delta(level, bits)
 
@@ -78,18 +79,11 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     r"""An event that maximises P(S) - e^epsilon Q(S); None if that is 0, and for vectors."""
-    level = _level(epsilon)
+    level = at_least_zero("epsilon", epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
         return _interval(p, q, level) if _compare(p, q) is not None else None
     table = _compare(p, q)
     return table.event(level) if isinstance(table, _Table) else None
-
-
-def _level(epsilon: RationalLike) -> Fraction:
-    level = rational("epsilon", epsilon)
-    if level < 0:
-        raise InvalidParameter("epsilon", epsilon, "must be >= 0")
-    return level
 
 
 def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
@@ -249,10 +243,10 @@ class Point:
 
     quantity: Literal["delta", "epsilon", "renyi"]
     at: Order
-    p_against_q: Enclosure | None
-    q_against_p: Enclosure | None
+    p_against_q: Enclosure | None = fact("[lower, upper], or null: never above the other")
+    q_against_p: Enclosure | None = fact("the same of the other direction")
 
-    @property
+    @computed("the larger of the two", before="p_against_q")
     def worse(self) -> Enclosure:
         found = [way for way in (self.p_against_q, self.q_against_p) if way is not None]
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
@@ -318,10 +312,10 @@ class Decision:
     precision.
     """
 
-    claim: Claim
-    verdict: Decided
-    delta: Point
-    epsilon: Point | None
+    claim: Claim = fact("the point", write=members("epsilon", "delta"))
+    verdict: Decided = fact("of this point")
+    delta: Point = fact("at the claimed epsilon")
+    epsilon: Point | None = fact("at the claimed delta")
     direction: Direction | None = None
     event: Event | None = None
 

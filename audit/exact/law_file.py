@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.targets.target import Law, Shifted
+from audit.wording.result import computed, fact
 from dpcore.command.input_file import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.noise_text import LAWS, read_noise
-from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import down
 
 _ONE: Final = Fraction(1)
@@ -42,9 +43,13 @@ class WrittenLaw:
     """
 
     argument: str
-    spelling: str
+    spelling: str = fact("as it was written", name="law")
     law: Law
-    divided_by: Fraction = _ONE
+    divided_by: Fraction = fact(
+        "the sum of the masses, if it is not 1",
+        write=lambda total: None if total == 1 else write_rational(total),
+        default=_ONE,
+    )
 
     @property
     def total(self) -> Fraction:
@@ -53,7 +58,11 @@ class WrittenLaw:
             return _ONE
         return sum((rational("mass", mass) for mass in self.law.values()), Fraction())
 
-    @property
+    @computed(
+        "how many outcomes have mass",
+        before="divided_by",
+        write=lambda found: None if found is None else len(found),
+    )
     def outputs(self) -> frozenset[str] | None:
         r"""The outputs of a file with positive mass; None for a noise."""
         if isinstance(self.law, Shifted):

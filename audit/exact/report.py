@@ -17,11 +17,10 @@ from audit.claims.claim import format_rational
 from audit.exact.divergence import Decision, Order, Point, delta_point, epsilon_point
 from audit.exact.law_file import WrittenLaw
 from audit.targets.target import Law
-from audit.wording.result import Result, Statement, computed, fact, format_enclosure, members, plain
+from audit.wording.result import Result, Statement, computed, fact, format_enclosure, plain
 from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
-from dpcore.numbers.parameter import write_rational
 
 SCHEMA: Final = "dpcore-exact/1"
 
@@ -37,27 +36,6 @@ _VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
     ),
 }  # fmt: skip
 _DIGITS: Final = 13
-
-
-def _law(law: WrittenLaw) -> dict[str, Any]:
-    outputs = law.outputs
-    return {
-        "law": law.spelling,
-        "outputs": None if outputs is None else len(outputs),
-        "divided_by": None if law.divided_by == 1 else write_rational(law.divided_by),
-    }
-
-
-_ways: Final = members("worse", "p_against_q", "q_against_p")
-
-
-def _decision(decision: Decision) -> dict[str, Any]:
-    return {
-        "claim": members("epsilon", "delta")(decision.claim),
-        "verdict": decision.verdict,
-        "delta": _ways(decision.delta),
-        "epsilon": None if decision.epsilon is None else _ways(decision.epsilon),
-    }
 
 
 def _witness(decision: Decision | None) -> dict[str, Any] | None:
@@ -86,10 +64,9 @@ class ExactReport(Result):
     p: WrittenLaw = fact(
         '{"law": as it was written, "outputs": how many outcomes of a file have mass, null for '
         'a noise, "divided_by": the exact sum that --normalise divided the masses by, as text}',
-        write=_law,
         kind="dict",
     )
-    q: WrittenLaw = fact("the same of the other law", write=_law, kind="dict")
+    q: WrittenLaw = fact("the same of the other law", kind="dict")
     points: tuple[Point, ...] = ()
     claim: str | None = fact("as text", default=None)
     decisions: tuple[Decision, ...] = fact(
@@ -97,7 +74,6 @@ class ExactReport(Result):
         "epsilon and delta; null if epsilon is discontinuous at that delta and no precision "
         "decides}], "
         "one for each claimed point",
-        write=lambda found: list(map(_decision, found)),
         kind="list",
         name="points",
         default=(),
@@ -172,7 +148,7 @@ class ExactReport(Result):
 
     def _of(self, quantity: str, at: str) -> list[dict[str, Any]]:
         found = [point for point in self.points if point.quantity == quantity]
-        return [{at: plain(point.at), **_ways(point)} for point in found]
+        return [{at: plain(point.at), **plain(point)} for point in found]
 
 
 def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:

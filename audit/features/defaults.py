@@ -12,14 +12,16 @@ which is not tested.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
 
+from audit.claims.verdicts import cause_of
 from audit.features.columns import MOST_WIDE
+from audit.features.feature import Feature, read_feature
 from audit.features.maps import each
 from audit.features.numbers import step_of
 from audit.outputs.identity import identity, number_in
@@ -72,6 +74,15 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
     schema = Schema()
     table = schema.read(outputs)
     return _table_family(table, schema.paths, again=again)
+
+
+def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
+    r"""The default features with their shares; without ``floats`` only those that read values."""
+    return tuple(
+        replace(read_feature(each.feature), share=each.share)
+        for each in default_family(outputs)
+        if floats or cause_of(each.feature) != "floating-point"
+    )
 
 
 def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:

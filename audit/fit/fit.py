@@ -28,7 +28,15 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
-from audit.claims.verdicts import INTERRUPTED, LOOKS, VERDICTS, evidence, level_upper, log_bar
+from audit.claims.verdicts import (
+    INTERRUPTED,
+    LOOKS,
+    VERDICTS,
+    LayerRun,
+    evidence,
+    level_upper,
+    log_bar,
+)
 from audit.errors import TargetFailed
 from audit.evidence.verdict import versions
 from audit.fit.sampler import Sampler, sampler_of
@@ -59,13 +67,15 @@ SCHEMA: Final = "dpcore-fit/1"
 
 FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
 
-FIXED: Final = (
-    "calibrated cell tests",
-    "if draws are independent and have the law, P(p-value <= alpha) <= alpha",
+FIXED: Final = LayerRun(
+    layer="fit",
+    method="calibrated cell tests",
+    proves="if draws are independent and have the law, P(p-value <= alpha) <= alpha",
 )
-SEQUENTIAL: Final = (
-    "mixture of likelihood ratios",
-    "if draws are independent and have the law, P(e-value ever >= 1/alpha) <= alpha",
+SEQUENTIAL: Final = LayerRun(
+    layer="fit",
+    method="mixture of likelihood ratios",
+    proves="if draws are independent and have the law, P(e-value ever >= 1/alpha) <= alpha",
 )
 
 
@@ -135,8 +145,8 @@ class FitReport(Result):
         "{name of a test: its own p-value, or its share of the wealth at the last draw}",
         default_factory=dict,
     )
-    method: tuple[str, str] = fact(
-        "how the draws were tested", write=lambda method: method[0], kind="str", default=FIXED
+    method: LayerRun = fact(
+        "how the draws were tested", write=lambda layer: layer.method, kind="str", default=FIXED
     )
     seed: int | None = fact("repeats the fit", default=None)
     error: TargetFailed | None = fact(
@@ -149,7 +159,7 @@ class FitReport(Result):
 
     @computed("what the method proves", before="seed")
     def proves(self) -> str:
-        return self.method[1]
+        return self.method.proves
 
     @property
     def exit_code(self) -> int:

@@ -23,8 +23,8 @@ from audit.replay.distance import difference, numbers_in, root
 from audit.replay.findings import Finding
 from audit.replay.rng_hooks import playing
 from audit.replay.tape import Draw
-from audit.spec import SensitivityNorm, read_amount, read_norm
-from dpcore.numbers.parameter import RationalLike, write_rational
+from audit.spec import SensitivityNorm, read_norm
+from dpcore.numbers.parameter import RationalLike, at_least_zero, write_rational
 from dpcore.numbers.rounding import down
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def declare(
 
     Raises :class:`InvalidParameter` for a sensitivity < 0, and another norm.
     """
-    exact = read_amount("sensitivity", sensitivity)
+    exact = at_least_zero("sensitivity", sensitivity)
     read_norm("norm", norm)
     tape = playing()
     if tape is not None and len(tape.declared) < _MOST:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
 from audit.evidence.family import FamilyProcess, watch_views
 from audit.evidence.prequential_test import block_ends
 from audit.evidence.view import View
-from audit.features.defaults import default_family
-from audit.features.feature import Feature, read_feature, require_fixed
+from audit.features.defaults import default_features
+from audit.features.feature import Feature, require_fixed
 from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
 from audit.runs.block import Plan, Planned, worlds_of
@@ -216,8 +215,8 @@ class DrawnRuns:
                 self.forms[pair, None] = form
             values = form.values(outputs)
             features = self.features.get(pair, self.plan.features)
-            if first and not features:
-                features = _default(form, values, floats=self.plan.floats == "test")
+            if first and not features and not form.by_kind:  # kinds that differ tell enough
+                features = default_features(values, floats=self.plan.floats == "test")
             if not features:
                 return (form.apply(outputs),), features
         scores: dict[str, dict[str, Outputs]] = {}
@@ -312,14 +311,3 @@ def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -
         learned=tuple(feature.learner is not None for feature in features),
     )
     return process.through(pair, own)
-
-
-def _default(form: OutputParser, values: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    # Kinds that already tell the datasets apart need nothing more.
-    if form.by_kind:
-        return ()
-    return tuple(
-        replace(read_feature(each.feature), share=each.share)
-        for each in default_family(values)
-        if floats or cause_of(each.feature) != "floating-point"
-    )

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -46,16 +46,6 @@ from dpcore.errors import InvalidParameter
 _EXIT_CODES: Final = re.compile(r"exit codes of the workers are \{(.*?)\}")
 _PATIENCE: Final = "10s"
 _LATE: Final = ("no answer within", "kept its output open")  # reasons of a time limit
-
-
-class Drawer(Protocol):
-    r"""Draws blocks one by one or in parallel; the results are in the order of the blocks."""
-
-    def keeps_to_its_seed(self, block: Block) -> bool:
-        r"""Whether two drawings of the same block are the same."""
-
-    def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
-        r"""Yield the drawings; closing the iterator ends the unfinished ones."""
 
 
 def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
@@ -104,56 +94,55 @@ def drawer(
     r"""The drawer for this number of jobs (-1: one per core)."""
     # Wherever the target runs, what reads its outputs does so here.
     with Watchdog(timeout):
-        if width_of(jobs) == 1:
-            yield _Here(target=target, progress=progress)
-        else:
-            sent = _send(target, jobs)
-            yield _Elsewhere(sent=sent, jobs=jobs, timeout=timeout, progress=progress)
+        sent = None if width_of(jobs) == 1 else _send(target, jobs)
+        yield Drawer(target=target, sent=sent, jobs=jobs, timeout=timeout, progress=progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Here:
+class Drawer:
+    r"""Draws blocks one by one here, or in parallel where the target was ``sent``; the results are
+    in the order of the blocks.
+    """
+
     target: Target
-    progress: Callable[[int], None] | None
-
-    def keeps_to_its_seed(self, block: Block) -> bool:
-        return keeps_to_its_seed(self.target, block)
-
-    def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
-        for block in blocks:
-            yield draw_block(self.target, block, progress=self.progress)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Elsewhere:
-    sent: SentTarget
+    sent: SentTarget | None
     jobs: int
     timeout: float | None
     progress: Callable[[int], None] | None
     known: dict[int, Any] = field(default_factory=dict)
 
     def keeps_to_its_seed(self, block: Block) -> bool:
-        (answer,) = self._results(work_probe, iter([block]))
+        r"""Whether two drawings of the same block are the same."""
+        if self.sent is None:
+            return keeps_to_its_seed(self.target, block)
+        (answer,) = self._results(self.sent, work_probe, iter([block]))
         return bool(answer)
 
     def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
-        for drawing, drawn in self._results(work_block, iter(blocks)):
+        r"""Yield the drawings; closing the iterator ends the unfinished ones."""
+        if self.sent is None:
+            for block in blocks:
+                yield draw_block(self.target, block, progress=self.progress)
+            return
+        for drawing, drawn in self._results(self.sent, work_block, iter(blocks)):
             if self.progress is not None:
                 self.progress(drawn + len(drawing.outputs))
             yield drawing
 
     def _results(
-        self, work: Callable[[SentTarget, Block], bytes], blocks: Iterator[Block]
+        self,
+        sent: SentTarget,
+        work: Callable[[SentTarget, Block], bytes],
+        blocks: Iterator[Block],
     ) -> Iterator[Any]:
-        calls = ((self.sent, block) for block in blocks)
-        with closing(in_processes(work, calls, self.jobs)) as answers:
+        with closing(in_processes(work, ((sent, block) for block in blocks), self.jobs)) as answers:
             try:
                 for packed in answers:
                     yield answer_of(packed, self.known)
             except WorkerLost as error:
                 cause = error.__cause__
                 lost = cause if isinstance(cause, Exception) else error
-                raise _lost(self.sent.spelling, self.timeout, lost) from error
+                raise _lost(sent.spelling, self.timeout, lost) from error
 
 
 def _send(target: Target, jobs: int) -> SentTarget:

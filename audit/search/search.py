@@ -28,8 +28,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.event import Tally
-from audit.features.defaults import default_family
-from audit.features.feature import read_feature
+from audit.features.defaults import default_features
 from audit.features.learner import learned_scores
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
@@ -235,27 +234,21 @@ class _Trainer:
 
     def _views(self, values: Outputs, worlds: NDArray[np.bool_]) -> Iterator[Outputs]:
         # A learned score is of the second half of the runs, by what the first half taught.
-        half = len(worlds) // 2
+        half, floats = len(worlds) // 2, self.plan.floats == "test"
         found: dict[str, Any] | None = None
-        if not self.plan.features:
+        features = self.plan.features
+        if not features:
             yield values
-        for name, learner, seen in self._looked_at(values):
-            if learner is None:
+            some = default_features(values[:TRAINING], floats=floats)
+            features = tuple(feature for feature in some if feature.name != "identity")
+        for feature in features:
+            seen = feature.shown(values)
+            if feature.learner is None:
                 yield seen
                 continue
-            if found is None or name != learner:
+            if found is None or feature.name != feature.learner:
                 found = learned_scores(seen, worlds, [half, len(worlds)])[0]
-            yield found[learner][half:]
-
-    def _looked_at(self, values: Outputs) -> Iterator[tuple[str, str | None, Outputs]]:
-        if self.plan.features:
-            for feature in self.plan.features:
-                yield feature.name, feature.learner, feature.shown(values)
-            return
-        for each in default_family(values[:TRAINING]):
-            if each.feature != "identity":
-                feature = read_feature(each.feature)
-                yield feature.name, feature.learner, feature.shown(values)
+            yield found[feature.learner][half:]
 
     def _of_view(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> float:
         counts = Tally.empty().add(read(outputs), worlds).cells().counts

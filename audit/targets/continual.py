@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.budget.continual import calibrate_sum
-from audit.targets.target import Catalogued
+from audit.targets.target import Catalogued, read_words
 from dpcore.continual import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import Rng
-from dpcore.spec_syntax import read_keys
 
 _ITEMS: Final = ("low", "high", "unit")
 _SCALE: Final = 60
@@ -37,11 +35,11 @@ _FEATURES: Final = (
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``words`` describe; see the module."""
-    mechanism, _, rest = (part.strip() for part in words.partition(","))
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
-    given = read_keys("target", spelling, rest, keys, owner="a continual sum", needed=needed)
-    horizon = whole_number("horizon", given.pop("horizon"), at_least=1)
-    found = calibrate_sum(mechanism, horizon=horizon, **given)  # type: ignore[arg-type]  # no scope
+    mechanism, given = read_words(
+        spelling, words, keys, needed, owner="a continual sum", whole=("horizon",)
+    )
+    found = calibrate_sum(mechanism, **given)
     epsilon, delta = found.calibration.epsilon, found.calibration.delta
     return target_of(found.setting, epsilon, delta, spelling=spelling, seeded=seeded)
 

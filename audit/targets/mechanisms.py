@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.targets.target import Catalogued, Known
+from audit.targets.target import Catalogued, Known, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     HadamardResponse,
@@ -33,11 +33,10 @@ from dpcore.local import (
     UnaryEncoding,
 )
 from dpcore.numbers.exponential import ExpRational
-from dpcore.numbers.parameter import integer, whole_number
+from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
-from dpcore.spec_syntax import read_keys
 
 MOST_OUTCOMES: Final = 1 << 12
 r"""The most reports whose law the exact layer is given."""
@@ -93,7 +92,8 @@ def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) ->
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``local:words`` describes; see the module."""
-    name, given = _read(spelling, words, tuple(_FAMILIES), ("epsilon", "values", "encoding"))
+    keys, needed = ("epsilon", "values", "encoding"), ("epsilon", "values")
+    name, given = read_words(spelling, words, keys, needed, names=_FAMILIES, whole=_WHOLE)
     if "encoding" in given and name != UnaryEncoding.name:
         raise InvalidParameter("target", spelling, "encoding applies only to unary-encoding")
     return local_target(_FAMILIES[name](**given), spelling=spelling, seeded=seeded)
@@ -118,7 +118,7 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``select:words`` describes; see the module."""
     known = ("epsilon", "sensitivity", "noise", "count", "gap")
-    name, given = _read(spelling, words, _CHOICES, known)
+    name, given = read_words(spelling, words, known, ("epsilon",), names=_CHOICES, whole=_WHOLE)
     if "noise" in given and name != "noisy-max":
         raise InvalidParameter("target", spelling, "noise applies only to noisy-max")
     if "count" in given and name != "above-threshold":
@@ -165,22 +165,6 @@ def select_target(
         "about": ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap,
     }
     return Known.of(spelling, run, seeded=seeded, own=own, pair=pair, epsilon=mechanism.epsilon)
-
-
-def _read(
-    spelling: str, words: str, names: tuple[str, ...], keys: tuple[str, ...]
-) -> tuple[str, dict[str, Any]]:
-    name, _, rest = (part.strip() for part in words.partition(","))
-    if name not in names:
-        raise InvalidParameter("target", spelling, f"must name one of {', '.join(names)}")
-    needed = ("epsilon", "values") if "values" in keys else ("epsilon",)
-    given: dict[str, Any] = dict(
-        read_keys("target", spelling, rest, keys, owner=name, needed=needed)
-    )
-    return name, {
-        key: whole_number(key, value, at_least=1) if key in _WHOLE else value
-        for key, value in given.items()
-    }
 
 
 def _value(dataset: Any, mechanism: LocalReport) -> int:

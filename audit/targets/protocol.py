@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.protocols.protocol_parameters import Plan, Protocol, choose
-from audit.targets.target import Catalogued, Known, Law, Shifted
+from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
@@ -35,7 +35,6 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
-from dpcore.spec_syntax import read_keys
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
 r"""Secure sums: their noise in one draw, a draw of each user, or masked messages of each."""
@@ -56,16 +55,12 @@ def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Catalogu
 
 def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
     r"""The plan that ``words`` describe, and its functionality."""
-    instance, _, rest = words.partition(",")
-    keys = (*_NUMBERS, *_COUNTS, *_WORDS)
-    needed = ("users", "epsilon")
-    given = read_keys("target", spelling, rest, keys, owner="a protocol", needed=needed)
+    keys, needed = (*_NUMBERS, *_COUNTS, *_WORDS), ("users", "epsilon")
+    instance: Any
+    instance, given = read_words(spelling, words, keys, needed, owner="a protocol")
     functionality = given.pop("functionality", "ideal")
-    arguments: dict[str, Any] = dict(given)
-    for key in _COUNTS:
-        if key in given:
-            arguments[key] = whole_number(key, given[key])
-    return choose(instance=instance.strip(), **arguments), functionality  # type: ignore[arg-type]  # choose refuses others
+    given |= {key: whole_number(key, given[key]) for key in _COUNTS if key in given}
+    return choose(instance=instance, **given), functionality
 
 
 def target_of(

@@ -23,13 +23,11 @@ from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
-from audit.targets.target import Catalogued, Known, Law, Shifted
+from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
-from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.selection import NoisyThreshold
-from dpcore.spec_syntax import read_keys
 
 _KINDS: Final = {
     each.name: each
@@ -49,23 +47,19 @@ _FIELDS: Final = ("low", "high", "step", "q", "keys", "count")
 
 def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""The target that ``words`` describe; see the module."""
-    name, _, rest = (part.strip() for part in words.partition(","))
-    if name not in _KINDS:
-        raise InvalidParameter("target", spelling, f"must name one of {', '.join(_KINDS)}")
-    kind = _KINDS[name]
+    name = words.partition(",")[0].strip()
+    kind = _KINDS.get(name, queries.Count)  # another name is refused with its keys
     own = [each for each in _FIELDS if each in kind.__dataclass_fields__]
-    keys = (*_PRICES, *_SCOPES, *own)
-    given: dict[str, Any] = dict(read_keys("target", spelling, rest, keys, owner=f"a {name}"))
+    keys, whole = (*_PRICES, *_SCOPES, *own), ("rows_per_user", "count")
+    _, given = read_words(spelling, words, keys, names=_KINDS, owner=f"a {name}", whole=whole)
     price = Target(**{each: given.pop(each) for each in _PRICES if each in given})
     scope = TableScope(
         user="user",
-        rows_per_user=whole_number("rows_per_user", given.pop("rows_per_user", "1"), at_least=1),
+        rows_per_user=given.pop("rows_per_user", 1),
         relation=given.pop("relation", Relation.ADD_REMOVE),
     )
     if "keys" in given:
         given["keys"] = tuple(given["keys"].split("/"))
-    if "count" in given:
-        given["count"] = whole_number("count", given["count"], at_least=1)
     if "column" in kind.__dataclass_fields__:
         given["column"] = "value"
     return target_of(kind(**given), scope, price, spelling=spelling, seeded=seeded)

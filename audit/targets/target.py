@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
@@ -28,8 +28,9 @@ from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
 from dpcore.numbers.exponential import ExpRational
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, integer, whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.spec_syntax import read_keys
 
 if TYPE_CHECKING:
     from typing import Self
@@ -333,6 +334,29 @@ class Known(Catalogued):
     laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
     noise: Noise | None = None
     about: str = ""
+
+
+def read_words(
+    spelling: str,
+    words: str,
+    keys: Sequence[str],
+    needed: Sequence[str] = (),
+    *,
+    names: Collection[str] | None = None,
+    owner: str = "",
+    whole: Sequence[str] = (),
+) -> tuple[str, dict[str, Any]]:
+    r"""Parse ``name,key=value,...``: a name, one of ``names`` if they are given, and values by key,
+    those of ``whole`` as integers >= 1.
+    """
+    name, _, rest = (part.strip() for part in words.partition(","))
+    if names is not None and name not in names:
+        raise InvalidParameter("target", spelling, f"must name one of {', '.join(names)}")
+    given = read_keys("target", spelling, rest, keys, owner=owner or name, needed=needed)
+    return name, {
+        key: whole_number(key, value, at_least=1) if key in whole else value
+        for key, value in given.items()
+    }
 
 
 def claim_of(

@@ -4,8 +4,9 @@ The public names are imported on first use, so a suite that loads the plugin wit
 slowed down.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from audit.targets.neighbours import read_pairs
@@ -29,12 +30,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'audit.testing' has no attribute {name!r}")
-    place = {
-        "Auditable": "audit.targets.spelling",
-        "assert_fits": "audit.testing.fits",
-        "read_pairs": "audit.targets.neighbours",
-    }.get(name, "audit.testing.assertions")
-    return getattr(import_module(place), name)
+__getattr__ = lazy_names(__name__)

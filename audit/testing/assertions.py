@@ -111,22 +111,10 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     Raises :class:`InvalidParameter`, also if the runs are too few to refute anything,
     :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` if the target gives no outputs.
     """
+    given = {name: value for name, value in locals().items() if name != "again"}
+    given["seed"] = secrets.randbits(32) if seed is None else seed
     __tracebackhide__ = True
-    spec = AuditSpec(
-        target=target,
-        claim=claim,
-        pair=pair,
-        pairs=pairs,  # type: ignore[arg-type]  # any iterable, read by the spec
-        relation=relation,
-        features=features,  # type: ignore[arg-type]  # the same
-        floats=floats,
-        runs=runs,
-        alpha=alpha,
-        seed=secrets.randbits(32) if seed is None else seed,
-        timeout=None,
-        allow_constant=allow_constant,
-    )
-    return check_private(spec, again=again)
+    return check_private(AuditSpec(**given, timeout=None), again=again)
 
 
 def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditReport, ...]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure
-from accounting.claims.guarantee import Guarantee, at_least_zero, order_above_one, probability
+from accounting.claims.guarantee import Guarantee, order_above_one, probability
 from bandits.batch import Ask, Encoding, OwnRounds, Plays, Pulls, ReleasedSum
 from bandits.privatizers.protocols import (
     EVERYONE,
@@ -42,7 +42,7 @@ from bandits.privatizers.protocols import (
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import RationalLike, check_fields, integer
+from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure

@@ -228,6 +228,14 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
     return exact
 
 
+def at_least_zero(argument: str, value: object) -> Fraction:
+    r"""As :func:`rational`; values < 0 raise an error."""
+    exact = rational(argument, value)
+    if exact < 0:
+        raise InvalidParameter(argument, value, "must be >= 0")
+    return exact
+
+
 def rational_in(argument: str, value: object, interval: Interval, reason: str = "") -> Fraction:
     r"""As :func:`rational`; values outside ``interval`` raise an error."""
     exact = rational(argument, value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in sys.modules if name.partition(".")[0].endswith("targets")]:
         monkeypatch.delitem(sys.modules, name)
     return tmp_path
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Shell]:
+    """A shell of these first words, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return partial(Shell, monkeypatch, capfd)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.audit.command import hearing_ctrl_c
 
 ALPHA = Fraction(buy_alpha("layers: audits of true claims", "1e-8")) / 20
 SPEC = AuditSpec(claim="epsilon=1", pair=(0, 1), runs=4000, alpha=ALPHA, seed=7)
@@ -183,11 +184,8 @@ def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
         return dataset + int(rng.integers(100))
 
     target = Scalar(spelling="stopped", function=stopped)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with hearing_ctrl_c():
         report = audited(target, "replay", "sample", runs=1000)
-    finally:
-        signal.signal(signal.SIGINT, before)
     assert (report.verdict, report.exit_code, report.runs) == ("not_refuted", 130, 1000)
     assert report.to_json()["interrupted"] is True
 

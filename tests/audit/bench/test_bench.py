@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -205,11 +206,8 @@ def test_the_code_draws_from_the_laws_that_are_stated(subject: Subject) -> None:
 
 
 @pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Shell:
-    monkeypatch.chdir(tmp_path)
-    return Shell(monkeypatch, capfd, "bench")
+def shell(command: Callable[..., Shell]) -> Shell:
+    return command("bench")
 
 
 def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:

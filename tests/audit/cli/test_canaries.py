@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,14 @@ from tests.support.audit.command import Shell
 
 
 @pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Shell:
-    monkeypatch.chdir(tmp_path)
+def shell(command: Callable[..., Shell]) -> Shell:
     rng = np.random.default_rng(1)
     coins = rng.integers(0, 2, 2000)
     for name, mu in (("leaking", 3.0), ("null", 0.0)):
         scores = mu * coins + rng.normal(size=2000)
         rows = [f"{i},{s},{c}" for i, (s, c) in enumerate(zip(scores, coins, strict=True))]
         Path(f"{name}.csv").write_text("\n".join(["canary,score,included", *rows]) + "\n")
-    return Shell(monkeypatch, capfd, "canaries")
+    return command("canaries")
 
 
 def test_a_leak_is_refuted_and_null_scores_are_not(shell: Shell) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,9 @@ STATED = [
 
 
 @pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Shell:
-    shutil.copy(training_steps.__file__, tmp_path / "steps.py")
-    monkeypatch.chdir(tmp_path)
-    return Shell(monkeypatch, capfd, "dpsgd")
+def shell(command: Callable[..., Shell]) -> Shell:
+    shutil.copy(training_steps.__file__, "steps.py")
+    return command("dpsgd")
 
 
 def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:

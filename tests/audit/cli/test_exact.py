@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,13 @@ NARROW = Fraction(1, 10**12)
 
 
 @pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Shell:
-    (tmp_path / "p.json").write_text('{"yes": "3/4", "no": "1/4"}')
-    (tmp_path / "q.csv").write_text("output,mass\nyes,0.25\nno,0.75\n")
-    (tmp_path / "off.csv").write_text("yes,0.2500000000000001\nno,0.75\n")
-    (tmp_path / "other.csv").write_text("Yes,1\n")
-    monkeypatch.chdir(tmp_path)
+def shell(command: Callable[..., Shell], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    Path("p.json").write_text('{"yes": "3/4", "no": "1/4"}')
+    Path("q.csv").write_text("output,mass\nyes,0.25\nno,0.75\n")
+    Path("off.csv").write_text("yes,0.2500000000000001\nno,0.75\n")
+    Path("other.csv").write_text("Yes,1\n")
     monkeypatch.setenv("COLUMNS", "100")
-    return Shell(monkeypatch, capfd, "exact")
+    return command("exact")
 
 
 # -- what is printed -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,9 @@ TWO = "discrete-laplace:scale=1"
 
 
 @pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Shell:
-    (tmp_path / "samplers.py").write_text(SAMPLERS)
-    monkeypatch.chdir(tmp_path)
-    return Shell(monkeypatch, capfd, "fit")
+def shell(command: Callable[..., Shell]) -> Shell:
+    Path("samplers.py").write_text(SAMPLERS)
+    return command("fit")
 
 
 def test_a_wrong_law_exits_with_one_and_names_a_witness(shell: Shell) -> None:

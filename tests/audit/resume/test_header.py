@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from audit.claims.claim import Claim
 from audit.features.feature import Feature, read_feature
 from audit.resume.checkpoint import SCHEMA, header, resume, stored_search
 from audit.runs.block import Plan
@@ -17,6 +17,7 @@ from audit.search.search import Candidate, SearchResult
 from audit.targets.spelling import read_target
 from dpcore.command.state_file import next_record, started
 from dpcore.errors import InvalidParameter
+from tests.support.audit import plans
 
 TARGET = read_target("count")
 FOUND = SearchResult(
@@ -30,8 +31,7 @@ FOUND = SearchResult(
 ).to_json()
 
 
-def plan(**more: Any) -> Plan:
-    return Plan(claim=Claim(epsilon=1), pair=(0, 1), seed=7, runs=600, **more)
+plan = partial(plans.plan, runs=600)
 
 
 def opened(path: Path, planned: Plan | None = None, search: dict[str, Any] | None = None) -> None:

@@ -8,13 +8,13 @@ import struct
 import subprocess
 import sys
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
 from audit.evidence.verdict import versions
 from audit.outputs.stored import pack
 from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
@@ -23,13 +23,13 @@ from audit.targets.spelling import read_target
 from dpcore.command.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.effort import spread
+from tests.support.audit import plans
 from tests.support.audit.command import ROOT, Shell, at
 
 TARGET = read_target("count")
 
 
-def plan(**more: Any) -> Plan:
-    return Plan(claim=Claim(epsilon=1), pair=(0, 1), **{"seed": 7, "runs": 600, **more})
+plan = partial(plans.plan, runs=600)
 
 
 def opened(path: Path, planned: Plan | None = None) -> State:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,23 +17,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
 from audit.features.feature import read_feature
-from audit.runs.block import Plan, block_of
+from audit.runs.block import block_of
 from audit.sample import sample
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Vectorised
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
+from tests.support.audit import plans
 from tests.support.audit.command import HEARS_CTRL_C, ROOT
 
 AWK = "exec:awk -F '[:,}]' '{ srand($6); for (i = 0; i < $4; i++) print $2 + int(9 * rand()) }'"
 
 
-def plan(**more: Any) -> Plan:
-    defaults: dict[str, Any] = {"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7}
-    return Plan(**{**defaults, "alpha": "1e-9", "runs": 3000, **more})
+plan = partial(plans.plan, alpha="1e-9", runs=3000)
 
 
 @by_day(1)

@@ -10,26 +10,23 @@ import signal
 import struct
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.runs.block import Plan
 from audit.sample import sample
 from audit.sandbox.process import Ended, IsolatedProcess, Pipe, SharedMemory
 from audit.sandbox.sandbox import Remote, Sandbox, run_isolated
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
+from tests.support.audit import plans
 from tests.support.audit.command import Shell, at, process
 
-
-def plan(**more: Any) -> Plan:
-    defaults: dict[str, Any] = {"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7}
-    return Plan(**{**defaults, "alpha": "1e-9", "runs": 1000, **more})
+plan = partial(plans.plan, alpha="1e-9", runs=1000)
 
 
 @by_day(4)

@@ -28,6 +28,7 @@ from dpcore import DiscreteLaplace, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import down
 from tests.alpha_budget import buy_alpha
+from tests.support.audit.command import hearing_ctrl_c
 from tests.support.dpcore.mutants import mutated
 
 DRAWN = itertools.count()
@@ -152,12 +153,8 @@ def test_ctrl_c_ends_the_run_and_not_the_test() -> None:
             os.kill(os.getpid(), signal.SIGINT)
         return value
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            assert_private(interrupted, "epsilon=1", pairs=[(0, 1)], runs=5000)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with hearing_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        assert_private(interrupted, "epsilon=1", pairs=[(0, 1)], runs=5000)
     assert len(calls) >= 300
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -65,6 +68,15 @@ def started(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> Answer:
     running = process(*words, cwd=cwd, ctrl_c=ctrl_c)
     out, err = running.communicate(timeout=60)
     return Answer(code=running.returncode, out=out, err=err)
+
+
+@contextmanager
+def hearing_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Shell:

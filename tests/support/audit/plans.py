@@ -1,0 +1,12 @@
+"""Plans of small audits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from audit.claims.claim import Claim
+from audit.runs.block import Plan
+
+
+def plan(**more: Any) -> Plan:
+    return Plan(**{"claim": Claim(epsilon=1), "pair": (0, 1), "seed": 7, **more})
