@@ -59,8 +59,10 @@ _LEADER: Final = len(EXPERTS) - 1
 _FIRST_BLOCK: Final = 32
 _BLOCK_GROWTH: Final = Fraction(3, 2)
 _PROBES: Final = 16
-_FIRST_SCAN: Final = 8
+_FIRST_SCAN: Final = 32
 _SCAN: Final = 256
+# A longer stretch is scanned at once while its table, a column for each cell, has no more entries.
+_TABLE: Final = 1 << 15
 # Relative slack for the special functions, always against a refutation.
 _SLACK: Final = 2.0**-40
 # No probability is taken to be smaller: a logarithm or a normal score of it stays finite.
@@ -143,6 +145,8 @@ class Evidence:
         # Each goes on from where the one before it stopped, until none rejects the next point.
         tested = (1 + np.flatnonzero(self.weights[1:])).tolist()
         others = sorted(tested, key=lambda i: -self.weights[i])
+        widest = max((len(one.rule.lean) for trials in self._views for one in trials), default=1)
+        most = max(_SCAN, _TABLE // widest)
         start, size, failed = low + 1, _FIRST_SCAN, 0
         while start < len(GRID) and failed < len(others):
             expert = others[0]
@@ -152,7 +156,7 @@ class Evidence:
             rejected = int(np.argmax(kept))
             start += rejected
             if rejected == len(score):
-                size, failed = min(2 * size, _SCAN), 0
+                size, failed = min(2 * size, most), 0
             else:
                 failed, others = 1 if rejected else failed + 1, [*others[1:], expert]
                 size = _FIRST_SCAN
