@@ -18,6 +18,7 @@ from accounting.release.guarantee import PoissonSampled
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 ONE = Fraction(1)
@@ -62,6 +63,7 @@ def holds(pair: RealPair, order: Fraction) -> bool:
     return bool(low - slip <= exact <= high + slip)
 
 
+@by_day(10)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("order", ["1.001", "3/2", "2", "20"])
 def test_both_ends_hold(name: str, order: str) -> None:
