@@ -1,4 +1,4 @@
-r"""Lazy import of the public names of a package."""
+r"""Lazy imports: of the public names of a package, and of a module of another one."""
 
 from __future__ import annotations
 
@@ -40,3 +40,20 @@ def _imported(package: str) -> Mapping[str, str]:
     blocks = (each for each in ast.parse(source).body if type(each) is ast.If)
     imports = (each for block in blocks for each in block.body if type(each) is ast.ImportFrom)
     return {alias.name: each.module or package for each in imports for alias in each.names}
+
+
+class LazyModule:
+    r"""A module that is imported when one of its names is first used.
+
+    >>> special = LazyModule("scipy.special")
+    >>> float(special.expit(0))
+    0.5
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._module), name)
+        setattr(self, name, value)  # the next use finds it at once
+        return value

@@ -7,6 +7,7 @@ are those of the catalogue in the audit chapter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -16,19 +17,17 @@ from audit.catalogue.entry import Entry, Layer, Runnable, Subject, Twin
 if TYPE_CHECKING:
     ENTRIES: tuple[Entry, ...]
 
-__all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find"]
+__all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find", "find_subject"]
 
 _MODULES: Final = (
     "noise", "randomness", "selection", "randomised_response", "composition", "protocols", "papers",
 )  # fmt: skip
 
 
-@cache
-def _entries() -> tuple[Entry, ...]:
-    # Read when they are first asked for: an audit of code of your own needs none of them.
-    modules = [import_module(f"audit.catalogue.{name}") for name in _MODULES]
-    found = (entry for module in modules for entry in module.ENTRIES)
-    return tuple(sorted(found, key=lambda entry: entry.number))
+def _each() -> Iterator[Entry]:
+    # Each module is imported when its turn comes: an audit of your own code needs none of them.
+    for name in _MODULES:
+        yield from import_module(f"audit.catalogue.{name}").ENTRIES
 
 
 def __getattr__(name: str) -> Any:
@@ -38,6 +37,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+@cache
+def _entries() -> tuple[Entry, ...]:
+    return tuple(sorted(_each(), key=lambda entry: entry.number))
+
+
 def find(name: str) -> Entry | None:
     r"""The entry with this name.
 
@@ -45,4 +49,14 @@ def find(name: str) -> Entry | None:
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")
     (Fraction(1, 1), Fraction(2, 1), None)
     """
-    return next((entry for entry in _entries() if entry.name == name), None)
+    return next((entry for entry in _each() if entry.name == name), None)
+
+
+def find_subject(name: str) -> Subject | None:
+    r"""The entry or the twin with this name.
+
+    >>> find_subject("count"), find_subject("no-such-slip")
+    (Twin(name='count', ...), None)
+    """
+    subjects = (subject for entry in _each() for subject in (entry, entry.twin))
+    return next((subject for subject in subjects if subject.name == name), None)

@@ -23,14 +23,16 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc, betaincinv, expit, ndtr, ndtri
 
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.threshold_family import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import Integers, read, read_worlds
+from dpcore.lazy_import import LazyModule
 from dpcore.numbers.clopper_pearson import lower_end
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, rational_in
+
+special: Final = LazyModule("scipy.special")  # not loaded by an audit that counts no runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_family.EXPERTS``."""
@@ -58,8 +60,10 @@ _LEADER: Final = len(EXPERTS) - 1
 _FIRST_BLOCK: Final = 32
 _BLOCK_GROWTH: Final = Fraction(3, 2)
 _PROBES: Final = 16
-_FIRST_SCAN: Final = 8
+_FIRST_SCAN: Final = 32
 _SCAN: Final = 256
+# A longer stretch is scanned at once while its table, a column for each cell, has no more entries.
+_TABLE: Final = 1 << 15
 # Relative slack for the special functions, always against a refutation.
 _SLACK: Final = 2.0**-40
 # No probability is taken to be smaller: a logarithm or a normal score of it stays finite.
@@ -142,6 +146,8 @@ class Evidence:
         # Each goes on from where the one before it stopped, until none rejects the next point.
         tested = (1 + np.flatnonzero(self.weights[1:])).tolist()
         others = sorted(tested, key=lambda i: -self.weights[i])
+        widest = max((len(one.rule.lean) for trials in self._views for one in trials), default=1)
+        most = max(_SCAN, _TABLE // widest)
         start, size, failed = low + 1, _FIRST_SCAN, 0
         while start < len(GRID) and failed < len(others):
             expert = others[0]
@@ -151,7 +157,7 @@ class Evidence:
             rejected = int(np.argmax(kept))
             start += rejected
             if rejected == len(score):
-                size, failed = min(2 * size, _SCAN), 0
+                size, failed = min(2 * size, most), 0
             else:
                 failed, others = 1 if rejected else failed + 1, [*others[1:], expert]
                 size = _FIRST_SCAN
@@ -217,7 +223,7 @@ def _join_blocks(
         guesses = cast.right + cast.wrong
         share = _share(cast, size, delta, cost / len(runs))
         loud = (guesses > 0) & (share > 0.0)
-        wrong_rate = np.where(loud, share * expit(-epsilons) * (1.0 - _SLACK), 0.0)
+        wrong_rate = np.where(loud, share * special.expit(-epsilons) * (1.0 - _SLACK), 0.0)
         z = _normal_score(cast, wrong_rate, loud, float(u))
         taken = np.where(loud | (j == last), budget * (1.0 if j == last else size / to_come), 0.0)
         score += np.where(taken > 0.0, np.sqrt(taken) * z, 0.0)
@@ -226,7 +232,7 @@ def _join_blocks(
         to_come -= size
     # No p-value below the chance that every guess is right by luck: the randomisation alone must
     # not refute, and an expert that never spoke has p = 1.
-    joint: Floats = np.minimum(score, -ndtri(np.exp(luck)))
+    joint: Floats = np.minimum(score, -special.ndtri(np.exp(luck)))
     return joint
 
 
@@ -284,7 +290,7 @@ def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: 
     larger = ~(p[at] < 0.5)
     at, wrong, right = at[larger], wrong[larger], right[larger]
     rest[at] = _randomised_tail(u, wrong, right, wrong_rate[at], beyond=True)
-    z: Floats = np.where(p < 0.5, -ndtri(np.maximum(p, _LEAST)), ndtri(rest))
+    z: Floats = np.where(p < 0.5, -special.ndtri(np.maximum(p, _LEAST)), special.ndtri(rest))
     return z
 
 
@@ -292,7 +298,7 @@ def _randomised_tail(
     u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool
 ) -> Floats:
     # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); ``beyond``: what it lacks to 1.
-    part, none = (betainc, 1.0) if beyond else (betaincc, 0.0)
+    part, none = (special.betainc, 1.0) if beyond else (special.betaincc, 0.0)
     below = np.where(wrong == 0, none, part(np.maximum(wrong, 1), right + 1.0, rate))
     upto = np.where(right == 0, 1.0 - none, part(wrong + 1.0, np.maximum(right, 1), rate))
     found: Floats = (1.0 - u) * below + u * upto
@@ -301,7 +307,7 @@ def _randomised_tail(
 
 def _tail(score: Floats) -> Floats:
     # 1 - Phi(score), rounded up; what is not a number refutes nothing.
-    beyond: Floats = np.maximum(ndtr(-score) * (1.0 + _SLACK), _LEAST)
+    beyond: Floats = np.maximum(special.ndtr(-score) * (1.0 + _SLACK), _LEAST)
     return np.where(np.isnan(beyond), 1.0, beyond)
 
 
@@ -344,11 +350,13 @@ def resolution(
 
     def enough(right: int, of: int, weight: float) -> bool:
         # The smaller of the last two blocks has 2/5 of their runs, and of the right guesses.
-        bound = betaincinv(0.4 * right, 0.4 * (of - right) + 1, weight * cost / _MOST_BLOCKS)
-        wrong_rate = (1.0 - rate / bound if rate > 0.0 else 1.0) * expit(-upper)
+        bound = special.betaincinv(
+            0.4 * right, 0.4 * (of - right) + 1, weight * cost / _MOST_BLOCKS
+        )
+        wrong_rate = (1.0 - rate / bound if rate > 0.0 else 1.0) * special.expit(-upper)
         luck = math.exp(right * math.log1p(-max(wrong_rate, 0.0)))
-        bar = -ndtri(max(weight * (level - cost), _LEAST))
-        return bool(-ndtri(max(luck, _LEAST)) * math.sqrt(5 / 9) >= bar)
+        bar = -special.ndtri(max(weight * (level - cost), _LEAST))
+        return bool(-special.ndtri(max(luck, _LEAST)) * math.sqrt(5 / 9) >= bar)
 
     early = 4 * count // 9
     late = count - early
@@ -358,7 +366,7 @@ def resolution(
     )
     if learned <= early and least <= late:
         eta = 2 * max(
-            float(betaincinv(need, of - need + 1, 0.975))
+            float(special.betaincinv(need, of - need + 1, 0.975))
             for need, of in ((learned, early), (least, late))
         )
         if eta <= 1.0:

@@ -15,11 +15,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 from audit.evidence.event import Cells, Floats, Tally, Witness, witness_of
 from audit.outputs.reading import Integers, Reading
+from dpcore.lazy_import import LazyModule
 from dpcore.numbers.clopper_pearson import lower_end
+
+special: Final = LazyModule("scipy.special")  # not loaded by an audit that counts no runs
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""Who is tested, by name: experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
@@ -107,7 +109,7 @@ class Expert:
             return first
         base = int(first.min(initial=len(self.order)))  # no cell before it qualifies anywhere here
         seen, promise = self.seen[base:], self.promise[base:]
-        score = (promise - expit(epsilons)[:, None] * seen) / np.sqrt(np.maximum(seen, 1.0))
+        score = (promise - special.expit(epsilons)[:, None] * seen) / np.sqrt(np.maximum(seen, 1.0))
         score[:, -1] = 0.0  # guessing nowhere
         score[np.arange(score.shape[1]) < (first - base)[:, None]] = -1.0
         best: Integers = np.argmax(score, axis=1).astype(np.int64)
@@ -192,9 +194,9 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
 
         # An empty cell weighs next to nothing.
         weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
-        lean = logit(isotonic_regression(expit(lean), weights=weights).x)
+        lean = special.logit(isotonic_regression(special.expit(lean), weights=weights).x)
     known, _ = _shrunk(alone, np.full(alone.shape[1], 0.5), part=1.0)
-    lean = np.concatenate((lean, logit(known)))
+    lean = np.concatenate((lean, special.logit(known)))
     zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
     loose, far, firm = (
         np.concatenate((reach, _reach(alone, level)))
@@ -209,9 +211,9 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
             Expert.of(zero, past),
             Expert.of(loose, past),
             # The bold one predicts with the learned rates, the wary one with its own low bounds.
-            Expert.of(far, past, expit(np.sign(far) * lean)),
-            Expert.of(firm, past, expit(np.abs(firm))),
-            Expert.of(lean, past, expit(np.abs(lean))),
+            Expert.of(far, past, special.expit(np.sign(far) * lean)),
+            Expert.of(firm, past, special.expit(np.abs(firm))),
+            Expert.of(lean, past, special.expit(np.abs(lean))),
         ),
     )
 
@@ -229,7 +231,7 @@ def _reach(counts: Integers, level: float) -> Floats:
         right[clear] = bounds[code]
     else:
         right[clear] = lower_end(most[clear], total[clear], level)
-    reach: Floats = logit(np.maximum(right, 0.5))
+    reach: Floats = special.logit(np.maximum(right, 0.5))
     return np.where(counts[1] > counts[0], reach, -reach)
 
 
@@ -253,7 +255,7 @@ def _smooth(
         firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
     loose, firm, departs = loose[:width], firm[:width], departs[:width]
     far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
-    return logit(rate)[:width], (loose, far, firm)
+    return special.logit(rate)[:width], (loose, far, firm)
 
 
 def _shrunk(
@@ -364,7 +366,7 @@ def follow(
     the expert promises, no more than two above what it did; a head start. In blocks that end within
     the first twentieth of the runs nothing is guessed: they taught too little.
     """
-    q, each = expit(epsilons), np.arange(len(epsilons))
+    q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))
     ahead = np.tile(_HEAD_STARTS + (len(views) == 1) * _ALONE, len(views))[:, None]
     blocks, done = list(zip(*views, strict=True)), 0

@@ -161,13 +161,14 @@ _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "b
 
 
 def _catalogued(spelling: str) -> Target:
+    from audit.catalogue import find_subject
+
+    if subject := find_subject(spelling):
+        return Catalogued(spelling=spelling, function=subject.run, subject=subject)
     from audit.catalogue import ENTRIES
     from dpcore.noise_text import LAWS
 
-    known = {s.name: s for entry in ENTRIES for s in (entry.twin, entry)}
-    if spelling in known:
-        subject = known[spelling]
-        return Catalogued(spelling=spelling, function=subject.run, subject=subject)
+    known = [subject.name for entry in ENTRIES for subject in (entry.twin, entry)]
     hint = did_you_mean(spelling, [*known, *LAWS, *_AUDITS])
     raise InvalidParameter(
         "target",

@@ -7,6 +7,7 @@ when it is called or when help lists it, so unused commands do not slow down the
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -380,6 +381,7 @@ def main() -> None:
         else:
             # What a terminal cannot show is shown as \xe9, in place of an error.
             stream.reconfigure(errors="backslashreplace")
+    gc.set_threshold(100_000)  # what is imported stays: to look through it often would free nothing
     code = run(sys.argv[1:])
     if any(not thread.daemon for thread in _others()):
         threading.Thread(target=_leave, args=(code,), daemon=True).start()

@@ -77,7 +77,7 @@ def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]
 UNEVEN = Problem(decisions=Unions(((0,), (4, 2), (3, 1, 5)), 2))
 
 
-@by_day(6)
+@by_day(4)
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
@@ -196,6 +196,7 @@ def test_every_world_is_learned_in(
         assert run.regret[-1] / 1500 < share * rewards.max() - rewards.mean()
 
 
+@by_day(9)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
     ("arms", "size", "horizon"), [(1, 1, 1), (1, 1, 50), (4, 4, 4), (3, 3, 60)]

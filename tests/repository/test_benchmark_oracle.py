@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.auditing.battery import BATTERY, Case
 from benchmarks.auditing.oracle import oracle, ratio
+from tests.effort import by_day
 
 _RUNS = 20_000
 _CUT = 1.0
@@ -25,6 +26,7 @@ def _apart(case: Case, *, factor: float = 1.0) -> float:
     return float(abs(weights.mean() - below.mean())) / spread
 
 
+@by_day(8)
 @pytest.mark.parametrize("case", BATTERY, ids=lambda case: case.name)
 def test_the_ratio_moves_one_dataset_to_the_other(case: Case) -> None:
     assert _apart(case) < 4.0

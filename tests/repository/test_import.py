@@ -81,6 +81,11 @@ def test_importing_a_sibling_is_silent(package: str) -> None:
     )
 
 
+def test_an_audit_that_counts_no_runs_loads_no_special_functions() -> None:
+    assert noise_of_import("audit.assembly", ("scipy.special",)) == ""
+    assert "loaded: " in noise_of_import("audit.sample", ("scipy.special",))
+
+
 @pytest.mark.parametrize("package", ["dpcore", "accounting", "audit", "bandits"])
 def test_every_public_name_is_found(package: str) -> None:
     module = importlib.import_module(package)

@@ -26,7 +26,7 @@ from audit.report.figures import tradeoff_figure
 from bandits.plots import Curve, Panel, draw_panels
 from benchmarks.figures.dots import Dots
 from dpcore.command import picture as module
-from tests.effort import spread
+from tests.effort import by_day, spread
 from tests.support.audit.figure_table import TABLE
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
@@ -168,6 +168,7 @@ def words(text: object) -> str:
     return " ".join(shown.split()).removesuffix(" [...]")
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", list(PICTURES))
 def test_a_picture_can_be_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with looked_at(monkeypatch) as found:

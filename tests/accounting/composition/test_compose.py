@@ -215,7 +215,7 @@ PARTS = st.sampled_from(
 ROUGH = Fraction(1, 10**5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=effort(10, 25), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=4), st.randoms())
 def test_order_does_not_matter(parts: list[tuple[Any, int]], random: Any) -> None:
     turned = list(parts)

@@ -23,6 +23,7 @@ from accounting.release.composed_loss import ComposedLoss
 from accounting.release.real_curve import RealCurve
 from dpcore import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure
+from tests.effort import by_day
 from tests.support.accounting import samples
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -71,6 +72,7 @@ def two_rounds(sigma: str, rate: str, epsilon: Fraction) -> float:
     return float((bells * curve).sum() * (x[1] - x[0])) / (s * math.sqrt(math.tau))
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("sigma", "rate", "exponent"), [("2", "1/400", 7), ("4/5", "1/300", 10), ("9/2", "1/3000", 9)]
 )
@@ -87,6 +89,7 @@ def test_two_rounds_beside_quadrature(sigma: str, rate: str, exponent: int) -> N
     assert other.lower > found.upper
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("sigma", "rate", "members", "rounds", "exponent", "about"),
     [

@@ -11,6 +11,7 @@ import pytest
 from accounting.composition.threshold import appearance, least_threshold, threshold_guarantee
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
 from dpcore.selection import NoisyThreshold
+from tests.effort import by_day
 
 NOISES = (DiscreteLaplace(scale=1), DiscreteLaplace(scale=4), DiscreteGaussian(sigma_squared=9))
 
@@ -30,6 +31,7 @@ def appears(noise: Noise, threshold: int, counts: list[int]) -> float:
     return 1 - unseen
 
 
+@by_day(5)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_the_delta_is_that_of_the_worst_spread(noise: Noise, rows: int) -> None:

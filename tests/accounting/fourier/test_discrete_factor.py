@@ -18,6 +18,7 @@ from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import listed_above, listed_below
 from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 PAIR = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 20))
@@ -72,6 +73,7 @@ def around() -> Listing:
     return Listing(np.linspace(-60.0, 60.0, 3000), np.exp(-np.linspace(0, 602, 3000)), 0.0)
 
 
+@by_day(2)
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"step {grid.step}")
 def test_values_lie_in_their_discs(grid: Grid) -> None:
     assert worst(listing(), grid) <= 1

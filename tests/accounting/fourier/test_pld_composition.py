@@ -33,7 +33,7 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from tests.effort import effort
+from tests.effort import by_day, effort
 from tests.support.accounting.brute import real
 from tests.support.accounting.lines import (
     DIGITS,
@@ -198,6 +198,7 @@ def test_what_is_refused(argument: str, call: Any) -> None:
 # -- laws --------------------------------------------------------------------------------------
 
 
+@by_day(3)
 @pytest.mark.parametrize("rounds", [1, 7, 50])
 @pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=9), DiscreteLaplace(scale="7/2")])
 def test_the_product_of_one_law(noise: Noise, rounds: int) -> None:

@@ -30,6 +30,7 @@ from accounting.mechanism.real_noise import Laplace
 from accounting.mechanism.sampling_schemes import Poisson
 from accounting.release.guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
+from tests.effort import by_day
 from tests.support.typed import Answer, typed
 
 KINDS: Final = {
@@ -98,6 +99,7 @@ def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
     return {**changed, "digest": digest_of(changed)}
 
 
+@by_day(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_kernel_proves_what_is_estimated_and_no_false_end(
     kind: str, certified: Certified

@@ -17,6 +17,7 @@ from accounting.kernel.laws import Round
 from accounting.kernel.series import Fixed
 from accounting.kernel.sums import Plan
 from accounting.kernel.verdict import Curve
+from tests.effort import by_day
 
 MP: Final = MPContext()
 MP.dps = 90
@@ -106,6 +107,7 @@ def delta_of(pairs: list[tuple[Any, Any]], rounds: int, epsilon: Fraction) -> tu
     return total, total + abs(left)
 
 
+@by_day(14)
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(1, 3)])
 @pytest.mark.parametrize("law", LAWS)

@@ -22,6 +22,7 @@ from accounting.loss.real_pair import RealPair
 from accounting.loss.table import Focus
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 NORMAL, NARROW = NormalDensity(Fraction(1)), NormalDensity(Fraction(1, 9))
@@ -110,6 +111,7 @@ def test_masses_of_cells_hold_the_integrals(law: Density) -> None:
         assert math.fsum(found.value.tolist()) == pytest.approx(1, abs=1e-12)
 
 
+@by_day(7)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("count", [40, 600])
 def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
@@ -205,6 +207,7 @@ def test_the_checks_hold_without_mutants() -> None:
     assert all(_holds(pair) for pair in (*PAIRS.values(), REVEALING))
 
 
+@by_day(5)
 @pytest.mark.parametrize("name", ["present", "rare", "replaced", "group"])
 @pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-8])
 def test_a_table_that_ends_at_a_rare_loss_still_encloses_the_curve(name: str, spare: float) -> None:

@@ -32,6 +32,7 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
+from tests.effort import by_day
 from tests.support.accounting.brute import Mass, gaussian, laplace, real
 from tests.support.accounting.worlds import (
     binomial,
@@ -141,6 +142,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
         return bool(table.infinite(above=False) <= hidden <= table.infinite(above=True) + 1e-35)
 
 
+@by_day(6)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_single_integers_lose_roundings_only(case: Case) -> None:
     for pair, world in directions(*case):
@@ -149,6 +151,7 @@ def test_single_integers_lose_roundings_only(case: Case) -> None:
         assert between(table, world, "1e-11")
 
 
+@by_day(9)
 @pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
 @pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
 def test_ranges_lie_on_either_side(
@@ -177,6 +180,7 @@ def test_near_tilts_share_cells_with_slow_masses(
     assert not np.array_equal(near, far)
 
 
+@by_day(8)
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
 @pytest.mark.parametrize("rate", ["1/100", "2/3"])
 @pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)

@@ -31,6 +31,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.selection import Selection
 from tests.alpha_budget import buy_alpha
+from tests.effort import by_day
 
 ROWS = 2
 OTHERS: tuple[tuple[tuple[str, float, str], ...], ...] = (
@@ -90,6 +91,7 @@ def said(sensitivity: Sensitivity) -> tuple[int, int]:
     return sum(s * n for s, n in steps), sum(s * s * n for s, n in steps)
 
 
+@by_day(10)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Relation) -> None:

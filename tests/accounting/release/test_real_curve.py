@@ -19,6 +19,7 @@ from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
+from tests.effort import by_day
 from tests.support.accounting import samples
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
@@ -195,6 +196,7 @@ def test_what_is_refused() -> None:
     assert not hasattr(Gaussian(sigma=1), "sample")
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("sigma", "rate", "rounds", "epsilon", "least", "most"),
     [
@@ -222,6 +224,7 @@ def test_a_delta_of_1e_300() -> None:
     assert total.delta(found.upper + Fraction(1, 10**4)).upper <= Fraction(1, 10**300)
 
 
+@by_day(2)
 @pytest.mark.parametrize("sigma", ["100", "1000", "10000"])
 def test_far_beyond_the_losses_delta_is_next_to_nothing(sigma: str) -> None:
     r"""Masses that no float holds are listed as the least one, and must not outweigh the law."""

@@ -76,6 +76,7 @@ def test_no_strategy_crosses_the_reading_more_often_than_said() -> None:
     opened = ZCdpFilter(budget=budget)
     meter = Odometer(filter=opened, slack=slack)
 
+    @cache
     def read(rho: Fraction) -> Fraction:
         return meter.read(opened.price(ZCdp(rho)).amounts).epsilon
 

@@ -18,7 +18,7 @@ from mpmath import mpf
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from audit.catalogue import ENTRIES, Entry, Layer, Subject, Twin, find
+from audit.catalogue import ENTRIES, Entry, Layer, Subject, Twin, find, find_subject
 from audit.evidence.prequential_test import Evidence, gather
 from audit.features.feature import read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
@@ -77,6 +77,7 @@ def test_what_an_entry_says() -> None:
     assert numbers == sorted(set(numbers))
     assert [find(entry.name) for entry in ENTRIES] == list(ENTRIES)
     assert find("count") is None  # a twin is no entry
+    assert [find_subject(subject.name) for subject in SUBJECTS] == list(SUBJECTS)
     for entry in ENTRIES:
         assert entry.sentence.endswith(".")
         assert 40 <= len(entry.sentence) <= 130

@@ -25,6 +25,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down
 from tests.audit.exact.test_direction import masses
+from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
@@ -104,6 +105,7 @@ LAWS = (
 )
 
 
+@by_day(3)
 @pytest.mark.parametrize("law", LAWS)
 def test_points_of_a_law_lie_just_above_its_curve(law: str) -> None:
     for shift in (1, 2):

@@ -352,12 +352,13 @@ sys.argv = ["dpcore", "audit", *sys.argv[1:], "--json"]
 try:
     main()
 except SystemExit as ended:
-    print(ended.code, *(name for name in sys.modules if name.split(".")[0] == "accounting"))
+    late = ("accounting", "pydantic", "audit.catalogue.protocols")
+    print(ended.code, *(name for name in sys.modules if name.startswith(late)))
 """
 
 
 def loaded(folder: Path, *words: object) -> list[str]:
-    """The modules of accounting that an audit loads, in a fresh process."""
+    """The modules that an audit loads late, in a fresh process."""
     (folder / "t.py").write_text(COUNTED)
     run = subprocess.run(
         [sys.executable, "-c", PROBE, *map(str, words)],
@@ -375,7 +376,7 @@ def loaded(folder: Path, *words: object) -> list[str]:
 SAMPLED = ("t.py:count", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--seed", 7)
 
 
-def test_a_sampled_audit_loads_nothing_of_accounting_and_draws_no_run_twice(
+def test_a_sampled_audit_loads_what_it_needs_and_draws_no_run_twice(
     tmp_path: Path,
 ) -> None:
     """But the 8 runs, never tested, that show whether the target keeps to its seed."""
@@ -398,10 +399,11 @@ def test_an_audit_that_needs_accounting_is_seen_to_load_it(
     assert "accounting.release.guarantee" in loaded(tmp_path, *words)
 
 
-def test_no_run_is_drawn_twice(tmp_path: Path) -> None:
-    """But the 8 runs, never tested, that show whether the target keeps to its seed."""
-    loaded(tmp_path, *SAMPLED)
-    assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
+def test_an_audit_of_the_catalogue_loads_no_other_entries(tmp_path: Path) -> None:
+    few = ("-n", 200, "--seed", 7)
+    assert loaded(tmp_path, "half-scale", *few) == []
+    words = ("order-kept", "--format", "json", *few)
+    assert {"pydantic", "audit.catalogue.protocols"} <= {*loaded(tmp_path, *words)}
 
 
 UNMEASURED = """

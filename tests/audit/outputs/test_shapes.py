@@ -262,7 +262,7 @@ def audited(shape: Shape, *, broken: bool) -> AuditReport:
     return audit(lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs, seed=1)
 
 
-@by_day(20)
+@by_day(13)
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_an_output_of_any_shape_is_read(shape: Shape, broken: bool) -> None:

@@ -23,6 +23,7 @@ from dpcore.local import (
 )
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
+from tests.effort import by_day
 
 LOCAL = (
     "randomised-response,values=4",
@@ -129,6 +130,7 @@ CHOICES = (
 )
 
 
+@by_day(4)
 @pytest.mark.parametrize("words", CHOICES)
 def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None:
     target = f"select:{words},epsilon=1"

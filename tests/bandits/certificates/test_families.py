@@ -111,7 +111,7 @@ def document_of(release: StreamRelease, horizon: int, size: int = 2) -> Any:
     return json.loads(certificate_of(run, deltas=[DELTA]).text())
 
 
-@pytest.mark.parametrize("horizon", [20, 300, 3000])
+@pytest.mark.parametrize("horizon", [20, 300, pytest.param(3000, marks=pytest.mark.nightly)])
 def test_the_factorisation_is_certified_by_what_its_noise_has_in_zcdp(horizon: int) -> None:
     document = document_of("factorisation", horizon)
     verdict = recheck(json.dumps(document))

@@ -15,6 +15,7 @@ from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
 
 HORIZON = 40
 STREAM = {"tree": TreeSum, "doubling": DoublingSum}
@@ -155,6 +156,7 @@ def test_one_outcome_moves_as_much_as_the_running_sums_say(release: StreamReleas
     assert setting.moves == kind(horizon=1000, noise=DiscreteLaplace(scale=1), **grid).moves
 
 
+@by_day(2)
 @pytest.mark.parametrize("sent", [1, 2, 8])
 def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
     """Tossing the levels or K away would be seen: the promise is computed, not stated."""

@@ -146,6 +146,7 @@ def test_a_copy_that_shares_its_reservoir_is_seen() -> None:
     assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
 
 
+@by_day(32)
 @pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
 def test_one_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
     assert type(noise.sample(rng=source)) is int

@@ -273,7 +273,7 @@ class Layer:
     harmless: Mapping[str, tuple[str, str, Any]] = field(default_factory=dict)
     afresh: tuple[Any, ...] = ()
     short: Mapping[str, Any] = field(default_factory=dict)
-    by_day: int = 4
+    by_day: int = 2
     mutants_by_day: int = 2
 
     def law(self, code: Callable[..., Any], case: Any) -> Law:
