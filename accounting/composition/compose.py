@@ -48,7 +48,7 @@ _EACH: Final = Fraction(4, 5)
 """The fraction of the requested width for each of two listings, and half of it for delta."""
 
 _ALLOCATED: Final = Fraction(1, 10**4)
-"""Listings of epochs leave about 1e-3."""
+"""Listings of epochs leave about as much."""
 
 _SIZE: Final = "the losses of such noise are outside the range of floats"
 

@@ -7,51 +7,61 @@ A :class:`LossPart` is the loss of one round. It proposes the tilt c, and tilted
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from flint import arb
 
 from accounting.fourier.discs import Discs, Floats, Integers
+from accounting.loss.table import Focus
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 
 
-class LossPart(Protocol):
-    r"""The loss of one round before its tilt is chosen. Balls are at the ambient precision.
+class LossPart(ABC):
+    r"""The loss of one round before its tilt is chosen. Balls are at the ambient precision."""
 
-    ``above``: whether finite listings bound it from above (True) or below (False); None if it is
-    exact.
-    """
+    __slots__ = ()
 
     @property
+    @abstractmethod
     def above(self) -> bool | None:
-        r"""The direction of the discretisation."""
-        ...
+        r"""Whether listings bound the loss from above, or from below; None if it is exact."""
+
+    def cut(self, spare: float) -> Self:
+        r"""The same loss, where losses of P-mass ``spare`` may be counted as infinite."""
+        del spare
+        return self
 
     @property
+    @abstractmethod
     def hidden(self) -> arb:
-        r"""P(L = oo), as an enclosure."""
-        ...
+        r"""A bound of P(L = oo) in the direction of the listings, or an enclosure."""
 
     @property
+    @abstractmethod
     def largest(self) -> arb:
         r"""An upper bound of all finite losses, infinite if they are unbounded."""
-        ...
 
+    @abstractmethod
     def largest_loss(self) -> Enclosure:
         r"""The largest loss, as an enclosure."""
-        ...
 
+    @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Approximate K, K' and K'' at c = ``tilt``, K = log M: floats that only affect speed."""
-        ...
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> Factor:
-        r"""The factor at c = ``tilt`` > 0; discretisation adds about ``variance`` at most."""
-        ...
+    @abstractmethod
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> Factor:
+        r"""The factor at c = ``tilt`` > 0; listings add at most about ``variance``.
+
+        ``focus`` selects the losses that listings resolve; by default all at the tilt.
+        """
 
 
 class Factor(Protocol):

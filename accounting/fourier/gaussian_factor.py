@@ -35,7 +35,8 @@ from accounting.fourier.discs import (
     multiples,
     upward,
 )
-from accounting.fourier.factor import Grid
+from accounting.fourier.factor import Grid, LossPart
+from accounting.loss.table import Focus
 from dpcore.analysis import theta
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
 
@@ -57,7 +58,7 @@ _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianPart:
+class GaussianPart(LossPart):
     r"""X against X - D for one discrete Gaussian of parameter v >= 1/2, before tilting.
 
     >>> part = GaussianPart(variance=Fraction(400), shift=1)
@@ -96,9 +97,11 @@ class GaussianPart:
         rate = float(self.rate)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> GaussianFactor:
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> GaussianFactor:
         r"""The factor at c = ``tilt``; it adds no variance."""
-        del variance
+        del variance, focus
         return GaussianFactor(part=self, tilt=tilt)
 
 

@@ -18,10 +18,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.fourier.factor import Factor, LossPart
+from accounting.fourier.factor import LossPart
 from accounting.fourier.finite_sum import ContourSum, contour_sum
 from accounting.fourier.inverse import epsilon_between
-from accounting.fourier.real_loss import ListedLoss
 from accounting.fourier.saddle import (
     MOST_TILT,
     Saddle,
@@ -201,10 +200,7 @@ class ContourIntegral:
         if not self._side or spare < _LEAST_SPARE:
             return self
         spare = 2.0 ** math.floor(math.log2(spare))
-        laws = (
-            (each.cut(spare) if isinstance(each, ListedLoss) else each, k) for each, k in self.parts
-        )
-        return ContourIntegral(parts=tuple(laws))
+        return ContourIntegral(parts=tuple((each.cut(spare), k) for each, k in self.parts))
 
     @property
     def _side(self) -> int:
@@ -278,15 +274,10 @@ def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum 
     smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
     # A listing may add as much to the variance as the smoothing does.
     share = smoothing * smoothing / len(parts)
-    factors = [(_factor(part, saddle, share / count), count) for part, count in parts]
+    tilt, focus = Fraction(saddle.tilt), saddle.focus
+    factors = [(part.factor(tilt, share / count, focus), count) for part, count in parts]
     chosen = window(factors, saddle, error, smoothing)
     return None if chosen is None else contour_sum(factors, chosen)
-
-
-def _factor(part: LossPart, saddle: Saddle, variance: float) -> Factor:
-    if isinstance(part, ListedLoss):
-        return part.factor(Fraction(saddle.tilt), variance, saddle.focus)
-    return part.factor(Fraction(saddle.tilt), variance)
 
 
 def _hidden(parts: _Parts) -> arb:

@@ -7,16 +7,16 @@ many as the width needs. Proofs: docs/proofs/cells.md.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from flint import arb
 
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
+from accounting.fourier.factor import LossPart
 from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.density import Density
 from accounting.loss.discrete_loss import Floats, Listing
@@ -33,51 +33,8 @@ _SLACK: Final = 2.0**-40
 """At least the error of a loss that is the quotient of two float masses."""
 
 
-class ListedLoss(ABC):
-    r"""A loss that is discretised to exact floats."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def above(self) -> bool:
-        r"""Whether the discretisation bounds the loss from above, or from below."""
-
-    @abstractmethod
-    def cut(self, spare: float) -> Self:
-        r"""The same loss, where losses of P-mass ``spare`` may be counted as infinite."""
-
-    @property
-    @abstractmethod
-    def hidden(self) -> arb:
-        r"""An upper bound of the discretised mass at infinity."""
-
-    @property
-    def largest(self) -> arb:
-        r"""An upper bound of all finite discretised losses."""
-        found = self.largest_loss().upper
-        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
-
-    @abstractmethod
-    def largest_loss(self) -> Enclosure:
-        r"""The largest loss, as an enclosure."""
-
-    @abstractmethod
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Approximate K, K' and K'' at c = ``tilt``."""
-
-    @abstractmethod
-    def factor(
-        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
-    ) -> DiscreteFactor:
-        r"""The factor at c = ``tilt``; discretisation adds at most about ``variance``.
-
-        ``focus`` selects the relevant losses; by default all at the tilt.
-        """
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TabledLoss(ListedLoss):
+class TabledLoss(LossPart):
     r"""The loss of a round of a random kind, (probability, pair), which the output reveals.
 
     Its total is an upper bound if ``above``, and a lower bound otherwise.
@@ -106,6 +63,12 @@ class TabledLoss(ListedLoss):
         )
         return arb(found * _UP + 1e-322 * (found > 0) if self.above else found / _UP)
 
+    @property
+    def largest(self) -> arb:
+        r"""An upper bound of all finite discretised losses."""
+        found = self.largest_loss().upper
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
+
     def largest_loss(self) -> Enclosure:
         r"""The largest loss over all kinds."""
         found = [pair.largest_loss() for _, pair in self.kinds]
@@ -128,7 +91,7 @@ class TabledLoss(ListedLoss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatedLoss(ListedLoss):
+class AllocatedLoss(LossPart):
     r"""A bound of the loss of an epoch of random allocation, from one ``side``.
 
     Raises as :func:`accounting.loss.allocation_loss.allocated` does.
@@ -137,11 +100,6 @@ class AllocatedLoss(ListedLoss):
     density: Density
     rounds: int
     side: Side
-
-    def cut(self, spare: float) -> AllocatedLoss:
-        r"""The same discretisation for every tail."""
-        del spare
-        return self
 
     @property
     def above(self) -> bool:

@@ -23,10 +23,11 @@ from accounting.fourier.discs import (
     Floats,
     Integers,
 )
-from accounting.fourier.factor import Factor, Grid
+from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.laws.registry import pair_of
 from accounting.laws.skellam import SkellamPair
+from accounting.loss.table import Focus
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -275,7 +276,7 @@ def test_a_mixed_list_is_the_list_in_any_order() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RealGaussian:
+class RealGaussian(LossPart):
     variance: Fraction
 
     @property
@@ -297,7 +298,10 @@ class RealGaussian:
         v = float(self.variance)
         return v * tilt * (tilt + 1) / 2, v * (2 * tilt + 1) / 2, v
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> Factor:
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> Factor:
+        del variance, focus
         return TiltedGaussian(variance=self.variance, tilt=tilt)
 
 

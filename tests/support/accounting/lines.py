@@ -14,12 +14,13 @@ from flint import arb
 from hypothesis import strategies as st
 
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
-from accounting.fourier.factor import Grid
+from accounting.fourier.factor import Grid, LossPart
 from accounting.fourier.finite_sum import ContourSum, Window, contour_sum
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.discrete_loss import Listing
 from accounting.loss.integer_pair import IntegerPair
+from accounting.loss.table import Focus
 from accounting.pairs.pair import Pair
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute import real
@@ -28,7 +29,7 @@ DIGITS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(LossPart):
     """A law of finitely many losses: ((mass, loss), ...), exact floats; ``rest`` is hidden."""
 
     atoms: tuple[tuple[Fraction, Fraction], ...]
@@ -59,8 +60,10 @@ class Listed:
         listing = self.listing
         return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
 
-    def factor(self, tilt: Fraction, variance: float = math.inf) -> DiscreteFactor:
-        del variance
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
+        del variance, focus
         return tilted(self.listing, tilt)
 
 

@@ -109,13 +109,15 @@ def _missed(world: World, left: Any) -> Any:
     return missed
 
 
-def inverts(found: Enclosure, brute: Worlds, delta: str) -> bool:
+def inverts(
+    found: Enclosure, brute: Worlds, delta: str, narrow: Fraction = Fraction(1, 2**64)
+) -> bool:
     """Whether epsilon(delta) is found, narrow, and goes back to delta."""
     with mpmath.workdps(DIGITS):
         slack = real(delta) * mpmath.mpf("1e-17")
         below, above = Fraction(found.lower), Fraction(found.upper)
         return bool(
-            found.width <= above / 2**64
+            found.width <= above * narrow
             and brute.delta(above) <= real(delta) + slack
             and (below == 0 or brute.delta(below) >= real(delta) - slack)
         )
