@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
+from math import comb, perm
 from typing import Any, Final
 
 import numpy as np
@@ -95,24 +95,46 @@ class Choices(Catalogued):
 
     def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
         r"""The probability of each output; refused for too many or too large scores."""
-        scores, mechanism = _scores(dataset), self.mechanism
-        gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
-        outputs, places = len(scores) * gaps, scores
-        if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
-            outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
-            places = [*scores, mechanism.threshold]
-        if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
-            reason = (
-                f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
-                f"{MOST_SPREAD}): use only the layer sample"
-            )
-            raise InvalidParameter("dataset", dataset, reason)
-        if isinstance(mechanism, AboveThreshold):
-            law = mechanism.law(scores)
-            return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
-        if isinstance(mechanism, NoisyMax):
-            return dict(mechanism.law(scores).items())
-        return dict(enumerate(mechanism.law(scores)))
+        return law_of(self.mechanism, _scores(dataset), dataset)
+
+
+def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int]) -> bool:
+    r"""Whether the law of the choice among these scores is small enough to be listed."""
+    gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
+    outputs, places = len(scores) * gaps, scores
+    if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
+        outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
+        places = [*scores, mechanism.threshold]
+    elif isinstance(mechanism, Selection) and len(scores) <= MOST_LISTED:
+        outputs = perm(len(scores), mechanism.count)
+    return 0 < outputs <= MOST_LISTED and max(places) - min(places) <= MOST_SPREAD
+
+
+def law_of(
+    mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int], dataset: Any
+) -> dict[Hashable, ExpRational]:
+    r"""The probability of each output; refused, naming the dataset, if there are too many."""
+    if not has_law(mechanism, scores):
+        reason = (
+            f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
+            f"{MOST_SPREAD}): use only the layer sample"
+        )
+        raise InvalidParameter("dataset", dataset, reason)
+    if isinstance(mechanism, AboveThreshold):
+        law = mechanism.law(scores)
+        return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
+    if isinstance(mechanism, NoisyMax):
+        return dict(mechanism.law(scores).items())
+    rows: dict[tuple[int, ...], Any] = {(): 1}
+    for _ in range(mechanism.count):
+        # Of the candidates that are left, as `release` does it.
+        rows = {
+            (*row, left[at]): mass * chance
+            for row, mass in rows.items()
+            for left in [[each for each in range(len(scores)) if each not in row]]
+            for at, chance in enumerate(mechanism.law([scores[each] for each in left]))
+        }
+    return {row[0] if mechanism.count == 1 else row: mass for row, mass in rows.items()}
 
 
 def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) -> tuple[int, ...]:

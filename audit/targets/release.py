@@ -9,12 +9,13 @@ slashes between them, and ``count`` is that of ``top``. A dataset is a list of r
 or of users for a count. The pair is a worst case of the query's sensitivity: all rows of one user,
 at the bounds of the range or in one key, against none, or against those at the other bound; for
 unknown keys, in keys of that user only that are most likely to be released. Additive noise has a
-known law, so the exact layer proves or refutes the claim.
+known law, and so has a choice among few candidates: the exact layer proves or refutes the claim.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -24,13 +25,15 @@ from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
+from audit.targets.mechanisms import has_law, law_of
 from audit.targets.target import Catalogued
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.noise import Noise
+from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import whole_number
 from dpcore.sampling.rng import Rng, SeededRng
-from dpcore.selection import NoisyThreshold
+from dpcore.selection import NoisyThreshold, Selection
 from dpcore.spec_syntax import read_keys
 
 _KINDS: Final = {
@@ -84,6 +87,22 @@ class NoisyReleases(Releases):
         return tuple(each if isinstance(each, int) else tuple(each.tolist()) for each in found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenReleases(Releases):
+    r"""Releases of a choice among few candidates, whose law is listed."""
+
+    mechanism: Selection
+
+    @property
+    def about(self) -> str:
+        r"""What a proof of this law is a proof about."""
+        return f", of the {self.query.name} of these rows"
+
+    def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
+        r"""The probability of each choice; refused for too many or too large scores."""
+        return law_of(self.mechanism, self.encoded(dataset).tolist(), dataset)
+
+
 def read_release(spelling: str, words: str, *, seeded: bool = True) -> Releases:
     r"""The target that ``words`` describe; see the module."""
     name, _, rest = (part.strip() for part in words.partition(","))
@@ -126,18 +145,28 @@ def target_of(
         if isinstance(mechanism, NoisyThreshold):
             # The released count of the keys that belong to one user: 0 if none of them is released.
             return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
+        if isinstance(mechanism, Selection) and mechanism.count > 1:
+            return [tuple(each.tolist()) for each in found]
         return found
 
-    kind = NoisyReleases if isinstance(mechanism, Mechanism) else Releases
+    kind: type[Releases] = Releases
+    own: dict[str, Any] = {"query": query, "scope": scope, "price": price}
     if isinstance(mechanism, NoisyThreshold):
         worst = _exposed(mechanism, scope.rows_per_user)
     else:
         worst = _worst(query, scope)
+    if isinstance(mechanism, Mechanism):
+        kind = NoisyReleases
+    elif isinstance(mechanism, Selection) and all(
+        has_law(mechanism, query.encode(_table(each), scope, SeededRng(0)).tolist())
+        for each in worst
+    ):
+        kind, own = ChosenReleases, {**own, "mechanism": mechanism}
     return kind.of(
         spelling,
         run,
         seeded=seeded,
-        own={"query": query, "scope": scope, "price": price},
+        own=own,
         pair=worst,
         epsilon=epsilon,
         delta=delta,
