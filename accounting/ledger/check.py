@@ -215,7 +215,7 @@ def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
     for row in _streamed(connection, select(users).order_by(users.c.name)):
         cells: tuple[Any, ...] = tuple(row.values())
         name, *totals, assumed, _ = cells
-        account = Account(tuple(totals), assumed)
+        account = Account.of(tuple(totals), assumed)
         if not isinstance(name, str) or account.row(book.identity, name) != cells:
             yield Damage(f"user {name!r}", "its row does not match its checksum")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from accounting.ledger.errors import LedgerDamaged
 
@@ -68,7 +68,14 @@ class Account(NamedTuple):
     r"""Amounts a user has spent in the last period, and the number of assumed charges."""
 
     totals: tuple[int, ...]
-    assumed: int = 0
+    assumed: int
+    counted: str
+    """Both as text: made once for all users who have the same account."""
+
+    @classmethod
+    def of(cls, totals: tuple[int, ...], assumed: int = 0) -> Self:
+        r"""The account with these amounts."""
+        return cls(totals, assumed, "\n".join(map(str, (*totals, assumed))))
 
     def row(self, identity: str, name: str) -> tuple[object, ...]:
         r"""The row of the user ``name`` in the ledger with this identity.
@@ -76,7 +83,7 @@ class Account(NamedTuple):
         Its last cell is a digest of the others, of the ledger, the user and what is counted.
         """
         # A name holds no line end.
-        said = "\n".join((identity, name, *map(str, self.totals), str(self.assumed)))
+        said = f"{identity}\n{name}\n{self.counted}"
         mark = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return name, *self.totals, self.assumed, mark
 

@@ -19,18 +19,20 @@ _UNSEEN: Final = re.compile(
     "\U000e0100-\U000e01ef]"
 )
 
+_PLAIN: Final = re.compile(rf"[!-~](?:[ -~]{{0,{_LONGEST - 2}}}[!-~])?")
+
 
 def name(argument: str, value: object) -> str:
     r"""``value`` if it is a valid name of a user or a batch."""
     reason = f"must be a name of 1 to {_LONGEST} characters"
+    if type(value) is str and _PLAIN.fullmatch(value):
+        return value
     value = text(argument, value, reason)
     if not 1 <= len(value) <= _LONGEST:
         raise InvalidParameter(argument, value, reason)
     if not value.isprintable() or value != value.strip():
         must = "must be printable, without leading or trailing space"
         raise InvalidParameter(argument, value, must)
-    if value.isascii():
-        return value
     if _UNSEEN.search(value):
         raise InvalidParameter(argument, ascii(value), "must not contain invisible characters")
     if not unicodedata.is_normalized("NFC", value):

@@ -118,7 +118,7 @@ class Book:
             start=genesis(text),
             tables=Tables.of(filter.limits),
             identity=uuid4().hex if identity is None else identity,
-            untouched=Account((0,) * len(filter.limits)),
+            untouched=Account.of((0,) * len(filter.limits)),
         )
 
     @classmethod
@@ -233,14 +233,16 @@ class Book:
     ) -> tuple[dict[str, Account], frozenset[str]]:
         r"""The accounts in force among ``names``, and the names whose digest does not match."""
         found: dict[str, Account] = {}
+        known: dict[tuple[int, ...], Account] = {}
         damaged: list[str] = []
         if head.renewed:
             return found, frozenset()
         for cells in those(connection, self.tables.users, "name", names):
-            name, *totals, assumed, _ = cells
-            account = Account(tuple(totals), assumed)
+            name, held = cells[0], cells[1:-1]
             # SQLite keeps a value of any type in any column.
-            whole = all(type(held) is int for held in (*totals, assumed))
+            whole = {*map(type, held)} == {int}
+            if whole:
+                account = known.get(held) or known.setdefault(held, Account.of(held[:-1], held[-1]))
             if whole and account.row(self.identity, name) == cells:
                 found[name] = account
             else:
@@ -275,20 +277,23 @@ class Book:
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
-        return tuple(
-            name
-            for name in names
-            if name in accounts
-            and any(held > m for held, m in zip(accounts[name].totals, most, strict=True))
-        )
+        out = {
+            account
+            for account in {*accounts.values()}
+            if any(held > m for held, m in zip(account.totals, most, strict=True))
+        }
+        return tuple(name for name in names if accounts.get(name) in out) if out else ()
 
     def pay(self, accounts: dict[str, Account], names: tuple[str, ...], price: Price) -> None:
         r"""Add the price to the accounts of ``names``."""
         untouched, assumed = self.untouched, int(bool(price.assumptions))
+        after: dict[Account, Account] = {}
         for name in names:
             before = accounts.get(name, untouched)
-            totals = tuple(h + a for h, a in zip(before.totals, price.amounts, strict=True))
-            accounts[name] = Account(totals, before.assumed + assumed)
+            if before not in after:
+                totals = tuple(h + a for h, a in zip(before.totals, price.amounts, strict=True))
+                after[before] = Account.of(totals, before.assumed + assumed)
+            accounts[name] = after[before]
 
     def left(self, accounts: dict[str, Account], user: str, head: Head) -> str:
         r"""The remaining budget of a user, as text."""
@@ -321,7 +326,7 @@ class Book:
         if values:
             tables.released.create(connection, checkfirst=True)
             put(connection, tables.released, values)
-        self._add_up(connection, {name for _, name in paid}, accounts)
+        self._add_up(connection, dict.fromkeys(name for _, name in paid), accounts)
         last = entries[-1]
         run(connection, _MOVED, number=last.charge.number, digest=last.digest)
 
@@ -334,7 +339,7 @@ class Book:
     def remark(self, connection: Connection) -> None:
         r"""Set the identity of the ledger, and update the digest of each user's row."""
         rows = connection.execute(select(self.tables.users)).all()
-        accounts = {name: Account(tuple(totals), n) for name, *totals, n, _ in rows}
+        accounts = {name: Account.of(tuple(totals), n) for name, *totals, n, _ in rows}
         self._add_up(connection, accounts, accounts)
         connection.execute(update(self.tables.ledger).values(identity=self.identity))
 

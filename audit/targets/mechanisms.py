@@ -17,7 +17,7 @@ probabilities are rational functions of e^(-unit).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import comb
+from math import comb, perm
 from typing import Any, Final
 
 import numpy as np
@@ -61,17 +61,23 @@ _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold
 _WHOLE: Final = ("values", "sensitivity", "count")
 
 
-def _listed(
-    mechanism: Selection | NoisyMax | AboveThreshold, dataset: Any
-) -> dict[Hashable, ExpRational]:
-    # The probability of each output; refused for too many or too large scores.
-    scores = _scores(dataset)
+def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int]) -> bool:
+    r"""Whether the law of the choice among these scores is small enough to be listed."""
     gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
     outputs, places = len(scores) * gaps, scores
     if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
         outputs = sum(comb(len(scores), n) * gaps**n for n in range(mechanism.count + 1))
         places = [*scores, mechanism.threshold]
-    if not scores or outputs > MOST_LISTED or max(places) - min(places) > MOST_SPREAD:
+    elif isinstance(mechanism, Selection) and len(scores) <= MOST_LISTED:
+        outputs = perm(len(scores), mechanism.count)
+    return 0 < outputs <= MOST_LISTED and max(places) - min(places) <= MOST_SPREAD
+
+
+def law_of(
+    mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int], dataset: Any
+) -> dict[Hashable, ExpRational]:
+    r"""The probability of each output; refused, naming the dataset, if there are too many."""
+    if not has_law(mechanism, scores):
         reason = (
             f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
             f"{MOST_SPREAD}): use only the layer sample"
@@ -82,7 +88,16 @@ def _listed(
         return {_row(mechanism, row, len(scores)): mass for row, mass in law.items()}
     if isinstance(mechanism, NoisyMax):
         return dict(mechanism.law(scores).items())
-    return dict(enumerate(mechanism.law(scores)))
+    rows: dict[tuple[int, ...], Any] = {(): 1}
+    for _ in range(mechanism.count):
+        # Of the candidates that are left, as `release` does it.
+        rows = {
+            (*row, left[at]): mass * chance
+            for row, mass in rows.items()
+            for left in [[each for each in range(len(scores)) if each not in row]]
+            for at, chance in enumerate(mechanism.law([scores[each] for each in left]))
+        }
+    return {row[0] if mechanism.count == 1 else row: mass for row, mass in rows.items()}
 
 
 def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) -> tuple[int, ...]:
@@ -161,7 +176,7 @@ def select_target(
     pair = (first, [moved - each for each in first])
     gap = getattr(mechanism, "gap", False)
     own = {
-        "laws": lambda pair: tuple(_listed(mechanism, dataset) for dataset in pair),
+        "laws": lambda pair: tuple(law_of(mechanism, _scores(each), each) for each in pair),
         "about": ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap,
     }
     return Known.of(spelling, run, seeded=seeded, own=own, pair=pair, epsilon=mechanism.epsilon)

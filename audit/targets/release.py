@@ -23,11 +23,12 @@ from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
+from audit.targets.mechanisms import has_law, law_of
 from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.sampling.rng import Rng, SeededRng
-from dpcore.selection import NoisyThreshold
+from dpcore.selection import NoisyThreshold, Selection
 
 _KINDS: Final = {
     each.name: each
@@ -83,6 +84,8 @@ def target_of(
         if isinstance(mechanism, NoisyThreshold):
             # The released count of the keys that belong to one user: 0 if none of them is released.
             return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
+        if isinstance(mechanism, Selection) and mechanism.count > 1:
+            return [tuple(each.tolist()) for each in found]
         return found
 
     if isinstance(mechanism, NoisyThreshold):
@@ -90,17 +93,28 @@ def target_of(
     else:
         worst = _worst(query, scope)
     claimed: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": scope.relation}
-    if not isinstance(mechanism, Mechanism):
+
+    def encoded(dataset: Any) -> Any:
+        # The exact answers, to which noise is added, or scores.
+        found = query.encode(_table(dataset), scope, SeededRng(0))
+        return found if isinstance(found, int) else tuple(found.tolist())
+
+    def listed(dataset: Any) -> Law:
+        assert isinstance(mechanism, Selection)  # noqa: S101  # chosen below
+        return law_of(mechanism, encoded(dataset), dataset)
+
+    noise, law = None, listed
+    if isinstance(mechanism, Mechanism):
+        noise, law = mechanism.noise, lambda dataset: Shifted(mechanism.noise, encoded(dataset))
+    elif not isinstance(mechanism, Selection) or not all(
+        has_law(mechanism, encoded(each)) for each in worst
+    ):
         return Catalogued.of(spelling, run, seeded=seeded, pair=worst, **claimed)
-    noise = mechanism.noise
-
-    def laws(pair: tuple[Any, Any]) -> tuple[Law, Law]:
-        # The exact answers, and the noise of each.
-        found = [query.encode(_table(dataset), scope, SeededRng(0)) for dataset in pair]
-        places = [each if isinstance(each, int) else tuple(each.tolist()) for each in found]
-        return Shifted(noise, places[0]), Shifted(noise, places[1])
-
-    own = {"laws": laws, "noise": noise, "about": f", of the {query.name} of these rows"}
+    own = {
+        "laws": lambda pair: (law(pair[0]), law(pair[1])),
+        "noise": noise,
+        "about": f", of the {query.name} of these rows",
+    }
     return Known.of(spelling, run, seeded=seeded, own=own, pair=worst, **claimed)
 
 

@@ -212,7 +212,7 @@ def broken(
     ("owner", "name", "old", "new"),
     [
         # Nobody is ever found poor: the table's own rule stops the overspending.
-        (Book, "poor", "if name in accounts", "if False"),
+        (Book, "poor", "accounts.get(name) in out", "False"),
         # The price is left out of the comparison.
         (Book, "poor", "limit - a for", "limit for"),
         # One share too early.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
+from scipy.stats import chisquare
 
 from accounting.composition.threshold import least_threshold
 from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
 from accounting.queries.query import Moves, Query, noisy
 from audit import audit
+from audit.targets.mechanisms import law_of
 from audit.targets.release import target_of
+from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
 from dpcore.selection import NoisyThreshold, Selection
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 
 PRICES = ("epsilon=1", "rho=1/10", "epsilon=1/4,delta=1e-3")
@@ -38,15 +43,41 @@ def test_noise_is_proven_on_the_worst_pair(query: str, relation: str, price: str
         assert report.epsilon_lower == 1  # no less noise would do
 
 
-def test_choices_and_thresholds_are_not_refuted() -> None:
+@pytest.mark.parametrize("price", ["epsilon=1", "rho=1/10"])
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+@pytest.mark.parametrize("query", ["quantile,low=0,high=4,q=1/3", "top,keys=a/b/c,count=2"])
+def test_choices_are_proven_on_the_worst_pair(query: str, relation: str, price: str) -> None:
+    words = f"release:{query},rows_per_user=2,relation={relation},{price}"
+    found = audit(words)
+    assert found.verdict == "proven"
+    # The listed law is that of the runs: a claim just below it is refuted by both.
+    assert audit(words, claim=f"epsilon={found.epsilon_lower * 0.99}").verdict == "refuted"
+
+
+def test_thresholds_and_choices_among_many_are_not_refuted() -> None:
     for words in (
-        "quantile,low=0,high=4",
-        "top,keys=a/b/c,count=2",
+        "quantile,low=0,high=400",
         "histogram,delta=1e-2",
         "histogram,delta=1e-2,relation=replace",
     ):
         report = audit(f"release:{words},rows_per_user=2,epsilon=1", runs=4000, seed=3)
         assert report.verdict == "not_refuted"
+
+
+def test_the_law_of_choices_in_sequence_is_that_of_the_runs() -> None:
+    choice = Selection(epsilon=4, sensitivity=1, count=2)
+    law = law_of(choice, [3, 1, 2, 0], "scores")
+    assert len(law) == 12
+    assert sum(law.values()) == 1
+    alpha = buy_alpha("release:top, two of four: cells", "1e-9")
+    rng, runs = SeededRng(5), 6000
+    seen: Counter[Any] = Counter()
+    for _ in range(runs):
+        chosen: Any = choice.release([3, 1, 2, 0], rng=rng)
+        seen[tuple(chosen.tolist())] += 1
+    wanted = [runs * law[row].enclose(64).upper_float for row in law]
+    scale = runs / sum(wanted)
+    assert chisquare([seen[row] for row in law], [scale * n for n in wanted]).pvalue > alpha
 
 
 class NarrowCount(Count):
