@@ -1,4 +1,4 @@
-r"""Parse ``name:key=value,key=value``, the syntax of noises, claims, targets and search spaces.
+r"""Parse ``name:key=value,key=value``, the syntax of noise, claims, targets and search spaces.
 
 All text of this form is parsed here, so the same mistakes give the same messages: an unknown name
 or key (with the nearest known one), and a key that is missing, repeated or without a value. Errors

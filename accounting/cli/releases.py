@@ -112,7 +112,7 @@ Neighbours = Annotated[
     option(
         "WORD",
         f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
-        "else add-remove)",
+        "otherwise add-remove)",
         "--relation",
         default=...,
         case_sensitive=False,
@@ -407,7 +407,7 @@ def computed_by(bound: Bound) -> str:
 
 
 def exact(value: Fraction) -> float | str:
-    r"""The JSON value of a number: a float if it is exact, else exact text.
+    r"""The JSON value of a number: a float if it is exact, otherwise exact text.
 
     A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
     """

@@ -31,7 +31,7 @@ Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
 """One transaction: the outcome of each request, in their order, on the disk."""
 
 _CUT: Final = (
-    "a thread that committed several charges was interrupted: charge again, the batch is paid "
+    "a thread that committed several charges was interrupted: charge again, the batch is charged "
     "only once"
 )
 

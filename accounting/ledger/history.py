@@ -1,7 +1,7 @@
 r"""The history of a ledger: charges, and the digests that chain them.
 
-The digest of a charge is SHA-256 over what the charge says, who paid, who was left out and the
-digest of the charge before it.
+The digest of a charge is SHA-256 over the charge, the users charged, those left out and
+the digest of the charge before it.
 Proofs: docs/proofs/ledger.md.
 """
 
@@ -83,8 +83,7 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    r"""A charge of the history: ``paid`` users owe ``amounts`` each, ``spared`` users were left
-    out.
+    r"""A charge of the history: ``amounts`` for each of ``paid`` users; ``spared`` were left out.
 
     ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` its price in
     the integers of the filter. ``digest`` fixes this charge and all before it.

@@ -315,7 +315,7 @@ class ShuffledPure(_Shared):
             raise InvalidParameter("share", self.share, reason)
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution in the sum only; the server sees more."""
+        r"""The mechanism that protects one contribution only in the sum; the server sees more."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
@@ -368,7 +368,7 @@ def size_protocol(
     >>> size.wraparound.upper <= Fraction(1, 10**6) < size.one_less.lower
     True
 
-    Raises :class:`InvalidParameter` for users or precision below 1, for a noise of another type,
+    Raises :class:`InvalidParameter` for users or precision below 1, for noise of another type,
     and for a failure probability outside (0, 1).
     """
     users = integer("users", users, at_least=1)

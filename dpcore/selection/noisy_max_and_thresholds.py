@@ -1,8 +1,8 @@
 r"""Choices by comparing noisy numbers: the sparse vector technique and report noisy max.
 
 Noise is discrete Laplace or one-sided geometric with exact rational scales, so comparisons are of
-integers. Proofs: docs/proofs/selection.md. Published variants that spare a noise or a stop are in
-the catalogue of the audit, refuted.
+integers. Proofs: docs/proofs/selection.md. Published variants that omit noise or a stop are in the
+catalogue of the audit, refuted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AboveThreshold:
     With ``gap`` an answer above gives by how much the noisy answer exceeds the noisy threshold, 0
     or more, and one below gives None: this costs nothing more (Ding, Wang, Xiao, Zhang and Kifer,
     "Free gap information from the differentially private sparse vector and noisy max mechanisms",
-    2019). The gap has both noises in it; the noisy answer itself must not be released.
+    2019). The gap contains both noise terms; the noisy answer itself must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
@@ -178,7 +178,7 @@ class NoisyMax:
     exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the index is
     released: the noisy score itself would cost more.
 
-    With ``gap`` the lead of the chosen score is released beside it, at no cost (Ding et al. 2019):
+    With ``gap`` the lead of the chosen score is released too, at no cost (Ding et al. 2019):
     its noisy score less the least one that would have been chosen, which is the second largest one,
     or 1 more where that wins a tie. It needs discrete Laplace noise and two scores.
 

@@ -3,7 +3,7 @@ r"""The database address of a ledger, and the location of an SQLite file in one 
 SQLite names the log and the locks of a file after its path. One file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
 is mounted alone is refused, and so is one that lies in another folder than the one that it was made
-in or adopted into: the file ``<name>-home`` beside it says which ledger lives here, and in which
+in or adopted into: the file ``<name>-home`` next to it says which ledger lives here, and in which
 folder. Proofs: docs/proofs/ledger.md.
 """
 

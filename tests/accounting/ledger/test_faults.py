@@ -88,7 +88,7 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
             assert holding.stdout is not None
             assert holding.stdout.readline() == b"held\n"
             with pytest.raises(
-                LedgerUnavailable, match=r"waited 0\.05 s for .*let it end"
+                LedgerUnavailable, match=r"waited 0\.05 s for .*wait for it to finish"
             ) as refused:
                 ledger.charge(["ada"], per_user("1/4"), batch="one")
             said = str(refused.value)
