@@ -110,7 +110,7 @@ def _begun(target: Target, plan: Plan) -> RunCollector:
     if plan.timed and not target.tells_time:
         reason = (
             "requires a Python function that is called once per run, f(dataset) or f(dataset, "
-            "rng): a program, a noise or a vectorised function has no time per run"
+            "rng): a program, noise or a vectorised function has no time per run"
         )
         raise InvalidParameter("feature", "time", reason)
     found = RunCollector(plan=plan, target=target, repeatable=target.seeded and not plan.timed)

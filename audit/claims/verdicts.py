@@ -70,7 +70,7 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above."""
+    r"""The float that reads as ``alpha`` by its shortest decimal form, or the next one above."""
     exact = rational("alpha", alpha)
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 

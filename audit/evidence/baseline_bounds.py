@@ -197,7 +197,7 @@ def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
 def plug_in(scores: Scores, asked: BaselineParameters) -> float:
     r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
 
-    A negative control, never valid: the smallest of continuous outputs occurs on one dataset only,
+    A negative control, never valid: the smallest of continuous outputs occurs on only one dataset,
     and the ratio there is infinite for every mechanism.
     """
     best = 0.0

@@ -1,7 +1,7 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
 A fair coin W picks the dataset, X ~ M(D_W). Blocks of runs grow by half; each block's guesses
-follow a rule learned from earlier blocks only, and if M is (epsilon, delta)-DP they are right at
+follow a rule learned only from earlier blocks, and if M is (epsilon, delta)-DP they are right at
 most as often as a coin with probability
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).

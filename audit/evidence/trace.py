@@ -1,6 +1,6 @@
 r"""The bound epsilon_lower as a function of the number of runs, for a plot.
 
-Data only, computed after the audit; it decides nothing.
+Only data, computed after the audit; it decides nothing.
 """
 
 from __future__ import annotations

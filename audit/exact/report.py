@@ -239,7 +239,7 @@ def _shown_witness(decision: Decision) -> str:
 
 _POINTS: Final = 61
 _SEEN: Final = 1e-15
-"""What is smaller is left out: beside it all else would be one line."""
+"""Smaller masses are omitted: they would compress all others into one line."""
 _LEAST_DELTA: Final = Fraction(1, 10**9)
 _LAST: Final = 40
 

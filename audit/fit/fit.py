@@ -61,11 +61,11 @@ FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
 
 FIXED: Final = (
     "calibrated cell tests",
-    "if draws are independent and have the law, P(p-value <= alpha) <= alpha",
+    "if draws are independent and follow the law, P(p-value <= alpha) <= alpha",
 )
 SEQUENTIAL: Final = (
     "mixture of likelihood ratios",
-    "if draws are independent and have the law, P(e-value ever >= 1/alpha) <= alpha",
+    "if draws are independent and follow the law, P(e-value ever >= 1/alpha) <= alpha",
 )
 
 
@@ -112,9 +112,11 @@ class FitReport(Result):
         "null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
     )
     alpha: RationalLike = fact("the false-alarm level", write=level_upper, kind="float")
-    p_value: float | None = fact("of the law, for a number of draws fixed beforehand", default=None)
+    p_value: float | None = fact(
+        "the p-value of the law, for a number of draws fixed in advance", default=None
+    )
     e_value: float | None = fact(
-        'of the law, for --sequential: the largest wealth so far; "inf" where a value of '
+        'the e-value of the law, for --sequential: its largest value so far; "inf" if a value of '
         "probability 0 was drawn",
         default=None,
     )
@@ -158,7 +160,7 @@ class FitReport(Result):
 
     def statement(self) -> Statement:
         r"""The report as sentences."""
-        has = "does not have the law" if self.verdict == "refuted" else "as"
+        has = "does not follow" if self.verdict == "refuted" else "as"
         return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
@@ -223,7 +225,9 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     AuditSpec(runs=runs, alpha=alpha, seed=seed, timeout=timeout, deadline=deadline)  # or refuses
     if not isinstance(noise, Noise):
-        raise InvalidParameter("noise", noise, "must be a noise of dpcore")
+        raise InvalidParameter(
+            "noise", noise, "must be a dpcore Noise, e.g. DiscreteLaplace(scale=1)"
+        )
     level = rational("alpha", alpha)
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)

@@ -27,7 +27,7 @@ Exact: TypeAlias = int | float | Fraction | Decimal
 r"""A finite number whose comparison with the others is exact."""
 
 TEXTS: Final = {"U": "str", "S": "bytes"}
-r"""Types of text, without a width: how wide a text may be is of all texts beside it."""
+r"""Types of text, without a width: the width depends on the other texts."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 _BY_REPR: Final = _PLAIN | {

@@ -47,7 +47,7 @@ _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
     "draws": "the declared draws",
-    "structure": "the declared shape of output",
+    "structure": "the declared output shape",
     "declared-equal": "a declared equality",
     "declared-sensitivity": "a declared sensitivity",
 }
@@ -140,12 +140,12 @@ class ReplayReport(Result):
 
     @computed(
         '"found": an error that refutes nothing by itself; "nothing_measured": nothing is drawn, '
-        "and both datasets give the same",
+        "and both datasets give the same output",
         kind="Literal['refuted', 'found', 'nothing_found', 'nothing_measured', 'not_replayable']",
         before="findings",
     )
     def verdict(self) -> ReplayVerdict:
-        r"""Refuted by a deterministic counterexample only; never "private"."""
+        r"""Refuted only by a deterministic counterexample; never "private"."""
         if any(finding.refutes for finding in self.findings):
             return "refuted"
         if any(finding.severity == "error" for finding in self.findings):

@@ -118,7 +118,7 @@ _NAME: Final = 32
 r"""Signs of the name of an output: so many of the widest fit into a picture."""
 
 _ROOM: Final = 56
-r"""Signs that fit beside each other along the axis of numbers."""
+r"""Signs that fit next to each other along the axis of numbers."""
 
 _RARE: Final = 25
 r"""Where all bars are so many times as high as those of the witness, the axis is logarithmic."""
@@ -371,7 +371,7 @@ def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]
                 (epsilon, "X" if refuted else "o", edge, face, 8,
                  f"tested: {'refuted' if refuted else 'not refuted'}", "tested"),
                 (end, "D" if infinite else ">", A, A, 6,
-                 "infinite: no epsilon holds" if infinite else "measured: at least this",
+                 "infinite: no finite epsilon holds" if infinite else "measured: at least this",
                  "measured"),
             )  # fmt: skip
             for x, marker, colour, fill, size, label, kind in marks:

@@ -49,7 +49,7 @@ _LATE: Final = ("no answer within", "kept its output open")  # reasons of a time
 
 
 class Drawer(Protocol):
-    r"""Draws tasks one by one or in parallel; the results are in the order of the tasks."""
+    r"""Runs drawing tasks serially or in parallel, and returns their results in task order."""
 
     def keeps_to_its_seed(self, task: Task) -> bool:
         r"""Whether two drawings of the same task are the same."""
@@ -182,7 +182,7 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
     # A worker that is no more, or that cannot be reached: never a traceback of joblib's.
     codes = _EXIT_CODES.search(str(error))
     if codes is not None and timeout is not None and f"EXIT({OVERDUE})" in codes[1]:
-        reason = f"no answer within {timeout:g} s, and its worker had to be ended: nothing else "
+        reason = f"no answer within {timeout:g} s, and its worker had to be killed: nothing else "
         reason += "interrupts it; a longer limit is set with --timeout"
     elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))

@@ -8,7 +8,7 @@ the same way. The final pair is a function of the training runs alone.
 holds for all pairs of neighbours, the test refutes it with probability at most alpha. *Proof.* The
 randomness of the search and of the audit comes from different streams of the seed and is
 independent, and so are the runs; given the training runs the pair is fixed, and the test of a fixed
-pair errs with probability at most alpha. The mean over the training runs is at most alpha, too. ∎
+pair errs with probability at most alpha. So is the mean over the training runs. ∎
 """
 
 from __future__ import annotations

@@ -440,8 +440,8 @@ def _overlap(batches: Sequence[Integers]) -> int:
 
 def _overlap_words(both: int, pairs: int, expected: float) -> str:
     return (
-        f"{both:,} records are in both of two consecutive batches ({pairs:,} pairs); "
-        f"{expected:,.0f} expected of independent ones"
+        f"{both:,} times a record is in two consecutive batches ({pairs:,} pairs of batches); "
+        f"{expected:,.0f} expected if batches were independent"
     )
 
 

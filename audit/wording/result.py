@@ -280,7 +280,7 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 class Facts:
-    r"""A frozen dataclass with a JSON document: of the facts it declares, else of every field."""
+    r"""A frozen dataclass with a JSON document: of the facts it declares (default: every field)."""
 
     __slots__ = ()
 
