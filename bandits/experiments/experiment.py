@@ -78,7 +78,7 @@ class Task:
 class Cell:
     r"""The result of one run, with the fields of :class:`bandits.play.Run`.
 
-    ``released``, for instance 0 only, lists the mechanisms for the certificate: noise and
+    ``released``, only for instance 0, lists the mechanisms for the certificate: noise and
     sensitivity as text, and their number.
     """
 

@@ -269,9 +269,9 @@ def _compare(path: Path, payload: bytes, wanted: dict[str, Any]) -> None:
     for key, words in _WORDS.items():
         if stored.get(key) != wanted.get(key):
             was, now = (json.dumps(side) for side in (stored.get(key), wanted.get(key)))
-            reason = f"was begun with another {words}: {was} instead of {now}"
+            reason = f"was started with another {words}: {was} instead of {now}"
             if key in _UNSHOWN:
-                reason = f"was begun with another {words}"
+                reason = f"was started with another {words}"
             raise InvalidParameter("resume", str(path), reason)
 
 

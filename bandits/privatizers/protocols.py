@@ -229,7 +229,8 @@ def mechanism_of(
         return mechanism
     if not _holds(mechanism.noise, least):
         raise NotDerived(
-            "the guarantee of a release", f"{mechanism.noise!r} does not hold {least!r}"
+            "the guarantee of a release",
+            f"{mechanism.noise!r} is not at least the certified noise {least!r}",
         )
     return replace(mechanism, noise=least)
 

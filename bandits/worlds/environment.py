@@ -50,7 +50,7 @@ class Environment(ABC):
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, used for the regret only: floats to within 1e-12."""
+        r"""The true means, used only for the regret: floats to within 1e-12."""
 
     @property
     def arms(self) -> int:

@@ -164,10 +164,10 @@ def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, "")
-    assert err == "interrupted: no result; go on with --resume state\n"
+    assert err == "interrupted: no result; continue with --resume state\n"
     assert Path("state").read_bytes().count(b"\n") < 2000
     answer = bandit(*words[:-2], "--seed", 2)
-    assert "was begun with another seed: 1 instead of 2" in answer.err
+    assert "was started with another seed: 1 instead of 2" in answer.err
 
 
 def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:
