@@ -49,7 +49,7 @@ _CURVE_STEPS: Final = 60
 _MOST_LEARNED: Final = 50_000
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
-_NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
+_NO_LIMIT: Final = "drawn in threads: calls of the target had no time limit"
 
 
 def sample(

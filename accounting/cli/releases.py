@@ -340,7 +340,7 @@ def counts(argument: str, text: str) -> list[int]:
 def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
     first, second, third = before
     if not first < second < third < last:
-        raise InvalidParameter(argument, text, "numbers around dots must rise")
+        raise InvalidParameter(argument, text, "numbers around dots must increase")
     times, plus = Fraction(third, second), third - second
     if Fraction(second, first) == times:
         following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # one of two

@@ -81,7 +81,7 @@ class Answer:
     name: str = fact("the name of the mechanism")
     claim: str = fact("what was tested")
     runs: int = fact("the runs of the last try, 0 if the laws are known")
-    refuted: bool | None = fact("null if it failed")
+    refuted: bool | None = fact("whether the claim was refuted, null if the audit failed")
     tries: int = fact("the number of audits", default=1)
     epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
     p_value: float | None = fact("the p-value of the last try", default=None)
@@ -146,7 +146,7 @@ class Bench(Result):
     alpha: Fraction = fact(
         "the level of an entry's tries together, and of each twin", write=level_upper, kind="float"
     )
-    seed: int = fact("repeats the bench")
+    seed: int = fact("the seed that repeats the bench")
     rows: tuple[BenchRow, ...] = fact(
         '[{"number", "name", "claim", "layer", "true_epsilon": [lower, upper], "caught", "broken", '
         '"twin"}]; the last two are {"name", "claim", "runs", "refuted": null if it failed, '
@@ -167,7 +167,7 @@ class Bench(Result):
     def caught(self) -> int:
         return sum(row.caught for row in self.rows)
 
-    @computed("how many there are", before="rows")
+    @computed("the number of entries", before="rows")
     def entries(self) -> int:
         return len(self.rows)
 

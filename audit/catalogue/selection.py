@@ -87,8 +87,8 @@ def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Answers have scale 2, and the one above is released with the noise of its comparison, so it
-    bounds the threshold from above (Algorithm 3 with c = 1).
+    r"""The noise of answers has scale 2, and the answer above is released with the noise of its
+    comparison, so it bounds the threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 

@@ -122,7 +122,7 @@ class Answer:
     """
 
     side: Side = fact("tested", name="*", write=members("requires", "claim"))
-    verdict: str | None = fact("null if there was no audit", default=None)
+    verdict: str | None = fact("the verdict, null if there was no audit", default=None)
     right: bool = fact("whether the verdict is as expected", default=False)
     epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
     runs: int = fact("the number of runs tested", default=0)
@@ -146,7 +146,7 @@ class Judged:
     r"""An entry and the results of both sides."""
 
     entry: Entry = fact(
-        "as in the list",
+        "the entry, as in the list",
         name="*",
         write=members("name", "package", "version", "failure", "source"),
     )

@@ -353,7 +353,7 @@ class Witness(Facts):
     runs_a: int = fact("runs on A")
     inside_b: int = fact("runs on B in it")
     runs_b: int = fact("runs on B")
-    feature: str | None = fact("the feature of the event, null: the output itself", default=None)
+    feature: str | None = fact("the feature of the event, null for the output itself", default=None)
     where: Event | None = field(default=None, compare=False, repr=False)
     score: dict[str, Any] | None = fact(
         "the definition of a learned feature", default=None, compare=False, repr=False

@@ -35,7 +35,7 @@ class Trace:
 
     claim: Claim = fact("the point that was tested")
     alpha: RationalLike = fact(
-        "exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
+        "the point, exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
     )
     holds: Literal["each", "together"] = fact("which of the points hold at once")
     points: tuple[tuple[int, float], ...] = fact(

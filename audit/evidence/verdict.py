@@ -55,7 +55,7 @@ class Outcome(Facts):
 
     pair: int = fact("its place in the audit's list", default=0)
     feature: str | None = fact("the feature of the outputs", default=None)
-    claim: Claim = fact("as exact text", name="*", write=members("epsilon", "delta"))
+    claim: Claim = fact("the claim as exact text", name="*", write=members("epsilon", "delta"))
     p_value: float | None = fact("the p-value of this test alone", default=None)
     e_value: float | None = fact("the e-value of this test alone", default=None)
     epsilon_lower: float = fact("a bound at this delta")

@@ -88,7 +88,7 @@ class ExactReport(Result):
         write=_law,
         kind="dict",
     )
-    q: WrittenLaw = fact("the same of the other law", write=_law, kind="dict")
+    q: WrittenLaw = fact("the same facts about the other law", write=_law, kind="dict")
     points: tuple[Point, ...] = ()
     claim: str | None = fact("as text", default=None)
     decisions: tuple[Decision, ...] = fact(
@@ -143,8 +143,7 @@ class ExactReport(Result):
         return self._of("renyi", "order")
 
     @computed(
-        '"not_refuted" of a claimed curve, of which single points were proven; null without a '
-        "claim",
+        '"not_refuted" for a claimed curve if only single points were proven; null without a claim',
         kind="Literal['proven', 'refuted', 'undecided', 'not_refuted'] | None",
         before="claim",
     )

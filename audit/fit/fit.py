@@ -109,7 +109,7 @@ class FitReport(Result):
         'the claimed law as text, e.g. "discrete-laplace:scale=1"', write=write_noise, kind="str"
     )
     verdict: FitVerdict | None = fact(
-        "null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
+        "the verdict, null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
     )
     alpha: RationalLike = fact("the false-alarm level", write=level_upper, kind="float")
     p_value: float | None = fact(
@@ -140,7 +140,7 @@ class FitReport(Result):
     method: tuple[str, str] = fact(
         "how the draws were tested", write=lambda method: method[0], kind="str", default=FIXED
     )
-    seed: int | None = fact("repeats the fit", default=None)
+    seed: int | None = fact("the seed that repeats the fit", default=None)
     error: TargetFailed | None = fact(
         '{"reason", "run"} when the target failed',
         write=lambda error: None if error is None else {"reason": error.reason, "run": error.run},

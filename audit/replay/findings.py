@@ -104,7 +104,7 @@ class ReplayReport(Result):
 
     SCHEMA: ClassVar[str] = SCHEMA
 
-    target: str = fact("as it was written")
+    target: str = fact("the target as it was written")
     pair: tuple[Any, Any] = fact(
         "[dataset A, dataset B]", write=lambda pair: plain(list(pair)), kind="list"
     )
@@ -118,7 +118,7 @@ class ReplayReport(Result):
     runs: int = fact("calls of the target", default=0)
     tapes: int = fact("tapes on which both datasets were run", default=0)
     changed: int = fact("those of them with a draw set to an extreme", default=0)
-    seed: int = fact("repeats the replay", default=0)
+    seed: int = fact("the seed that repeats the replay", default=0)
     allow_constant: bool = False
     versions: ClassVar[dict[str, str]] = {}
 

@@ -87,7 +87,7 @@ class AuditRecord(Result):
 
     target: str = fact("as it was written")
     claim: Claim | CurveClaim = fact(
-        'epsilon and delta exact, as text, and "relation"; of a claimed curve epsilon and delta '
+        'epsilon and delta exact, as text, and "relation"; for a claimed curve epsilon and delta '
         'are null, "claim" is its spelling and "points" are those tested',
         kind="dict",
     )
@@ -198,7 +198,7 @@ class AuditRecord(Result):
         "the points of a claimed curve, for a picture: [[epsilon, delta rounded up]]", default=()
     )
     layers: tuple[LayerRun, ...] = fact('[{"layer", "method", "proves"}]', default=())
-    seed: int | None = fact("repeats the audit", default=None)
+    seed: int | None = fact("the seed that repeats the audit", default=None)
     repeatable: bool = fact(
         "whether the target uses only the randomness it is given; false also if it takes none: "
         "then the seed repeats only the random choices of the audit",

@@ -159,7 +159,7 @@ def repeated(seed: int, *, repeatable: bool) -> str:
 
 
 def leak(feature: str | None) -> str | None:
-    r"""The meaning of a witness that does not concern the magnitude of the output; else None."""
+    r"""The meaning of a witness that does not concern the magnitude of the output, or None."""
     match cause_of(feature):
         case "time":
             return (

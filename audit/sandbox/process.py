@@ -195,8 +195,8 @@ class Ended(TargetFailed):
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
     r"""``work(pipe)`` in its own process, started at the first request. ``seconds`` limits each of
-    its calls. ``hears``: Ctrl-C is forwarded and its answer awaited; else a stop is requested by
-    the shared memory.
+    its calls. ``hears``: Ctrl-C is forwarded and its answer awaited; otherwise a stop is requested
+    by the shared memory.
     """
 
     name: str

@@ -85,7 +85,7 @@ class StepReport(Result):
     )
     batches: int = fact("batches drawn")
     updates: int = fact("calls of the update")
-    seed: int = fact("repeats the audit")
+    seed: int = fact("the seed that repeats the audit")
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
     @computed("a list of sentences", before="seed")

@@ -1,6 +1,6 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
-Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U), U
+Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U) with U
 uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator of the world; the
 privacy guarantee depends only on the sensitivity of the sum, which is always g.
 """

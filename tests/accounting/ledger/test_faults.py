@@ -92,7 +92,7 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
             ) as refused:
                 ledger.charge(["ada"], per_user("1/4"), batch="one")
             said = str(refused.value)
-            assert "charge again: the same batch is paid once" in said
+            assert "charge again: the same batch is charged once" in said
             assert "\n" not in said
             if url.startswith("postgresql"):
                 assert re.search(

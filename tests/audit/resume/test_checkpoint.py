@@ -127,7 +127,7 @@ def test_another_target_version_or_source_is_refused(
         audited(path, read_target("targets.py:unnoised"), plan())
     with (here / "targets.py").open("a") as file:
         file.write("# changed\n")
-    with pytest.raises(InvalidParameter, match="other contents of the target's file"):
+    with pytest.raises(InvalidParameter, match="a different version of the target's file"):
         audited(path, read_target("targets.py:laplace"), plan())
     noise = here / "noise"
     audited(noise, read_target("discrete-laplace:scale=1"), plan())
