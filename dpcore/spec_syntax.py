@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:
-    r"""A hint with the nearest known name, to begin an error; "" if none is near."""
+    r"""A hint with the nearest known name, to start an error message; "" if none is near."""
     near = get_close_matches(str(said), [*known], n=1)
     return f"did you mean {near[0]}? " if near else ""
 

@@ -57,7 +57,7 @@ class Unknown:
 
     @property
     def sign(self) -> int:
-        r"""1 if larger values are safer, else -1."""
+        r"""1 if larger values are safer, otherwise -1."""
         return 1 if self.power > 0 else -1
 
     @property

@@ -1,4 +1,4 @@
-r"""Verify a ledger: hash chain, payers, totals.
+r"""Verify a ledger: hash chain, users charged, totals.
 
 A row that was changed, taken out or put in breaks the chain at its place, and the counters of each
 user must be what the history adds up to. Proofs: docs/proofs/ledger.md.

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 from accounting.ledger.errors import LedgerDamaged
 
 HISTORY: Final = 1
-"""The format of the chain: what a digest is over. Receipts outlive the tables."""
+"""The format of the chain: the content of a digest. Receipts outlive the tables."""
 
 QUESTION: Final = "question"
-"""The key of a charge's guarantee that says what its released value answers."""
+"""The key of a charge's guarantee for the question that its released value answers."""
 
 RELEASED: Final = "released"
 """The key of a charge's guarantee that holds the digest of the value that was drawn with it."""

@@ -155,7 +155,7 @@ class Ledger:
         return self._book.renews
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee to each user for all releases of so many periods, fixed in advance.
+        r"""The guarantee to each user for all releases of ``periods`` periods, fixed in advance.
 
         Adaptive composition of as many budgets: periods add epsilon and delta, or rho, and an
         (epsilon, delta) budget adds the rho and delta that its filter counts.

@@ -192,8 +192,8 @@ def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
 
 
 def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
-    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each while m <= tau, else one bit
-    of probability tau/2m.
+    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each if m <= tau, otherwise one
+    bit of probability tau/2m.
     """
     m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
     if tau.lower >= m:

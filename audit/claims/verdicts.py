@@ -38,7 +38,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "time": " (time of a call)",
     "errors": " (errors reveal the dataset)",
 }
-r"""What refutes a claim, first what is shown first, and how a headline names it."""
+r"""The causes of a refutation, in the order of display, with their names in a headline."""
 
 _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "grid"})
 

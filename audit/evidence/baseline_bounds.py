@@ -295,7 +295,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # -- all runs as canaries of one ------------------------------------------------------------------
 
 GUESSED: Final = 10
-r"""One in so many of the runs is guessed at each end of the scores."""
+r"""One in this many runs is guessed at each end of the scores."""
 
 
 def one_run(scores: Scores, asked: BaselineParameters) -> float:

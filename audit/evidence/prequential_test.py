@@ -37,10 +37,10 @@ WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_family.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
-r"""The same of a view of a family that has a leader of its own."""
+r"""The same for a view of a family with its own leader."""
 
 LEADING: Final = (0.0, 0.0, 0.0, 0.0, 1.0)
-r"""The same of that leader, which has no experts of its own."""
+r"""The same for that leader, which has no own experts."""
 
 BERGER_BOOS_SHARE: Final = 50
 r"""The part of a level that the bounds on how often a test guesses may cost, as a divisor."""

@@ -51,7 +51,7 @@ def scored(
     trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
 ) -> Witness | None:
     r"""The half-line of scores with the strongest evidence against ``claim`` (epsilon, delta) on
-    earlier runs, counted on a later block, the one with the largest margin; None if there is none.
+    earlier runs, counted on the later block where its margin is largest; None without a block.
     """
     found = []
     for trial in trials:

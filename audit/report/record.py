@@ -134,8 +134,8 @@ class AuditRecord(Result):
     )
     resolution: float = fact(
         "an always-revealing output of this probability would have been seen in 95 of 100 audits, "
-        "in what was looked at; at least the share of the runs that were not measured; null: too "
-        'few runs to count on refuting anything, or what "unresolved" says',
+        "in what was looked at; at least the share of the runs that were not measured; null if "
+        'there were too few runs to refute anything, or for the reason in "unresolved"',
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
         default=math.inf,

@@ -82,7 +82,7 @@ def error_from_fields(value: Any) -> TargetFailed:
 
 
 LENGTH: Final = struct.Struct("<Q")
-r"""What stands before a frame: how many bytes it has."""
+r"""The header of a frame: its number of bytes."""
 
 _CALLS, _DUE, _STOP = 0, 8, 16
 _leave: Final = os._exit  # whatever a target makes of the module

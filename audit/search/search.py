@@ -44,7 +44,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 SHARE: Final = 4
-r"""One run in so many is for training."""
+r"""One run in this many is for training."""
 
 STREAM: Final = 1 << 31
 r"""The first word of the spawn keys of a search, which no stream of an audit has."""
@@ -66,7 +66,7 @@ class Candidate(Facts):
     r"""A candidate, the number of its training runs, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
-    the claim allows: the sum over cells of outputs of E[(r - q)+], r the posterior rate of right
+    the claim allows: the sum over cells of outputs of E[(r - q)+], r being the posterior rate of right
     guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of pure chance
     and less delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders
     candidates and is not a bound.

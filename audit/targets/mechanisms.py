@@ -91,7 +91,7 @@ class Choices(Catalogued):
     def about(self) -> str:
         r"""What a proof of this law is a proof about."""
         gap = getattr(self.mechanism, "gap", False)
-        return ", of one release" + f", gaps of {MOST_GAP} or more taken as one" * gap
+        return ", of one release" + f", counting gaps of {MOST_GAP} or more as one" * gap
 
     def law(self, dataset: Any) -> dict[Hashable, ExpRational]:
         r"""The probability of each output; refused for too many or too large scores."""

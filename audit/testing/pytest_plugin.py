@@ -376,7 +376,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    r"""For pytest-xdist: add the account of a finished worker."""
+    r"""For pytest-xdist: add what a finished worker collected and spent."""
     del error
     run = node.config.stash[_RUN]
     account = getattr(node, "workeroutput", {}).get("dp")

@@ -45,7 +45,7 @@ class Reward(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost where mu = 1 - cost"""
+    """scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost if mu = 1 - cost."""
 
     independent: ClassVar[bool] = False
 

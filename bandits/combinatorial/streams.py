@@ -323,7 +323,7 @@ def _ordered_sum(terms: Floats) -> float:
 
 
 def inverse(items: int, grid: int) -> Floats:
-    r"""The coefficients of 1/((1 - q) c(q)), c the column of C: A C^-1, as floats."""
+    r"""The coefficients of 1/((1 - q) c(q)), where c is the column of C: A C^-1, as floats."""
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid
 
 

@@ -399,7 +399,7 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
 
 
 def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    """At most ``points`` rounds up to the horizon, equally spaced on a log scale of four decades"""
+    """At most ``points`` rounds up to the horizon, equally spaced on a log scale of 4 decades."""
     rounds = integer("horizon", horizon, at_least=1)
     count = integer("points", points, at_least=1)
     steps = max(count - 1, 1)

@@ -220,7 +220,7 @@ def noise_of(protocol: AnyProtocol, present: int) -> Noise:
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    """The mechanism that protects a user in the worst case, with noise ``least`` of honest users"""
+    """The mechanism that protects a user in the worst case, if honest users add noise ``least``."""
     counted = plan.counted_on(protocol.users)
     if isinstance(protocol, ShuffledPure):
         return protocol.sum_mechanism(counted)

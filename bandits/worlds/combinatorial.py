@@ -83,7 +83,7 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """Sum of K base arms: K with mean 0.7, the others with 0.3, in an order from the seed"""
+    """Sum of K base arms: K with mean 0.7, the others with 0.3, in an order from the seed."""
     problem = Problem(decisions=Unions.subsets(arms, size))
     return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
 
@@ -113,7 +113,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path"""
+    """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path."""
     n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
     if 2 * n * (n - 1) != arms:
         raise InvalidParameter(

@@ -229,7 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """Arm a is arm ``order[a]`` of ``world``: the position of an arm should not help algorithms"""
+    """Arm a is arm ``order[a]`` of ``world``: the position of an arm must not help algorithms."""
 
     world: Environment
     order: tuple[int, ...]

@@ -40,10 +40,10 @@ _MOST: Final = 1 << 62
 class ModularSum(ABC):
     r"""R and A over a sum mod m, m = n g + 2 tau + 1, the common part of these protocols.
 
-    n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, E the
-    encoding. A: z = (y - m)/g if y > n g + tau, else y/g. While the noise of the sum stays within
-    [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol`` certifies
-    how likely that is. A larger ``modulus``, such as a power of two, is allowed; a smaller one is
+    n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, where E is
+    the encoding. A: z = (y - m)/g if y > n g + tau, otherwise y/g. While the noise of the sum stays
+    within [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol``
+    certifies how likely that is. A larger ``modulus``, such as a power of two, is allowed; a smaller one is
     refused.
     """
 

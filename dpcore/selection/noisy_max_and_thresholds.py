@@ -34,7 +34,7 @@ r"""Gaps from here on are one outcome of a law."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AboveThreshold:
-    r"""Say of one answer after the other whether it reaches ``threshold``, until ``count`` do.
+    r"""Report of each answer in turn whether it reaches ``threshold``, until ``count`` do.
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` is the most that neighbouring data
@@ -87,7 +87,7 @@ class AboveThreshold:
         return list(self.stream([integer("value", each) for each in value], rng=rng))
 
     def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
-        r"""The same, one by one: an answer may depend on what was said of those before it.
+        r"""The same, one by one: an answer may depend on the reports about earlier ones.
 
         Each call of ``stream`` is a release of its own.
 
@@ -140,7 +140,7 @@ class AboveThreshold:
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""The lists that :meth:`release` may give of so many answers, gaps of at most 8."""
+        r"""The lists that :meth:`release` may give for this many answers, gaps of at most 8."""
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
