@@ -111,8 +111,8 @@ class Calibration:
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
     ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
-    None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or epsilon(0)
-    when delta = 0; ``least`` says whether the smaller one is certified to fail.
+    None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
+    epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
     """
 
     law: NoiseFamily

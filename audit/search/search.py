@@ -66,8 +66,8 @@ class Candidate(Facts):
     r"""A candidate, the number of its training runs, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
-    the claim allows: the sum over cells of outputs of E[(r - q)+], r being the posterior rate of right
-    guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of pure chance
+    the claim allows: the sum over cells of outputs of E[(r - q)+], r being the posterior rate of
+    right guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of guessing
     and less delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders
     candidates and is not a bound.
     """
