@@ -175,7 +175,7 @@ class Audit:
             raise InvalidParameter("--resume", path, "was started without a search")
         found = SearchResult.of_json(held)
         if found.space != self.space.spelling:
-            raise InvalidParameter("--resume", path, "was begun with another search")
+            raise InvalidParameter("--resume", path, "was started with another search")
         most = training_runs(self.plan.runs)
         if not self.space.neighbours(*found.pair) or not 0 <= found.runs <= most:
             reason = "is damaged or forged: its search is of another space"
@@ -198,7 +198,7 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
         layers = tuple(spec.layers)
     for layer in ("exact", "fit"):
         if layer in layers and (known is None or (layer == "fit" and known.noise is None)):
-            reason = f"{layer} needs a target with a known law, such as a noise: omit {layer}"
+            reason = f"{layer} needs a target with a known law, such as noise: omit {layer}"
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:
         if not set(_READERS[name]) & set(layers):
@@ -257,7 +257,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     r"""Test a mechanism: does the code satisfy its claim on two neighbouring datasets?
 
     ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n
-    outputs; a noise; or the text of a target, as on the command line. ``claim`` is text such as
+    outputs; noise; or the text of a target, as on the command line. ``claim`` is text such as
     "epsilon=1", "epsilon=1,delta=1e-6" or "rho=0.1", or a claim. ``pair`` is a pair of neighbouring
     datasets, ``pairs`` are several; ``search`` is a space in which to search for one. A mechanism
     of the catalogue has its own claim and pair.

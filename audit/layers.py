@@ -1,7 +1,7 @@
 r"""Run the layers of an audit in order, and merge their results in one report.
 
     exact     both laws are known: a proof or a refutation            audit.exact.proof
-    fit       do the draws have the law that the proof assumes?       audit.fit.fit
+    fit       do the draws follow the law that the proof assumes?      audit.fit.fit
     sample    black box, runs on both datasets                        audit.sample
     replay    one tape for both datasets                              audit.replay.replay
 
@@ -145,7 +145,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
     found = Finding(
         kind="not-its-law",
         severity="error",
-        statement=f"the draws do not have the law {write_noise(fitted.law)}",
+        statement=f"the draws do not follow {write_noise(fitted.law)}",
         witness={} if fitted.witness is None else plain(fitted.witness),
     )
     return _without_proof(replace(report, findings=(*report.findings, found)))

@@ -49,7 +49,7 @@ _CURVE_STEPS: Final = 60
 _MOST_LEARNED: Final = 50_000
 _FAILED: Final = "the target failed"
 _DEADLINE: Final = "the deadline was reached"
-_NO_LIMIT: Final = "drawn in threads: no time limit held for calls of the target"
+_NO_LIMIT: Final = "drawn in threads: calls of the target had no time limit"
 
 
 def sample(
@@ -110,7 +110,7 @@ def _begun(target: Target, plan: Plan) -> DrawnRuns:
     if plan.timed and not target.tells_time:
         reason = (
             "requires a Python function that is called once per run, f(dataset) or f(dataset, "
-            "rng): a program, a noise or a vectorised function has no time per run"
+            "rng): a program, noise or a vectorised function has no time per run"
         )
         raise InvalidParameter("feature", "time", reason)
     found = DrawnRuns(plan=plan, target=target, repeatable=target.seeded and not plan.timed)

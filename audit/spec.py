@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from audit.features.feature import Feature
 
 FLOATS: Final = ("test", "ignore")
-r"""Whether the floating-point representation of outputs is tested beside their values."""
+r"""Whether the floating-point representation of outputs is tested in addition to their values."""
 
 SensitivityNorm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -197,7 +197,7 @@ _result = partial(_option, "The report")
 class AuditSpec:
     r"""What an audit tests and how: each field is a keyword, an option and a key of a file.
 
-    ``target`` is text, a callable, a noise or a target. Values may be text, as on the command line.
+    ``target`` is text, a callable, noise or a target. Values may be text, as on the command line.
 
     >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
     10000
@@ -207,7 +207,7 @@ class AuditSpec:
 
     target: Any = _what(
         "TARGET",
-        "module:callable, file.py:callable, 'exec:./program args', a noise such as "
+        "module:callable, file.py:callable, 'exec:./program args', noise such as "
         "discrete-laplace:scale=1, a protocol such as protocol:pure,users=64,epsilon=1, a "
         "bandit such as bandit:dist-dp-se,epsilon=1 (further keys: delta, scaling, radius, "
         "path) or bandit:file.py:Policy, running sums such as "
@@ -280,7 +280,7 @@ class AuditSpec:
         "NAMES",
         "The layers to run, separated by commas: exact (proof from a known law), fit (do draws "
         "follow this law?), replay (the same random draws on both datasets), sample (count the "
-        "outputs of many runs). (default: exact if the law is known, else sample)",
+        "outputs of many runs). (default: exact if the law is known, otherwise sample)",
         read=_layers,
     )
     baselines: tuple[str, ...] = _how(

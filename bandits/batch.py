@@ -123,7 +123,7 @@ class Encoding:
 
     (y - low)/(high - low) lies in [0, 1]; times g = ``precision``, and rounded at random to an
     adjacent integer without changing the mean. The result lies in [0, g] for every y; the privacy
-    guarantee depends on this range only.
+    guarantee depends only on this range.
 
     >>> Encoding(precision=4, low=-2, high=2).steps(np.array([-9.0, 1.0]), np.random.default_rng(1))
     array([0, 3])

@@ -143,7 +143,7 @@ class Panel:
 
 
 def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
-    """Draw panels in a column, with one style per curve; SVG, PNG or PDF by extension"""
+    """Draw panels in a column, with one style per curve; SVG, PNG or PDF by extension."""
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must contain at least one panel")

@@ -1,7 +1,7 @@
 r"""One release: noise, sensitivity, and scope.
 
-A :class:`Mechanism` combines a noise with the sensitivity of its query and the scope of the
-guarantee. It has no epsilon: ``accounting.release.guarantee`` derives its guarantee.
+A :class:`Mechanism` combines a noise distribution with the sensitivity of its query and the scope
+of the guarantee. It has no epsilon: ``accounting.release.guarantee`` derives its guarantee.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Mechanism:
     >>> isinstance(mechanism.release(42), int)
     True
 
-    Raises :class:`InvalidParameter` for a noise, sensitivity or scope of another type.
+    Raises :class:`InvalidParameter` if the noise, sensitivity or scope has another type.
     """
 
     noise: Of[Noise] = Of(Noise, A_NOISE)

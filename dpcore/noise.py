@@ -374,7 +374,7 @@ def batch_of(noise: Noise) -> Batch:
     r"""The batch sampler of ``noise``, built once per parameter set."""
     if not noise.enclose_tail(_LARGEST_DRAW - 1, 64).upper <= _NEGLIGIBLE:
         raise Unrepresentable(
-            f"{noise!r} could overflow int64: a batch supports |X| < 2^62 only; draw single values "
+            f"{noise!r} could overflow int64: a batch supports only |X| < 2^62; draw single values "
             "with sample(), which returns Python integers of any size"
         )
     return noise.build_batch()

@@ -1,4 +1,4 @@
-r"""The text and JSON forms of noises and sensitivities, shared by code, commands and files.
+r"""The text and JSON forms of noise and sensitivities, shared by code, commands and files.
 
 ``discrete-laplace:scale=10``, ``discrete-gaussian:sigma_squared=1/4``; ``3``, ``l1=3``,
 ``l2-squared=4``, ``box=1x2``. Values are exact numbers as
@@ -83,7 +83,7 @@ def read_noise(text: str) -> Noise: ...
 @overload
 def read_noise(text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
-    r"""Parse a noise, such as ``discrete-laplace:scale=10``.
+    r"""Parse noise, such as ``discrete-laplace:scale=10``.
 
     ``more`` maps the names of further laws to dataclasses.
 
@@ -115,7 +115,7 @@ class _Law(Protocol):
 
 
 def write_noise(noise: _Law) -> str:
-    r"""Format a noise as text that :func:`read_noise` parses.
+    r"""Format noise as text that :func:`read_noise` parses.
 
     Numbers are exact, in decimals unless the fraction is shorter.
 

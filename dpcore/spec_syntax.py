@@ -1,4 +1,4 @@
-r"""Parse ``name:key=value,key=value``, the syntax of noises, claims, targets and search spaces.
+r"""Parse ``name:key=value,key=value``, the syntax of noise, claims, targets and search spaces.
 
 All text of this form is parsed here, so the same mistakes give the same messages: an unknown name
 or key (with the nearest known one), and a key that is missing, repeated or without a value. Errors
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:
-    r"""A hint with the nearest known name, to begin an error; "" if none is near."""
+    r"""A hint with the nearest known name, to start an error message; "" if none is near."""
     near = get_close_matches(str(said), [*known], n=1)
     return f"did you mean {near[0]}? " if near else ""
 

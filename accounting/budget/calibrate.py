@@ -1,7 +1,7 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
 One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
-guarantee holds at the returned value, and the next value was tried, too. If more noise is smaller
+guarantee holds at the returned value, and the next value was also tried. If more noise is smaller
 noise plus independent noise (Skellam, Poisson and binomial in their size, Polya laws, their
 differences and discrete Laplace in the scale), the guarantee then fails for every smaller
 parameter, and likewise for more rounds and larger rates; for the discrete Gaussian and its sums
@@ -110,9 +110,9 @@ def read_noise_family(text: str) -> NoiseFamily:
 class Calibration:
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
-    ``noise`` keeps (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise, None
-    if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or epsilon(0)
-    when delta = 0; ``least`` says whether the smaller one is certified to fail.
+    ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
+    None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
+    epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
     """
 
     law: NoiseFamily
@@ -233,7 +233,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
     True
 
     Raises :class:`InvalidParameter` for an unknown law, a missing or unknown parameter, and targets
-    out of range; :class:`NotDerived` if no noise of the law within range keeps the guarantee.
+    out of range; :class:`NotDerived` if no noise of the law within range satisfies the guarantee.
     """
     at, limit = _targets(epsilon, delta, pure=True)
     honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")

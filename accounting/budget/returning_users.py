@@ -247,7 +247,9 @@ def _of_one_curve(total: Composition) -> tuple[PrivacyCurve, int]:
     match total.parts:
         case ((PrivacyCurve() as curve, rounds),):
             return curve, rounds
-    raise NotDerived("the published bounds", "they cover identical rounds of one noise only")
+    raise NotDerived(
+        "the published bounds", "they cover only identical rounds of one noise distribution"
+    )
 
 
 def _number(sensitivity: Sensitivity) -> int:

@@ -57,7 +57,7 @@ class Unknown:
 
     @property
     def sign(self) -> int:
-        r"""1 if larger values are safer, else -1."""
+        r"""1 if larger values are safer, otherwise -1."""
         return 1 if self.power > 0 else -1
 
     @property
@@ -231,13 +231,13 @@ def search(
 
 
 def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
-    wanted = f"{unknown.name} that keep this guarantee"
+    wanted = f"{unknown.name} that satisfy this guarantee"
     if found.upper == math.inf:
         reason = "losses are unbounded, or no theorem bounds them; use a delta > 0"
         raise NotDerived(wanted, reason)
     if found.upper > limit and value == unknown.safest:
         more = "use a larger delta" if unknown.power > 0 else "add more noise"
-        raise NotDerived(wanted, f"{float(value):g} does not keep it; {more}")
+        raise NotDerived(wanted, f"{float(value):g} does not satisfy it; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
         raise NotDerived(wanted, f"{float(value):g} already meets it with a margin")
 

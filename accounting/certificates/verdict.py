@@ -19,7 +19,7 @@ from accounting.kernel.laws import Refused
 
 KERNEL: Final = "kernel"
 ESTIMATE: Final = "estimate"
-"""The basis of the decision: the integer kernel only, or also an estimate."""
+"""The basis of the decision: only the integer kernel, or also an estimate."""
 
 
 class Status(Enum):

@@ -284,7 +284,8 @@ class Rdp(_Stated):
         r"""Up to the largest order; between orders (alpha - 1) D_alpha is below its chord."""
         del relative
         found = _between(points_of(self), order_above_one(order))
-        return Bound(upper=found, method=self.word, theorem="as stated, by convexity in between")
+        theorem = "as stated; between the stated orders, by convexity"
+        return Bound(upper=found, method=self.word, theorem=theorem)
 
     def parameters(self) -> dict[str, Any]:
         r"""The points (order, epsilon), as text."""

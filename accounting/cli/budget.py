@@ -54,9 +54,9 @@ _DRAWN: Final = Fraction(1, 10**300)
 budget = command_group(
     "budget",
     help=(
-        "Compute the privacy cost of releases: proven epsilon and delta for any list of noises.\n\n"
+        "Compute the privacy cost of any list of releases: proven epsilon and delta.\n\n"
         "The true value lies between two proven bounds: report the upper one. For different "
-        "noises, repeat --noise, each with its own --rounds and --sensitivity, in the same "
+        "noise, repeat --noise, each with its own --rounds and --sensitivity, in the same "
         "order.\n\n"
         "Exit code: 0 done; 2 an invalid option, or no theorem applies."
     ),

@@ -58,7 +58,7 @@ class CalibrationOptions:
     )
     rounds: str = option(
         "K",
-        "The number of releases of the query; most finds the largest number.",
+        "The number of releases of the query, or 'most' to find the largest number.",
         default="1",
     )
     poisson: str = option(
@@ -113,7 +113,7 @@ def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
 @with_time_limit
 @with_fields
 def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
-    r"""Find the least noise, the most rounds or the largest sampling rate that keep a guarantee.
+    r"""Find the least noise, the most rounds or the largest sampling rate for a guarantee.
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
 
@@ -150,7 +150,7 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     promise = f"epsilon = {wanted.epsilon}, delta = {wanted.delta}"
     facts = [
         ("noise", write_noise(found.noise)),
-        ("promise", f"{promise} over {count} round{plural}"),
+        ("target", f"{promise} over {count} round{plural}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None:
@@ -193,7 +193,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
             )
     quantity, promise = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
-        (what, f"at most {exactly(found.value)} keep {promise} = {wanted.delta}"),
+        (what, f"at most {exactly(found.value)} satisfy {promise} = {wanted.delta}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.beyond is not None:

@@ -126,7 +126,7 @@ def verify_command(
 
     The integer kernel decides. If it proves neither a claim nor its negation, and the certificate
     has no evidence, the claim is compared with an estimate. Certificates of bandit runs are
-    checked, too. Exit code: 0 all claims hold; 1 a claim fails, the file was changed, or a claim
+    also checked. Exit code: 0 all claims hold; 1 a claim fails, the file was changed, or a claim
     could not be checked (too large, or not within --deadline); 2 the file does not exist, is not a
     certificate, or has an unknown format.
 

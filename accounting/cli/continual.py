@@ -144,7 +144,7 @@ def matrix(
         "strategy, e.g. square-root:grid=64; or use --epsilon.",
     ),
     epsilon: str | None = option(
-        "EPSILON", "Find the least sigma of Gaussian noise that keeps this epsilon."
+        "EPSILON", "Find the smallest sigma of Gaussian noise that satisfies this epsilon."
     ),
     delta: str = option("DELTA", "The delta, e.g. 1e-6.", default=...),
     participations: str = option(

@@ -156,8 +156,8 @@ def charge(
         said = f"charged {who} for {receipt.batch}, charge {receipt.number}"
         if receipt.repeated:
             said = (
-                f"already charged, nothing paid: charge {receipt.number}, {receipt.batch}, was "
-                f"paid by {who}"
+                f"already charged, so nothing was charged again: charge {receipt.number}, "
+                f"{receipt.batch}, covered {who}"
             )
         show([said] + [f"left out: {user}" for user in receipt.left_out])
     if not receipt.paid:
@@ -222,7 +222,7 @@ def backup(
         charges = backup(source, destination)
     lines = [
         _line("copied", f"{destination}, {_counted(charges)}"),
-        _line("history", "whole"),
+        _line("history", "intact"),
         _line("to use it", f"dpcore ledger adopt --db {quote(str(destination))}"),
     ]
     show(lines)
@@ -241,7 +241,7 @@ def adopt(*, db: Database) -> None:
 
     with _said_of_options():
         charges = adopt(db)
-    show([_line("adopted", _counted(charges)), _line("history", "whole")])
+    show([_line("adopted", _counted(charges)), _line("history", "intact")])
 
 
 def _counted(number: int, what: str = "charge") -> str:
@@ -284,7 +284,7 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
 
 
 def _history(damages: list[str]) -> list[str]:
-    return [_line("damaged", damage) for damage in damages] or [_line("history", "whole")]
+    return [_line("damaged", damage) for damage in damages] or [_line("history", "intact")]
 
 
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:

@@ -35,10 +35,10 @@ release = command_group(
     help=(
         "Release a count, sum, mean, histogram, quantile or top keys of a CSV or Parquet file.\n\n"
         "The sensitivity to one user follows from --rows-per-user and --relation. With "
-        "--ledger the users pay, and the released value is stored: a second call with the same "
-        "--batch returns it and costs nothing.\n\n"
-        "Exit code: 0 done; 1 a user cannot pay, and nothing was read or charged; 2 a wrong "
-        "option, or a table that cannot be read as asked; 3 the ledger is damaged."
+        "--ledger the users are charged, and the released value is stored: a second call with the "
+        "same --batch returns it and costs nothing.\n\n"
+        "Exit code: 0 done; 1 a user has too little budget, and nothing was read or charged; 2 a "
+        "wrong option, or a table that cannot be read as asked; 3 the ledger is damaged."
     ),
     no_args_is_help=True,
 )
@@ -79,19 +79,19 @@ class ReleaseOptions:
     rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
     ledger: str | None = option(
-        "URL", "The ledger whose users pay, e.g. year.db.", "--ledger", "--db"
+        "URL", "The ledger that charges the users, e.g. year.db.", "--ledger", "--db"
     )
     batch: str | None = option(
         "NAME", "The name of the release in the ledger; required with --ledger."
     )
     users_file: str | None = option(
         "FILE",
-        "File with the users who pay, one name per line; under add-remove all invited users.",
+        "File of users to charge, one name per line; under add-remove list all invited users.",
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
     seed: str | None = option("N", "Seed: the same seed draws the same numbers, NOT PRIVATE.")
     dry_run: bool = option(
-        "", "Read the header only, and print the noise and the cost.", "--dry-run", default=False
+        "", "Read only the header, and print the noise and the cost.", "--dry-run", default=False
     )
 
     def query(self, queries: Any) -> Any:
@@ -317,7 +317,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
     lines += [("note", found.answer.note)] if found.answer.note else []
     lines += [] if charge is None else charge.lines
     if found.repeated:
-        lines.append(("repeated", "released before: nothing was paid or drawn"))
+        lines.append(("repeated", "released before: nothing was charged or drawn"))
     if not found.private:
         lines.append(("not private", "a seed drew the noise: never publish this"))
     show([fact(name, text, margin=_MARGIN) for name, text in lines])

@@ -112,7 +112,7 @@ Neighbours = Annotated[
     option(
         "WORD",
         f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
-        "else add-remove)",
+        "otherwise add-remove)",
         "--relation",
         default=...,
         case_sensitive=False,
@@ -340,7 +340,7 @@ def counts(argument: str, text: str) -> list[int]:
 def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
     first, second, third = before
     if not first < second < third < last:
-        raise InvalidParameter(argument, text, "numbers around dots must rise")
+        raise InvalidParameter(argument, text, "numbers around dots must increase")
     times, plus = Fraction(third, second), third - second
     if Fraction(second, first) == times:
         following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # one of two
@@ -407,7 +407,7 @@ def computed_by(bound: Bound) -> str:
 
 
 def exact(value: Fraction) -> float | str:
-    r"""The JSON value of a number: a float if it is exact, else exact text.
+    r"""The JSON value of a number: a float if it is exact, otherwise exact text.
 
     A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
     """

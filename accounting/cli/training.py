@@ -90,7 +90,7 @@ class RunOptions:
         "Z", "The standard deviation of the noise, divided by the clipping norm; or use --epsilon."
     )
     epsilon: str | None = option(
-        "EPSILON", "Find the least noise multiplier that keeps this epsilon."
+        "EPSILON", "Find the smallest noise multiplier that satisfies this epsilon."
     )
     batch_size: str = option("B", "The (expected) size of a batch.", default=...)
     examples: str = option("N", "The size of the training data.", default=...)
@@ -106,7 +106,7 @@ class RunOptions:
     )
     relation: Relation | None = option(
         "WORD",
-        f"{NEIGHBOURS} (default: add-remove for poisson and allocated, else replace)",
+        f"{NEIGHBOURS} (default: add-remove for poisson and allocated, otherwise replace)",
         case_sensitive=False,
     )
     group: Group = "1"
@@ -190,7 +190,7 @@ def dpsgd(
     if plot is not None:
         from accounting.cli.plot import draw_epochs, over_epochs
 
-        batch = f"{run.batch_size} of {run.examples} examples a batch"
+        batch = f"{run.batch_size} of {run.examples} examples per batch"
         title = f"{batch}, delta = {delta}, {sampling.value}"
         draw_epochs(plot, [over_epochs(run, at)], title=title)
     command = run.command(delta) if truncate is None else None

@@ -31,7 +31,10 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero, make_integers
 _BITS: Final = 192
 _TRIES: Final = 12
 _NEAR: Final = Fraction(1, 10**6)
-_THEOREM: Final = "adds at most eta (1 + e^epsilon) to delta, eta the probability of any truncation"
+_THEOREM: Final = (
+    "adds at most eta (1 + e^epsilon) to delta, where eta is the probability that any batch is "
+    "truncated"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ class Truncated(Guarantee):
                 raise InvalidParameter(
                     "total",
                     source,
-                    "must contain Poisson samples only: other samples are not truncated",
+                    "must contain only Poisson samples: other samples are not truncated",
                 )
         make_integers(self, "examples", "most")
 

@@ -1,6 +1,6 @@
 r"""Complex interval arithmetic: arrays of centres and radii in floats.
 
-Floats carry multiplications, additions, divisions and square roots only, all correctly rounded
+Floats carry only multiplications, additions, divisions and square roots, all correctly rounded
 (IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without such a
 bound (sines, exponentials) use balls: :func:`circle` multiplies table entries computed from balls
 by short Taylor polynomials. Proofs: docs/proofs/total_loss.md.
@@ -26,7 +26,7 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Turns: TypeAlias = npt.NDArray[np.uint64]
 
 UNIT: Final = 2.0**-53
-"""u: a correctly rounded operation is exact up to a factor 1 + t, |t| <= u."""
+"""The unit roundoff u: a correctly rounded operation is exact up to a factor 1 + t, |t| <= u."""
 
 SLACK: Final = 1 + 2.0**-44
 """Covers the rounding of a bound that takes fewer than 250 operations on numbers >= 0."""

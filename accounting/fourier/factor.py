@@ -74,7 +74,7 @@ class Factor(Protocol):
 
     @property
     def deviation(self) -> float:
-        r"""Approximate deviation of L under the tilt; it affects block lengths only."""
+        r"""Approximate deviation of L under the tilt; it affects only block lengths."""
         ...
 
     @property

@@ -68,7 +68,7 @@ class ContourSum:
 
     ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), twice that
     for y > 0; ``lost`` bounds both kernels' sums over every other frequency. ``noise`` is the
-    approximate error of a sum, for the search only.
+    approximate error of a sum, used only by the search.
     """
 
     window: Window

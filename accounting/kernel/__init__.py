@@ -1,1 +1,1 @@
-r"""A proof checker for certificates: integer arithmetic and the standard library only."""
+r"""A proof checker for certificates, in integer arithmetic and with only the standard library."""

@@ -84,11 +84,11 @@ def _renyi(part: Part, order: Fraction) -> Fraction:
         case "discrete-gaussian-sum", (count, variance):
             pass
         case _:
-            raise Refused("a Renyi divergence that is not known to be a rational")
+            raise Refused("a Renyi divergence that is not known to be rational")
     steps = [1] if part.norm == "l2-squared" else part.amounts
     whole = ((step / count, (order - 1) * step / count) for step in steps)
     if any(each.denominator > 1 for both in whole for each in both):
-        raise Refused("a Renyi divergence that is not known to be a rational")
+        raise Refused("a Renyi divergence that is not known to be rational")
     return order * _squared(part) / (2 * count * variance)
 
 

@@ -144,7 +144,9 @@ def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
         if part.norm != "absolute":
             raise Refused("samples of several coordinates of noise on integers")
         if part.law in _SKEW:
-            raise Refused(f"samples with {part.law} noise, which is skew or ends somewhere")
+            raise Refused(
+                f"samples with {part.law} noise, which is asymmetric or has bounded support"
+            )
         move = Fraction(part.amounts[0])
         return [[(Round(part.law, part.parameters, move, here, (_ONE,), swapped), part.rounds)]]
     return [

@@ -93,7 +93,7 @@ class GaussianPair(RayPair):
         return self.shift**2 / (2 * self.noise.sigma_squared)
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""alpha d^2/2v when (alpha-1) d is an integer, else the ball below it."""
+        r"""alpha d^2/2v when (alpha-1) d is an integer, otherwise the ball below it."""
         if ((order - 1) * self.shift).denominator == 1:
             return order * self.zcdp()
         excess, v = ball(order - 1), self.noise.sigma_squared

@@ -130,7 +130,7 @@ class OneSidedPair(ShiftedPair):
         return Fraction(0) if self.most is None else self.noise.sf_ball(self.most - self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: some outcome has mass under one dataset only, or the loss is unbounded."""
+        r"""Infinite: some outcome has mass under only one dataset, or the loss is unbounded."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:

@@ -199,11 +199,11 @@ class RevealingPair(ClosedPair):
         return Coordinates(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: one outcome has mass under one dataset only."""
+        r"""Infinite: one outcome has mass under only one dataset."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> arb:
-        r"""The Renyi divergence: infinite, because one outcome has mass under one dataset only."""
+        r"""The Renyi divergence: infinite, because one outcome has mass under only one dataset."""
         del order
         return arb("inf")
 

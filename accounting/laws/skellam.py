@@ -98,7 +98,7 @@ class SkellamPair(ShiftedPair):
         return Fraction(0)
 
     def zcdp(self) -> Enclosure:
-        r"""By branch and bound, to a relative width of 1e-4."""
+        r"""The least rho, by branch and bound, to a relative width of 1e-4."""
         return zcdp_by_search(self, beyond=self.bound_beyond)
 
     def bound_beyond(self, order: Fraction) -> arb:

@@ -1,4 +1,4 @@
-r"""Verify a ledger: hash chain, payers, totals.
+r"""Verify a ledger: hash chain, users charged, totals.
 
 A row that was changed, taken out or put in breaks the chain at its place, and the counters of each
 user must be what the history adds up to. Proofs: docs/proofs/ledger.md.
@@ -203,11 +203,11 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
             if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
         if row["rows"] == 0:
-            yield Damage(where, "has paid, but has no counters")
+            yield Damage(where, "was charged, but has no counters")
         elif row["rows"] > 1:
             yield Damage(where, "has counters twice")
         else:
-            yield Damage(where, "; ".join(what or ["has counters, but has not paid for anything"]))
+            yield Damage(where, "; ".join(what or ["has counters, but was never charged"]))
 
 
 def _marks(connection: Connection, book: Book) -> Iterator[Damage]:

@@ -18,7 +18,7 @@ class Receipt:
     r"""A charge that is permanently recorded in the ledger.
 
     ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
-    ``paid`` users were charged; ``left_out`` could not pay, and must not take part.
+    ``paid`` users were charged; ``left_out`` had too little budget, and must not take part.
 
     ``repeated`` means that the charge existed before this request: of all requests for one batch,
     also concurrent ones, at most one gets False. A program that draws fresh noise at each start
@@ -39,10 +39,10 @@ class Receipt:
 
 
 class BudgetExhausted(DpcoreError):
-    r"""A user cannot pay the charge: no user was charged and nothing may be released.
+    r"""A user has too little budget: no user was charged and nothing may be released.
 
-    ``users`` are all who cannot pay, in order of name; ``left`` says what the first of them have,
-    and ``cost`` what each would have paid.
+    ``users`` are all with too little budget, in order of name; ``left`` says what the first of them
+    have, and ``cost`` the cost to each user.
 
     >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"}, "rho=1/2")
     Traceback (most recent call last):
@@ -79,7 +79,7 @@ class AlreadyCharged(DpcoreError):
     >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
     Traceback (most recent call last):
     ...
-    accounting.ledger.errors.AlreadyCharged: ... already charged, so nothing was paid: ...
+    accounting.ledger.errors.AlreadyCharged: ... already charged, so nothing was charged again: ...
     """
 
     exit_code: ClassVar[int] = 4
@@ -90,8 +90,8 @@ class AlreadyCharged(DpcoreError):
 
     def __str__(self) -> str:
         return (
-            f"batch {self.receipt.batch!r}: already charged, so nothing was paid: publish the "
-            f"earlier release, and do not draw new noise"
+            f"batch {self.receipt.batch!r}: already charged, so nothing was charged again: publish "
+            f"the earlier release, and do not draw new noise"
         )
 
 
@@ -120,7 +120,7 @@ class LedgerUnavailable(_Located):
     r"""The database is unavailable: no such file, full, locked, or unreachable.
 
     What was acknowledged before is kept. A charge that failed like this is either whole or absent:
-    charge again with the same batch, it is paid once.
+    charge again with the same batch, it is charged once.
 
     >>> raise LedgerUnavailable("ledger.db", "database or disk is full")
     Traceback (most recent call last):

@@ -31,7 +31,7 @@ Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
 """One transaction: the outcome of each request, in their order, on the disk."""
 
 _CUT: Final = (
-    "a thread that committed several charges was interrupted: charge again, the batch is paid "
+    "a thread that committed several charges was interrupted: charge again, the batch is charged "
     "only once"
 )
 
@@ -55,7 +55,7 @@ class Queue:
     The lock is one of the file ``<name>-queue``, and the requests are lines at its end. A leader
     writes down which lines it takes before its transaction, and the outcomes after it. A process
     that is killed releases its lock. A request that it took and left without an outcome is done by
-    the process that made it; if the batch is there by then, whose charge that is cannot be known,
+    the process that made it; if the batch is charged by then, the request that did so is unknown,
     and the outcome is :class:`LedgerUnavailable`. Nothing in the file outlives the processes that
     wait, or needs the disk. A process that cannot use it charges alone.
     """

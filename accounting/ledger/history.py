@@ -1,7 +1,7 @@
 r"""The history of a ledger: charges, and the digests that chain them.
 
-The digest of a charge is SHA-256 over what the charge says, who paid, who was left out and the
-digest of the charge before it.
+The digest of a charge is SHA-256 over the charge, the users charged, those left out and
+the digest of the charge before it.
 Proofs: docs/proofs/ledger.md.
 """
 
@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple, Self
 from accounting.ledger.errors import LedgerDamaged
 
 HISTORY: Final = 1
-"""The format of the chain: what a digest is over. Receipts outlive the tables."""
+"""The format of the chain: the content of a digest. Receipts outlive the tables."""
 
 QUESTION: Final = "question"
-"""The key of a charge's guarantee that says what its released value answers."""
+"""The key of a charge's guarantee for the question that its released value answers."""
 
 RELEASED: Final = "released"
 """The key of a charge's guarantee that holds the digest of the value that was drawn with it."""
@@ -90,8 +90,7 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    r"""A charge of the history: ``paid`` users owe ``amounts`` each, ``spared`` users were left
-    out.
+    r"""A charge of the history: ``amounts`` for each of ``paid`` users; ``spared`` were left out.
 
     ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` its price in
     the integers of the filter. ``digest`` fixes this charge and all before it.

@@ -1,7 +1,7 @@
 r"""The budget ledger: charges, users and remaining budgets.
 
 A charge is refused before the release, is whole or absent whatever happens to the process, and is
-paid once however often it is tried. Proofs: docs/proofs/ledger.md.
+charged once however often it is tried. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 class Ledger:
     r"""A budget per user, for ever or for each period, and the history of its charges.
 
-    The budget is a promise to a user (scope unit ``user``). A charge states what one batch costs
+    The budget is a guarantee to a user (scope unit ``user``). A charge states what one batch costs
     each of its users: a guarantee for the user, or a guarantee for one contribution with
     ``rows_per_user``, the most rows that one user has in the batch. Its relation must be the
     budget's. Users are identified by name: 1 to 200 printable characters in normal form NFC,
@@ -156,7 +156,7 @@ class Ledger:
         return self._book.renews
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee to each user for all releases of so many periods, fixed in advance.
+        r"""The guarantee to each user for all releases of ``periods`` periods, fixed in advance.
 
         Adaptive composition of as many budgets: periods add epsilon and delta, or rho, and an
         (epsilon, delta) budget adds the rho and delta that its filter counts.
@@ -210,9 +210,10 @@ class Ledger:
         Call it before the release, and release only after it returns. A guarantee for one
         contribution (the default scope of a mechanism) needs ``rows_per_user``, the most rows that
         one user has in the batch: k rows cost k epsilon, or k^2 rho. With ``skip_exhausted``, users
-        who cannot pay are left out and listed; they must not take part. A :class:`Composition` is
-        the cost of several queries of one batch, in one charge. A :class:`Release` states users,
-        mechanism and batch: write the record, charge it, then release.
+        with too little budget are left out and listed; they must not take part. A
+        :class:`Composition` is the cost of several queries of one batch, in one charge.
+        A :class:`Release` states users, mechanism and batch: write the record, charge
+        it, then release.
 
         A second charge of the same batch, with the same users and guarantee, costs nothing and
         raises :class:`AlreadyCharged`: a batch is one release, whose noise is drawn once. With
@@ -263,7 +264,7 @@ class Ledger:
         Publish ``receipt.value``. A second call for the same batch, with the same users, mechanism
         and ``question`` (a description of the value), costs nothing and returns the stored value,
         whatever ``value`` is then. A program that was interrupted can therefore call it again:
-        users pay once, and noise is drawn once.
+        users are charged once, and noise is drawn once.
 
         Of a local report (``dpcore.local``) the value has one number for each of ``users``, and
         what is stored are their reports, in the same order.
@@ -366,7 +367,7 @@ class Ledger:
     def periods(self, user: str | None = None) -> dict[str, tuple[Charge, ...]]:
         r"""The charges of each period that has any, by its name such as ``"2026"``, in order.
 
-        Those paid by ``user``, or all. A budget that does not renew has one period, ``""``.
+        Those of ``user``, or all. A budget that does not renew has one period, ``""``.
         """
         charges = groupby(self.history(user), lambda charge: self._book.period(charge.made))
         return {period: tuple(each) for period, each in charges}
@@ -394,7 +395,7 @@ class Ledger:
     ) -> tuple[str, ...]:
         r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
 
-        Counters only increase, so these users can never pay it in this period. The other users may
+        Counters only increase, so it stays too large for them in this period. The other users may
         be charged by somebody else first: :meth:`charge` decides. Raises for invalid arguments as
         :meth:`charge` does.
         """
@@ -407,7 +408,7 @@ class Ledger:
         return self._book.poor(accounts, names, price)
 
     def history(self, user: str | None = None) -> tuple[Charge, ...]:
-        r"""The charges paid by ``user``, or all charges, in order.
+        r"""The charges of ``user``, or all charges, in order.
 
         Raises :class:`LedgerDamaged` for a charge that was edited.
         """
@@ -430,7 +431,7 @@ class Ledger:
     def export(self) -> Iterator[str]:
         r"""A consistent export as lines of JSON: the filter, then each charge.
 
-        A charge is its row, ``users`` who paid, ``left_out`` and the released ``value``, so the
+        A charge is its row, ``users`` charged, ``left_out`` and the released ``value``, so the
         digests can be checked without this package (docs/proofs/ledger.md says how).
         """
         book = self._book

@@ -35,7 +35,7 @@ from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
 _BITS: Final = 192
 _NO_DELTA: Final = (
-    "has no delta to pay for unknown keys: name the keys (--keys), or open a ledger with a budget "
+    "has no delta for unknown keys: name the keys (--keys), or open a ledger with a budget "
     "such as epsilon=1,delta=1e-6"
 )
 
@@ -51,11 +51,11 @@ Priceable: TypeAlias = Source | Drawable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    r"""A request for a charge: ``users`` pay for the release ``batch`` of ``guarantee``.
+    r"""A request for a charge: ``users`` are charged for the release ``batch`` of ``guarantee``.
 
     ``rows_per_user`` is the most rows that one user has in the batch; it is needed if the guarantee
-    is for one contribution. With ``skip_exhausted`` those who cannot pay are left out, and must not
-    take part.
+    is for one contribution. With ``skip_exhausted`` those with too little budget are left out, and
+    must not take part.
     """
 
     users: Iterable[str]
@@ -251,8 +251,8 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     r"""``guarantee`` for all rows of a user, at most ``rows_per_user`` in the batch.
 
     A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
-    k rows move a query k times as far, so a noise is priced at k times its sensitivity: pure
-    epsilon k, rho k^2. A claim (epsilon, delta) becomes
+    k rows change a query by up to k times as much, so the noise is charged at k times the
+    sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP. A claim (epsilon, delta) becomes
     (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
     """
     if guarantee.scope.unit is Unit.USER:

@@ -3,7 +3,7 @@ r"""The SQL tables of a ledger, the same on SQLite and PostgreSQL.
 ``ledger`` has one row: the filter with its budget, how many charges there are, the digest of the
 last, and the identity that the marks of its users are made with. ``ledger_charges``,
 ``ledger_paid`` and ``ledger_spared`` are the history and are only ever added to: one row a charge,
-one for each user who paid it, one for each who was left out. ``ledger_released`` has the values
+one for each user charged, one for each who was left out. ``ledger_released`` has the values
 that were drawn with a charge; the first of them makes the table.
 ``ledger_users`` holds what the history adds up to, so that it is known without reading it; each
 row carries a mark, a digest of what it says.

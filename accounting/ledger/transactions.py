@@ -190,7 +190,7 @@ class Book:
         return Head(*last, self.period(made), now, self.period(now))
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
-        r"""The existing charges among ``batches``; payers are given by their digest only."""
+        r"""The existing charges among ``batches``; the users are given only by their digest."""
         made = {}
         for row in map(self._row, [*those(connection, self.tables.charges, "batch", batches)]):
             charge = Charge.of(row, self.tables.owed)
@@ -220,7 +220,7 @@ class Book:
         return tuple(connection.execute(asked.order_by(members.c.name)).scalars())
 
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
-        r"""All charges, or those paid by one user, in order."""
+        r"""All charges, or those of one user, in order."""
         charges, paid = self.tables.charges, self.tables.paid
         asked = select(charges).order_by(charges.c.id)
         if user is not None:
@@ -454,11 +454,15 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
     ):
         otherwise = "for other users"
     elif spared and not request.skip_exhausted:
-        return InvalidParameter("batch", made.batch, "was charged before, leaving users out")
+        reason = (
+            "was charged before, with exhausted users left out: repeat it with skip_exhausted "
+            "(--skip-exhausted)"
+        )
+        return InvalidParameter("batch", made.batch, reason)
     elif made.released is None and request.draw is not None:
         otherwise = "by charge, and the value that was published is not in the ledger"
     elif made.released is not None and request.draw is None:
-        reason = "was charged by release, which gives the stored value again"
+        reason = "was charged by release: call release again to get the stored value"
         return InvalidParameter("batch", made.batch, reason)
     else:
         return entry.receipt(repeated=True)

@@ -78,7 +78,7 @@ class IntegerPair(LossTable):
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""The same pair with a window for masses down to this one."""
+        r"""The same pair, with a window for masses of at least ``spare``, if positive."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)
@@ -132,7 +132,7 @@ class IntegerPair(LossTable):
         return _ranges(self._window, tuple(int(edge) for edge in edges))
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""By Hoelder: E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T), T the tail of unbounded losses."""
+        r"""By Hoelder: E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T) on the tail T of unbounded losses."""
         del edges
         window, found = self._window, arb(0)
         for right in (False, True):
@@ -159,7 +159,7 @@ class ListedPair(FixedTable):
 
 
 def table_of(pair: Pair) -> LossTable:
-    r"""The cells of a pair: its losses if they are finitely many, else its outputs."""
+    r"""The cells of a pair: its losses if there are finitely many, otherwise its outputs."""
     return ListedPair(pair=pair) if isinstance(pair, FinitePair) else IntegerPair(pair=pair)
 
 

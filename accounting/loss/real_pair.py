@@ -129,7 +129,7 @@ class RealPair(LossTable):
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
         r"""A lower bound of E_Q[(dP/dQ)^order] beyond all edges, where the loss is infinite.
 
-        There dP/dQ rises at most by the factor e^(k s), k the largest difference of shifts, over s.
+        There dP/dQ rises at most by the factor e^(k s) over s; k is the largest gap of shifts.
         """
         found = arb(0)
         for sign, edge in ((-1, float(edges[0])), (1, float(edges[-1]))):

@@ -170,7 +170,7 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)), l the largest of the base."""
+        r"""log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)), where l is that of the base."""
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 

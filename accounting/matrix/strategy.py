@@ -239,7 +239,7 @@ class Banded(Strategy):
         return sum((each * each for each in self.first_column()), arb(0))
 
     def gram(self) -> Products:
-        r"""Not needed, since the first column is non-increasing. Raises :class:`NotDerived`."""
+        r"""Raises :class:`NotDerived`: not needed, because the first column is non-increasing."""
         raise NotDerived(f"the products of columns of {self.written}", "use first_column()")
 
 

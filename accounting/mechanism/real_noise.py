@@ -1,4 +1,4 @@
-r"""Gaussian and Laplace noise on the reals, added by other code, for accounting only.
+r"""Gaussian and Laplace noise on the reals, added by other code; used only for accounting.
 
 They are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows such a
 law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names the
@@ -50,7 +50,7 @@ class RealNoise(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussian(RealNoise):
-    r"""Normal(0, sigma^2) in every coordinate; sigma is exact. For accounting only.
+    r"""Normal(0, sigma^2) in every coordinate; sigma is exact. Only for accounting.
 
     >>> Gaussian(sigma="1.1")
     Gaussian(sigma=Fraction(11, 10))
@@ -74,7 +74,7 @@ class Gaussian(RealNoise):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laplace(RealNoise):
-    r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. For accounting only.
+    r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. Only for accounting.
 
     >>> Laplace(scale=2).variance
     Fraction(8, 1)

@@ -36,7 +36,7 @@ def hull(values: Iterable[arb]) -> arb:
 
 
 def middle(value: arb) -> Fraction:
-    r"""The midpoint of a finite ball; for searches only, never for reported values.
+    r"""The midpoint of a finite ball; used only by searches, never for reported values.
 
     It is exact, except that very small values become 0. Raises :class:`PrecisionExhausted` for very
     large values.

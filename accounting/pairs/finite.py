@@ -1,4 +1,4 @@
-r"""A pair with finitely many losses, whose outcomes are numbered as their losses rise.
+r"""A pair with finitely many losses, whose outcomes are in order of increasing loss.
 
 The loss is a sufficient statistic: outcomes with equal loss count as one outcome, so the losses and
 their masses determine the pair. Proofs: docs/proofs/curve.md.
@@ -19,7 +19,7 @@ from accounting.pairs.pair import Loss
 from dpcore.numbers.enclosure import Enclosure, ball
 
 Listed: TypeAlias = tuple[tuple[Fraction, arb, arb], ...]
-"""(loss, P-mass, Q-mass) as the losses rise, P = e^loss Q > 0."""
+"""(loss, P-mass, Q-mass) by increasing loss, P = e^loss Q > 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 
 Loss: TypeAlias = Fraction | arb
-"""A loss or divergence: exact where it is rational, else a ball (possibly infinite)."""
+"""A loss or divergence: exact where it is rational, otherwise a ball (possibly infinite)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

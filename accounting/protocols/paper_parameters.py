@@ -35,7 +35,7 @@ Form: TypeAlias = Literal["printed", "corrected"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumParameters:
-    r"""Parameters of CZ's theorems for n users: g, tau, and the law of the total noise, in steps.
+    r"""Parameters of the papers for n users: g, tau, and the law of the total noise, in steps.
 
     ``share`` is the law of one user's share, or the whole noise of one message for local noise.
     """
@@ -95,7 +95,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> SumParameters:
-    r"""CZ's parameters for an instance of ``protocol_parameters``, in corrected form."""
+    r"""Parameters of Chowdhury and Zhou for an instance of ``protocol_parameters``, corrected."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)
@@ -104,7 +104,10 @@ def paper_sum(
         case "shuffled-pure":
             return cz_shuffled(users, epsilon, failure, form="corrected")
         case "local":
-            reason = "CZ Theorem 6 leaves a constant open: bandits.papers.cz.cz_local"
+            reason = (
+                "Theorem 6 of Chowdhury and Zhou (2023) leaves a constant unspecified; pass it to "
+                "bandits.papers.cz.cz_local"
+            )
             raise InvalidParameter("parameters", "paper", reason)
         case _:
             return cz_pure(users, epsilon, failure)
@@ -189,8 +192,8 @@ def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
 
 
 def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
-    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each while m <= tau, else one bit
-    of probability tau/2m.
+    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each if m <= tau, otherwise one
+    bit of probability tau/2m.
     """
     m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
     if tau.lower >= m:

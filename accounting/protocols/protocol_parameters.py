@@ -100,7 +100,7 @@ class Plan:
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
 
-    For :class:`ShuffledPure` it is that of the sum only; the server sees more than the sum.
+    For :class:`ShuffledPure` it is only that of the sum; the server sees more than the sum.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)

@@ -1,7 +1,7 @@
 r"""Certify pure DP by shuffling: a loss bound of :class:`PureShuffle` at every output.
 
-A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V the noise within
-the reach, tau the probability of a cover, U its uniform law. The server sees the sum of n of them.
+A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V is the noise
+within the reach, tau the probability of a cover, U its uniform law. The server sees the sum of n.
 For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is
 at most eps if f times the product of the others' laws has no negative coefficient. Expand the
 product by the set of users who send covers. The values of the others are then only a shift, so all

@@ -33,7 +33,7 @@ def plan_lines(plan: Plan) -> list[str]:
     target = f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
     kept = "kept" if plan.meets else "NOT certified to meet the target"
     facts = [
-        ("promise", f"{target} with {plan.honest} honest users"),
+        ("target", f"{target} with {plan.honest} honest users"),
         ("guarantee", f"{_whole(plan, plan.guarantee, plan.honest)}: {kept}"),
         *_assumed(plan, plan.guarantee, plan.honest),
         *_parameters(plan)[1],
@@ -165,7 +165,7 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     protocol, own = plan.protocol, _of_a_user(plan.protocol)
     steps = None if isinstance(protocol, BinaryShuffle) else protocol.precision
     data: dict[str, Any] = {} if steps is None else {"precision": steps}
-    precision = [] if steps is None else [("precision", f"g = {steps} steps a unit")]
+    precision = [] if steps is None else [("precision", f"g = {steps} steps per unit")]
     rows = [] if own is None else [("each user", write_noise(own))]
     where = "analyzer" if isinstance(protocol, CentralSum) else "sum noise"
     total = (where, write_noise(protocol.planned_noise))

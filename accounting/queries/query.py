@@ -165,7 +165,7 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP, else the smaller."""
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian for zCDP, otherwise the smaller."""
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
         target.without_delta("a zCDP release")

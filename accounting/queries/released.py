@@ -165,7 +165,7 @@ def release(  # noqa: PLR0913 - one release, by keyword
 ) -> Released:
     r"""Answer ``query`` about ``table`` within ``target``.
 
-    With a ``ledger`` the release has a name, ``batch``, is paid by ``users`` and is stored: a
+    With a ``ledger`` the release has a name, ``batch``, is charged to ``users`` and is stored: a
     repeated call returns the same answer. Under replace the users are those of the table, who are
     public. Under add-remove ``users`` must be given: all invited users, with or without rows.
 

@@ -111,7 +111,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=above, attained=below, aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds from both discretisations, and from the best order."""
+        r"""Bounds of delta from both discretisations, and from the best order."""
         found = ByOrder.enclose_delta(self, epsilon, bits)
         if not self.listed:
             return found

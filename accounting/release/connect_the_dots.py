@@ -206,7 +206,7 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
 
-    Above, with the total variation distance h: everything is revealed with probability h, else
+    Above, with the total variation distance h: everything is revealed with probability h, or
     nothing. Below, all outputs of positive Q-mass are merged: post-processing.
     """
     with precision(_CURVE_BITS):

@@ -131,7 +131,7 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
 
-    epsilon and delta follow at the best order, as upper bounds only.
+    epsilon and delta follow at the best order, only as upper bounds.
 
     Proofs: docs/proofs/composition.md. Such parts compose by their orders. Errors as in
     :class:`OneRelease`.

@@ -33,7 +33,7 @@ from dpcore.numbers.enclosure import Enclosure, End
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
-_MAXIMA: Final = "one pair that is at least as bad as each possible one (Doroshenko et al. 2022)"
+_MAXIMA: Final = "one pair that dominates every possible pair (Doroshenko et al. 2022)"
 
 Laws: TypeAlias = tuple[tuple[Law, int], ...]
 """Independent laws of one round, with their counts."""

@@ -91,7 +91,7 @@ class MatrixMechanism:
 
     @property
     def variances(self) -> tuple[Fraction, Fraction]:
-        r"""Both bounds of D^2/sigma^2, D the sensitivity of C x, which determine the privacy."""
+        r"""Bounds of D^2/sigma^2, where D is the sensitivity of C x; they determine the privacy."""
         moves = Sensitivity.of(self.sensitivity)
         amount = moves.amount
         assert isinstance(amount, int)  # noqa: S101  # it is no box

@@ -193,7 +193,7 @@ class PoissonSample(AmplifiedSample):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""The unit is in the first dataset, or in the second."""
+        r"""Both directions: the unit is in the first dataset, or in the second."""
         rate, curve = self.rate, self.curve
         if isinstance(curve, RealCurve):
             return both_ways(curve.pair(rate))

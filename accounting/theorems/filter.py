@@ -166,7 +166,7 @@ class Filter(ABC):
         return self._claim(self.held(total))
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee of this budget spent anew in each of so many periods.
+        r"""The guarantee of this budget spent anew in each of ``periods`` periods.
 
         Counters that each stay within ``periods`` times their limit are a filter again, so it holds
         for charges that were chosen adaptively, in all periods, if their number is fixed in

@@ -19,7 +19,8 @@ _BITS: Final = 64
 
 
 def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
-    r"""Agarwal, Kairouz and Liu 2021, Theorem 3.5 (CZ Lemma 3), for integer orders:
+    r"""Agarwal, Kairouz and Liu 2021, Theorem 3.5, for integer orders
+    (Lemma 3 of Chowdhury and Zhou 2023):
     D_alpha <= alpha d^2/2v + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}.
 
     >>> skellam_renyi_bound(32, 16, 4)
@@ -34,7 +35,8 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
 
 
 def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
-    r"""Kairouz, Liu and Steinke 2021, Proposition 13 (CZ Lemma 4): a sum of n discrete Gaussians
+    r"""Kairouz, Liu and Steinke 2021, Proposition 13 (Lemma 4 of Chowdhury and Zhou
+    2023): a sum of n discrete Gaussians
     is (epsilon^2/2)-concentrated for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi},
     xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)), v = sigma^2 >= 1/4.
 

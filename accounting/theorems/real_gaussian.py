@@ -2,7 +2,7 @@ r"""Real Gaussian noise, the reference against which the papers calibrate.
 
 sigma/Delta = r: delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle
 and Wang 2018, Theorem 8). It decreases in r, since more noise is the same plus independent noise.
-dpcore never samples it; it is for comparison only.
+dpcore never samples it; it is only for comparison.
 """
 
 from __future__ import annotations

@@ -78,21 +78,22 @@ _BELOW: Final = "below the resolution of a sample"
 class Answer:
     r"""The result of one mechanism, from its last attempt."""
 
-    name: str = fact("of the mechanism")
+    name: str = fact("the name of the mechanism")
     claim: str = fact("what was tested")
-    runs: int = fact("of the last try, 0 if the laws are known")
-    refuted: bool | None = fact("null if it failed")
-    tries: int = fact("how many audits", default=1)
-    epsilon_lower: float | None = fact('"inf" if no epsilon holds', default=None)
-    p_value: float | None = fact("of the last try", default=None)
+    runs: int = fact("the runs of the last try, 0 if the laws are known")
+    refuted: bool | None = fact("whether the claim was refuted, null if the audit failed")
+    tries: int = fact("the number of audits", default=1)
+    epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
+    p_value: float | None = fact("the p-value of the last try", default=None)
     resolution: float = fact(
-        "the least probability of an output of one dataset only that a sample of this size catches",
+        "the smallest probability at which a sample of this size catches an output that only one "
+        "dataset produces",
         write=lambda value: value if math.isfinite(value) else None,
         default=math.inf,
     )
     finding: str | None = fact("the error found by replay", default=None)
     error: str | None = fact("why it failed", default=None)
-    seconds: float = fact("it took", write=lambda value: round(value, 3), default=0.0)
+    seconds: float = fact("the seconds it took", write=lambda value: round(value, 3), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,8 @@ class BenchRow:
         name="*",
         write=members("number", "name", "layer", "true_epsilon"),
     )
-    broken: Answer = fact("of the entry")
-    twin: Answer = fact("of its correct twin")
+    broken: Answer = fact("the result of the entry")
+    twin: Answer = fact("the result of its correct twin")
 
     @computed("what was tested", before="broken")
     def claim(self) -> str:
@@ -145,7 +146,7 @@ class Bench(Result):
     alpha: Fraction = fact(
         "the level of an entry's tries together, and of each twin", write=level_upper, kind="float"
     )
-    seed: int = fact("repeats the bench")
+    seed: int = fact("the seed that repeats the bench")
     rows: tuple[BenchRow, ...] = fact(
         '[{"number", "name", "claim", "layer", "true_epsilon": [lower, upper], "caught", "broken", '
         '"twin"}]; the last two are {"name", "claim", "runs", "refuted": null if it failed, '
@@ -166,7 +167,7 @@ class Bench(Result):
     def caught(self) -> int:
         return sum(row.caught for row in self.rows)
 
-    @computed("how many there are", before="rows")
+    @computed("the number of entries", before="rows")
     def entries(self) -> int:
         return len(self.rows)
 
@@ -281,8 +282,8 @@ def _sentences(bench: Bench) -> Iterator[str]:
         yield f"{_BELOW}, and looked for by replay: {names}{shown}"
     yield (
         f"twins: {bench.twins_refuted} of {len(bench.sampled_twins)} samples refuted, at level "
-        f"{alpha} each; so many or more have probability <= {up(bench.chance, 3)} if their claims "
-        f"hold ({down(LEAST_CHANCE, 3)} or more passes)"
+        f"{alpha} each; this many or more have probability <= {up(bench.chance, 3)} if their "
+        f"claims hold ({down(LEAST_CHANCE, 3)} or more passes)"
     )
     for row in bench.rows:
         for result in (row.broken, row.twin):

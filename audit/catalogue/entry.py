@@ -16,7 +16,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 
 Runnable: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
-r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one a run."""
+r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one per run."""
 
 Call: TypeAlias = Callable[[Any, np.random.Generator], object]
 r"""``call(dataset, rng)``: one output."""

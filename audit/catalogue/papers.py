@@ -54,7 +54,7 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
     g/epsilon = 1.
 
     The coin depends on the first message: 1 with probability c u if that is the value 1 without
-    noise, else with probability c/u, where u = 1.284 and c = 1/(1 + u). For all messages it is
+    noise, otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For all messages it is
     within ln u <= 1/4 of a coin with probability c: such an aggregation is (1/4, 0)-relaxed.
     """
     source = seeded(rng)
@@ -94,8 +94,8 @@ ENTRIES: Final = (
             "The classical formula for Gaussian noise is used at epsilon = 10, where it gives "
             "delta = 0.788 instead of 0.25."
         ),
-        source="LZJ Theorems 4.2, 4.4, C.1 and C.3 as used in its experiments; proven for "
-        "epsilon <= 1",
+        source="Li, Zhou and Ji (2022) Theorems 4.2, 4.4, C.1 and C.3 as used in its "
+        "experiments; proven for epsilon <= 1",
         run=partial(gaussian, sigma_squared=322),
         laws=_gaussians(322),
         epsilon=Fraction(10),
@@ -117,7 +117,8 @@ ENTRIES: Final = (
         number=47,
         sentence="Noise bits of probability 0.73 instead of 1/2: large sums of one dataset are "
         "impossible on the other; delta is 0.62.",
-        source="LZJ Lemma C.5 as printed, at n = 4, B = 1, g = 3, epsilon-hat = 14, delta = 0.49",
+        source="Li, Zhou and Ji (2022) Lemma C.5 as printed, at n = 4, B = 1, g = 3, "
+        "epsilon-hat = 14, delta = 0.49",
         run=partial(noisy_bits, chance=Fraction("0.726")),
         laws=("binomial:trials=8,probability=0.726@0", "binomial:trials=8,probability=0.726@3"),
         epsilon=_SPENT,
@@ -140,7 +141,7 @@ ENTRIES: Final = (
         number=48,
         sentence="The tree sums of four events have noise of scale log2(4) = 2, but the tree "
         "has three levels.",
-        source="CSB Lemma 1 as printed, with logarithms to base 2",
+        source="Chen et al. (2020) Lemma 1 as printed, with logarithms to base 2",
         run=partial(tree, scale=2),  # log2(4), and there are three levels
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(Fraction(3, 2)),
@@ -154,7 +155,7 @@ ENTRIES: Final = (
             "The noise of a sum spends the whole epsilon, and the relaxed aggregation spends half "
             "of it in addition."
         ),
-        source="CZ Theorem 3 as printed: the noise must spend epsilon/2",
+        source="Chowdhury and Zhou (2023) Theorem 3 as printed: the noise must spend epsilon/2",
         run=partial(relaxed_sum, scale=1),
         true_epsilon=narrow(_printed, 64),
         runs=3_000,

@@ -38,7 +38,7 @@ def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Gene
 
 
 def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _KEPT) -> Integers:
-    r"""One of four answers: the true one with probability 0.475, else another one: ln 2.714..."""
+    r"""One of four answers: the true one with probability 0.475, or another one: ln 2.714..."""
     other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
     return np.where(_happens(kept, n, rng) == 1, truth, other)
 

@@ -87,8 +87,8 @@ def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Answers have scale 2, and the one above is released with the noise of its comparison, so it
-    bounds the threshold from above (Algorithm 3 with c = 1).
+    r"""The noise of answers has scale 2, and the answer above is released with the noise of its
+    comparison, so it bounds the threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 
@@ -174,7 +174,7 @@ _SPARSE_VECTOR: Final = (
         name="sparse-vector-value-reused",
         number=9,
         sentence="The answer above is released with the noise of its comparison: it bounds the "
-        "noisy threshold, so answers below cost privacy, too.",
+        "noisy threshold, so answers below also cost privacy.",
         source="Roth's lecture notes of 2011, as Algorithm 3 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_roth,
         pair=_VALUE_PAIR,
@@ -187,7 +187,7 @@ _SPARSE_VECTOR: Final = (
     Entry(
         name="sparse-vector-unscaled",
         number=10,
-        sentence="Two answers may be above, but the noise of an answer suffices for one only.",
+        sentence="Two answers may be above, but the noise of an answer suffices for only one.",
         source="Lee and Clifton 2014, as Algorithm 4 of Lyu et al. (arXiv 1603.01699): at most "
         "(1 + 6c)/4 = 3.25 for c = 2",
         run=partial(sparse_vector, scales=(4, Fraction(4, 3)), cutoff=2),

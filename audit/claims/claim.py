@@ -15,7 +15,7 @@ from dpcore.spec_syntax import pairs_of, read_keys
 _MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
 _DIGITS: Final = 12
 ACCEPTED: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
-r"""What :meth:`Claim.read` says of a text it cannot read."""
+r"""The message of :meth:`Claim.read` for text that it cannot parse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,7 +197,10 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
     given = read_keys("claim", noise, rest, ("sigma",), owner=name, needed=("sigma",))
     sigma = positive_rational("sigma", given["sigma"], "sigma 0 adds no noise")
     if not isinstance(moves.amount, int) or moves.norm is Norm.L2_SQUARED:
-        return "Gaussian noise on the reals is claimed as gdp=MU, MU the l2 sensitivity over sigma"
+        return (
+            "for Gaussian noise on the reals write gdp=MU, where MU is the l2 sensitivity divided "
+            "by sigma"
+        )
     return f"did you mean gdp={moves.amount / sigma}? that is Gaussian noise on the reals"
 
 

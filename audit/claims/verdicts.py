@@ -38,7 +38,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "time": " (time of a call)",
     "errors": " (errors reveal the dataset)",
 }
-r"""What refutes a claim, first what is shown first, and how a headline names it."""
+r"""The causes of a refutation, in the order of display, with their names in a headline."""
 
 _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "grid"})
 
@@ -70,7 +70,7 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float that reads as ``alpha`` by its shortest decimal form, else the next one above."""
+    r"""The float that reads as ``alpha`` by its shortest decimal form, or the next one above."""
     exact = rational("alpha", alpha)
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 

@@ -82,8 +82,8 @@ def replay_command(
     given: dict[str, Any],
     target: str = argument(
         "TARGET",
-        "module:callable, file.py:callable, a noise, a protocol, or a name that dpcore audit "
-        "catalogue lists.",
+        "module:callable, file.py:callable, a noise distribution, a protocol, or a name that "
+        "dpcore audit catalogue lists.",
     ),
     *,
     as_json: AsJson = False,
@@ -119,7 +119,7 @@ def fit(
     given: dict[str, Any],
     target: str = argument(
         "TARGET",
-        "module:callable or file.py:callable, called f(n, rng), f(rng) or f(); a noise such as "
+        "module:callable or file.py:callable, called f(n, rng), f(rng) or f(); noise such as "
         "discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
     ),
     *,
@@ -337,8 +337,8 @@ _ORDERS: Final = ("2", "inf")
 def exact(
     p: str = argument(
         "P",
-        "A noise shifted by an integer, such as discrete-laplace:scale=1@0 (several coordinates: "
-        '@0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
+        "A noise distribution shifted by an integer, such as discrete-laplace:scale=1@0 (several "
+        'coordinates: @0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
         '"1/4"}, or CSV with the columns output,probability.',
     ),
     q: str = argument("Q", "The other law, in the same form."),
@@ -407,7 +407,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
     written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
     if divide and all(law.outputs is None for law in written):
         raise InvalidParameter(
-            "--normalise", "true", "requires files of probabilities, but both laws are noises"
+            "--normalise", "true", "requires files of probabilities, but both laws are noise"
         )
     one, other = (law.normalised() if divide else law.checked() for law in written)
     here, there = one.law, other.law
@@ -417,7 +417,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
         if _coordinates(here) != _coordinates(there):
             raise InvalidParameter("Q", q, f"must have a shift with as many coordinates as P = {p}")
     elif isinstance(here, Shifted) or isinstance(there, Shifted):
-        raise InvalidParameter("Q", q, f"must be a noise or a file of probabilities, as P = {p} is")
+        raise InvalidParameter("Q", q, f"must be noise or a file of probabilities, as P = {p} is")
     notes = [
         f"the probabilities of {law.argument} are divided by their sum, which is about 1 "
         f"{'+' if law.divided_by > 1 else '-'} {down(abs(law.divided_by - 1), 3)}"

@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""Upper bound for valid lower bounds: the true epsilon if it is known, else infinity."""
+        r"""Upper bound for valid lower bounds: the true epsilon if known, otherwise infinity."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf

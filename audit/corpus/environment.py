@@ -81,7 +81,7 @@ class Environment:
         return self.folder(cache) / "bin" / "python"
 
     def make(self, cache: Path) -> Path:
-        r"""Create the environment if it is missing; returns its Python."""
+        r"""Create the environment if it is missing, and return the path of its interpreter."""
         folder = self.folder(cache)
         if (folder / _MARKER).is_file():
             return self.python(cache)

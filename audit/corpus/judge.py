@@ -122,11 +122,11 @@ class Answer:
     """
 
     side: Side = fact("tested", name="*", write=members("requires", "claim"))
-    verdict: str | None = fact("null if there was no audit", default=None)
+    verdict: str | None = fact("the verdict, null if there was no audit", default=None)
     right: bool = fact("whether the verdict is as expected", default=False)
-    epsilon_lower: float | None = fact('"inf" if no epsilon holds', default=None)
-    runs: int = fact("tested", default=0)
-    seconds: float = fact("it took", write=lambda value: round(value, 2), default=0.0)
+    epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
+    runs: int = fact("the number of runs tested", default=0)
+    seconds: float = fact("the seconds it took", write=lambda value: round(value, 2), default=0.0)
     error: str | None = fact("why there was no audit", default=None)
     missing: bool = fact("whether the environment could not be made", default=False)
 
@@ -146,12 +146,12 @@ class Judged:
     r"""An entry and the results of both sides."""
 
     entry: Entry = fact(
-        "as in the list",
+        "the entry, as in the list",
         name="*",
         write=members("name", "package", "version", "failure", "source"),
     )
-    broken: Answer = fact("of the failure")
-    twin: Answer | None = fact("of its twin, null if it has none")
+    broken: Answer = fact("the result of the failure")
+    twin: Answer | None = fact("the result of its twin, null if there is none")
 
     @property
     def results(self) -> dict[str, Answer]:

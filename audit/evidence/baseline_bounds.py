@@ -197,7 +197,7 @@ def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
 def plug_in(scores: Scores, asked: BaselineParameters) -> float:
     r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
 
-    A negative control, never valid: the smallest of continuous outputs occurs on one dataset only,
+    A negative control, never valid: the smallest of continuous outputs occurs on only one dataset,
     and the ratio there is infinite for every mechanism.
     """
     best = 0.0
@@ -295,7 +295,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # -- all runs as canaries of one ------------------------------------------------------------------
 
 GUESSED: Final = 10
-r"""One in so many of the runs is guessed at each end of the scores."""
+r"""One in this many runs is guessed at each end of the scores."""
 
 
 def one_run(scores: Scores, asked: BaselineParameters) -> float:

@@ -162,7 +162,7 @@ class Tally:
     def cells(self) -> Cells:
         r"""The cells learned from these runs, with their counts.
 
-        At most about 4 sqrt(runs) intervals: one per number while so few are distinct, else
+        At most about 4 sqrt(runs) intervals: one per number while so few are distinct, otherwise
         intervals of equal pooled count with each frequent number in its own. A new number falls in
         the interval around it, a new label in a cell whose counts are those of the labels seen once
         (Good and Turing: they estimate how new labels are spread over the datasets).
@@ -353,7 +353,7 @@ class Witness(Facts):
     runs_a: int = fact("runs on A")
     inside_b: int = fact("runs on B in it")
     runs_b: int = fact("runs on B")
-    feature: str | None = fact("the feature of the event, null: the output itself", default=None)
+    feature: str | None = fact("the feature of the event, null for the output itself", default=None)
     where: Event | None = field(default=None, compare=False, repr=False)
     score: dict[str, Any] | None = fact(
         "the definition of a learned feature", default=None, compare=False, repr=False

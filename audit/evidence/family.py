@@ -127,7 +127,7 @@ class _Judged:
 
 def _layer(kind: str, tests: int) -> LayerRun:
     single, shared = (
-        (ANYTIME, "mean of the wealths") if kind == "e_value" else (FIXED, "Holm's method")
+        (ANYTIME, "mean of the e-values") if kind == "e_value" else (FIXED, "Holm's method")
     )
     if tests == 1:
         return single
@@ -329,7 +329,7 @@ class FamilyProcess(Watched):
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
-            reason = f"pair {pair} has {len(mine)} views"
+            reason = f"pair {pair} has {len(mine)} features"
             raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
         block = _Block(
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds

@@ -4,10 +4,11 @@ An event can be learned from numbers, which have an order, and from outputs that
 all outputs are equal, or all are distinct and without order, no rule distinguishes the runs: the
 test has no power, and passing it means nothing.
 
-The rule of verdicts, exit codes and assertions: a view does not measure a run whose output occurred
-only once and has no order, or could not be read by the view's feature. A view measures nothing if
-this holds for more than half of its runs. An audit that does not refute has measured something only
-if some view of each pair has (:func:`unmeasured_pairs`).
+The rule of verdicts, exit codes and assertions, where a view is a pair read through one feature:
+a view does not measure a run whose output occurred only once and has no order, or could not be read
+by the view's feature. A view measures nothing if this holds for more than half of its runs. An
+audit that does not refute has measured something only if some view of each pair has
+(:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ def unresolved(coverage: Sequence[Coverage]) -> str | None:
         return None
     return (
         "outputs are rarely repeated: learned scores or columns of them were tested, which may "
-        "miss an output of one dataset only"
+        "miss an output that only one dataset gives"
     )
 
 
@@ -216,9 +217,9 @@ def unseen(coverage: Sequence[Coverage]) -> str:
     unread = sum(each.unread for each in kept if each.in_part)
     parts = []
     if missing:
-        parts.append(f"in {missing:,} of {len(views):,} views")
+        parts.append(f"for {missing:,} of {len(views):,} combinations of pair and feature")
     if once:
-        parts.append(f"of {once:,} outputs that occurred only once")
+        parts.append(f"for {once:,} outputs that occurred only once")
     if unread:
-        parts.append(f"of {unread:,} outputs that a feature could not read")
+        parts.append(f"for {unread:,} outputs that a feature could not read")
     return f" (nothing was measured {' and '.join(parts)})" if parts else ""

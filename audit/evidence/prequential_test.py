@@ -1,7 +1,7 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
 A fair coin W picks the dataset, X ~ M(D_W). Blocks of runs grow by half; each block's guesses
-follow a rule learned from earlier blocks only, and if M is (epsilon, delta)-DP they are right at
+follow a rule learned only from earlier blocks, and if M is (epsilon, delta)-DP they are right at
 most as often as a coin with probability
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
@@ -38,10 +38,10 @@ WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_family.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
-r"""The same of a view of a family that has a leader of its own."""
+r"""The same for a view of a family with its own leader."""
 
 LEADING: Final = (0.0, 0.0, 0.0, 0.0, 1.0)
-r"""The same of that leader, which has no experts of its own."""
+r"""The same for that leader, which has no own experts."""
 
 BERGER_BOOS_SHARE: Final = 50
 r"""The part of a level that the bounds on how often a test guesses may cost, as a divisor."""

@@ -302,7 +302,7 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 class Trial:
     r"""A rule and the runs observed after it: ``counts`` (2, cells), row 0 dataset A.
 
-    ``integral``: all numbers so far are integers (for wording only). ``sums`` caches those of each
+    ``integral``: all numbers so far are integers (only for wording). ``sums`` caches those of each
     expert, which are used at many epsilons.
     """
 

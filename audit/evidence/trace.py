@@ -1,6 +1,6 @@
 r"""The bound epsilon_lower as a function of the number of runs, for a plot.
 
-Data only, computed after the audit; it decides nothing.
+Only data, computed after the audit; it decides nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Trace:
 
     claim: Claim = fact("the point that was tested")
     alpha: RationalLike = fact(
-        "exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
+        "the point, exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
     )
     holds: Literal["each", "together"] = fact("which of the points hold at once")
     points: tuple[tuple[int, float], ...] = fact(

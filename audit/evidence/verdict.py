@@ -44,7 +44,7 @@ class Outcome(Facts):
     r"""The test of one claimed point (``claim``) on one pair, through one feature.
 
     ``pair`` is the index of the pair in the audit's list, ``feature`` the name of the tested
-    feature, None for the output itself. ``p_value`` or ``e_value`` is that of this test only;
+    feature, None for the output itself. ``p_value`` or ``e_value`` is only that of this test;
     ``epsilon_lower`` is a bound at the delta of this point. All bounds of an audit hold together
     with its confidence. ``refuted`` says whether this point is refuted at the level of the whole
     audit.
@@ -55,11 +55,11 @@ class Outcome(Facts):
 
     pair: int = fact("its place in the audit's list", default=0)
     feature: str | None = fact("the feature of the outputs", default=None)
-    claim: Claim = fact("as exact text", name="*", write=members("epsilon", "delta"))
-    p_value: float | None = fact("of this test alone", default=None)
-    e_value: float | None = fact("of this test alone", default=None)
+    claim: Claim = fact("the claim as exact text", name="*", write=members("epsilon", "delta"))
+    p_value: float | None = fact("the p-value of this test alone", default=None)
+    e_value: float | None = fact("the e-value of this test alone", default=None)
     epsilon_lower: float = fact("a bound at this delta")
-    refuted: bool = fact("whether at the level of the whole audit")
+    refuted: bool = fact("whether the claim is refuted at the level of the whole audit")
 
 
 class Watched:

@@ -31,7 +31,7 @@ class View:
 
     ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
     the outputs themselves. ``weight`` is its relative part of the level. For a learned feature
-    ``outputs`` are scores, each by a model that was fitted on earlier blocks only, with the blocks
+    ``outputs`` are scores, each by a model that was fitted only on earlier blocks, with the blocks
     of the test; ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)``
     gives the scores of an audit of this many runs. ``followed``: whether the leader of its pair may
     follow it (:mod:`audit.evidence.family`).
@@ -51,7 +51,7 @@ def scored(
     trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
 ) -> Witness | None:
     r"""The half-line of scores with the strongest evidence against ``claim`` (epsilon, delta) on
-    earlier runs, counted on a later block, the one with the largest margin; None if there is none.
+    earlier runs, counted on the later block where its margin is largest; None without a block.
     """
     found = []
     for trial in trials:

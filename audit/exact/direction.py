@@ -98,7 +98,7 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurv
     if isinstance(noise, Binomial) and noise.probability == Fraction(1, 2):
         return Box(BinomialBox(trials=noise.trials, bounds=moves))
     if not noise.symmetric:
-        raise NotDerived(f"several coordinates of {noise!r}", "use a symmetric noise")
+        raise NotDerived(f"several coordinates of {noise!r}", "use symmetric noise")
     return PrivacyCurve(noise=noise, sensitivity=Sensitivity.box(moves))
 
 

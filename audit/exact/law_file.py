@@ -53,7 +53,7 @@ class WrittenLaw:
 
     @property
     def total(self) -> Fraction:
-        r"""The exact sum of the masses; 1 for a noise."""
+        r"""The exact sum of the masses; 1 for noise."""
         if isinstance(self.law, Shifted):
             return _ONE
         return sum((rational("mass", mass) for mass in self.law.values()), Fraction())
@@ -64,7 +64,7 @@ class WrittenLaw:
         write=lambda found: None if found is None else len(found),
     )
     def outputs(self) -> frozenset[str] | None:
-        r"""The outputs of a file with positive mass; None for a noise."""
+        r"""The outputs of a file with positive mass; None for noise."""
         if isinstance(self.law, Shifted):
             return None
         return frozenset(str(output) for output, mass in self.law.items() if mass)
@@ -107,7 +107,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     try:
         content = read_text(argument, path, most=_MOST_BYTES)
     except InvalidParameter as error:
-        hint = f"give a file of probabilities, or a noise: {', '.join(LAWS)}"
+        hint = f"give a file of probabilities, or noise: {', '.join(LAWS)}"
         raise InvalidParameter(argument, text, f"{error.reason} ({hint})") from None
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}

@@ -66,7 +66,7 @@ class ExactReport(Result):
         'a noise, "divided_by": the exact sum that --normalise divided the masses by, as text}',
         kind="dict",
     )
-    q: WrittenLaw = fact("the same of the other law", kind="dict")
+    q: WrittenLaw = fact("the same facts about the other law", kind="dict")
     points: tuple[Point, ...] = ()
     claim: str | None = fact("as text", default=None)
     decisions: tuple[Decision, ...] = fact(
@@ -120,8 +120,7 @@ class ExactReport(Result):
         return self._of("renyi", "order")
 
     @computed(
-        '"not_refuted" of a claimed curve, of which single points were proven; null without a '
-        "claim",
+        '"not_refuted" for a claimed curve if only single points were proven; null without a claim',
         kind="Literal['proven', 'refuted', 'undecided', 'not_refuted'] | None",
         before="claim",
     )
@@ -216,7 +215,7 @@ def _shown_witness(decision: Decision) -> str:
 
 _POINTS: Final = 61
 _SEEN: Final = 1e-15
-"""What is smaller is left out: beside it all else would be one line."""
+"""Smaller masses are omitted: they would compress all others into one line."""
 _LEAST_DELTA: Final = Fraction(1, 10**9)
 _LAST: Final = 40
 

@@ -52,7 +52,7 @@ _STRUCTURE: Final = {"structure": 20}
 
 
 def default_family(outputs: Outputs) -> tuple[Share, ...]:
-    r"""Default features for these outputs, with shares that sum to 1; empty: the outputs only."""
+    r"""Default features for these outputs, with shares that sum to 1; empty: only the outputs."""
     if not len(outputs):
         return ()
     values = each(outputs)

@@ -112,7 +112,7 @@ def _always(apply: Callable[[Outputs], Outputs]) -> Callable[[int], Callable[[Ou
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
         "identity": Builtin(says="the output itself", make=_always(_itself)),
-        "sign": Builtin(says="-1, 0 or 1, and -0 by its name", make=_always(SIGN)),
+        "sign": Builtin(says='-1, 0 or 1; negative zero is the label "-0"', make=_always(SIGN)),
         "exponent": Builtin(says="floor(log2 |x|) of a number", make=_always(EXPONENT)),
         "lowest-bit": Builtin(
             says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
@@ -140,7 +140,7 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "kind": Builtin(says="type and shape", make=_always(KIND)),
         "length": Builtin(says="the number of items", make=_always(LENGTH)),
         "coordinate": Builtin(
-            says="the item at place K, the first at 0, the last at -1",
+            says="the item at index K, 0 for the first, -1 for the last",
             make=coordinate,
             limits=(-(10**9), 10**9),
         ),

@@ -4,7 +4,7 @@ Floating-point noise is visible in its digits. The possible values of a rounded 
 (Mironov 2012, "On significance of the least significant bits for differential privacy"): with x = 0
 small outputs keep all the digits of small noise, with x = 1 they are multiples of 2^-53.
 ``lowest-bit`` distinguishes such multiples from other floats at every magnitude. For other pairs of
-answers the possible floats differ at some magnitudes only, or on one side of 0 (Haney,
+answers the possible floats differ only at some magnitudes, or on one side of 0 (Haney,
 Desfontaines, Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining"):
 ``precision`` distinguishes these.
 """

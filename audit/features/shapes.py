@@ -200,7 +200,7 @@ def _structure_of(output: object) -> str:
 
 
 STRUCTURE: Final = Map(name="structure", of_one=_structure_of)
-r"""What stands around the values: types, keys and their order, nesting, lengths.
+r"""The structure around the values: types, keys and their order, nesting, lengths.
 
 >>> STRUCTURE([{"a": 1}, [True, 2.5]])
 ["dict('a': int)", 'list(bool, float)']

@@ -70,12 +70,12 @@ FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
 FIXED: Final = LayerRun(
     layer="fit",
     method="calibrated cell tests",
-    proves="if draws are independent and have the law, P(p-value <= alpha) <= alpha",
+    proves="if draws are independent and follow the law, P(p-value <= alpha) <= alpha",
 )
 SEQUENTIAL: Final = LayerRun(
     layer="fit",
     method="mixture of likelihood ratios",
-    proves="if draws are independent and have the law, P(e-value ever >= 1/alpha) <= alpha",
+    proves="if draws are independent and follow the law, P(e-value ever >= 1/alpha) <= alpha",
 )
 
 
@@ -119,12 +119,14 @@ class FitReport(Result):
         'the claimed law as text, e.g. "discrete-laplace:scale=1"', write=write_noise, kind="str"
     )
     verdict: FitVerdict | None = fact(
-        "null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
+        "the verdict, null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
     )
     alpha: RationalLike = fact("the false-alarm level", write=level_upper, kind="float")
-    p_value: float | None = fact("of the law, for a number of draws fixed beforehand", default=None)
+    p_value: float | None = fact(
+        "the p-value of the law, for a number of draws fixed in advance", default=None
+    )
     e_value: float | None = fact(
-        'of the law, for --sequential: the largest wealth so far; "inf" where a value of '
+        'the e-value of the law, for --sequential: its largest value so far; "inf" if a value of '
         "probability 0 was drawn",
         default=None,
     )
@@ -148,7 +150,7 @@ class FitReport(Result):
     method: LayerRun = fact(
         "how the draws were tested", write=lambda layer: layer.method, kind="str", default=FIXED
     )
-    seed: int | None = fact("repeats the fit", default=None)
+    seed: int | None = fact("the seed that repeats the fit", default=None)
     error: TargetFailed | None = fact(
         '{"reason", "run"} when the target failed',
         write=lambda error: None if error is None else {"reason": error.reason, "run": error.run},
@@ -168,7 +170,7 @@ class FitReport(Result):
 
     def statement(self) -> Statement:
         r"""The report as sentences."""
-        has = "does not have the law" if self.verdict == "refuted" else "as"
+        has = "does not follow" if self.verdict == "refuted" else "as"
         return Statement(
             verdict=VERDICTS[self.verdict].words,
             about=f"{self.target} {has} {write_noise(self.law)}",
@@ -233,7 +235,9 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     AuditSpec(runs=runs, alpha=alpha, seed=seed, timeout=timeout, deadline=deadline)  # or refuses
     if not isinstance(noise, Noise):
-        raise InvalidParameter("noise", noise, "must be a noise of dpcore")
+        raise InvalidParameter(
+            "noise", noise, "must be a dpcore Noise, e.g. DiscreteLaplace(scale=1)"
+        )
     level = rational("alpha", alpha)
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)

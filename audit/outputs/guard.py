@@ -33,7 +33,7 @@ class TimeUp(BaseException):
 
 
 RAISED = BaseException
-r"""All that a call may raise is the target's doing, but a Ctrl-C: see :func:`failure`."""
+r"""Whatever a call raises, except Ctrl-C, is attributed to the target: see :func:`failure`."""
 
 
 class Watchdog:

@@ -27,7 +27,7 @@ Exact: TypeAlias = int | float | Fraction | Decimal
 r"""A finite number whose comparison with the others is exact."""
 
 TEXTS: Final = {"U": "str", "S": "bytes"}
-r"""Types of text, without a width: how wide a text may be is of all texts beside it."""
+r"""Types of text, without a width: the width depends on the other texts."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 _BY_REPR: Final = _PLAIN | {
@@ -174,7 +174,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return a finite non-boolean scalar as Number, else None."""
+    r"""Return a finite non-boolean scalar as Number, otherwise None."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
@@ -347,7 +347,7 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-r"""What an object of a subclass holds, read by its base: its own methods may say anything."""
+r"""What an object of a subclass holds, read by its base: its own methods are not trusted."""
 
 _ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     **BASES,

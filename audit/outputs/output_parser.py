@@ -187,8 +187,8 @@ def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""Parses the outputs of an audit.
 
-    ``lines`` are parsed one by one: as JSON if all lines of the training runs were JSON, else as
-    text. A JSON number is kept as written, any other line as its text. ``by_kind`` replaces each
+    ``lines`` are parsed one by one: as JSON if all lines of the training runs were JSON, otherwise
+    as text. A JSON number is kept as written, any other line as its text. ``by_kind`` replaces each
     output by its kind, if the kinds of the two datasets had nothing in common in the training runs:
     values could hide what types reveal.
     """

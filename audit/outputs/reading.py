@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberLine:
-    r"""Numbers in an array; ``places`` are integers if all have one ``form``, else objects.
+    r"""Numbers in an array; ``places`` are integers if all have one ``form``, otherwise objects.
     ``floats``: the integers represent floats.
     """
 
@@ -202,7 +202,7 @@ _NOWHERE: Final = Number(0, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    r"""Outputs in order: ``numbers[i]`` when ``codes[i] < 0``, else label ``names[codes[i]]``."""
+    r"""Outputs in order: ``numbers[i]`` if ``codes[i] < 0``, otherwise ``names[codes[i]]``."""
 
     numbers: NumberLine
     codes: Integers

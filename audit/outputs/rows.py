@@ -154,7 +154,7 @@ def _set(value: Any, path: str, cells: Cells) -> str:
 
 
 def _text(text: str, path: str, cells: Cells) -> str:
-    r"""Numbers of a text stand alone or behind a sign or bracket, never within a word."""
+    r"""Numbers of a text are separate words or follow a sign or bracket, never inside a word."""
     if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
         cells.texts.append(text)
         return f"json {_walk(value, path, cells)}"
@@ -405,7 +405,7 @@ def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Schema:
-    r"""The places of paths and the codes of labels, in the order in which they came.
+    r"""The places of paths and the codes of labels, in order of first occurrence.
 
     Both grow as outputs are read. The place of a path and the code of a label never change, so a
     row does not depend on the other rows.

@@ -32,7 +32,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_in(output: object) -> Numbers | None:
-    r"""The numbers of an output; None if it has none."""
+    r"""The numbers of an output; None if there are none."""
     cells = row_of(output).cells
     numbers: list[tuple[str, Number]] = []
     labels: list[tuple[str, str]] = []

@@ -47,7 +47,7 @@ _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
     "draws": "the declared draws",
-    "structure": "the declared shape of output",
+    "structure": "the declared output shape",
     "declared-equal": "a declared equality",
     "declared-sensitivity": "a declared sensitivity",
 }
@@ -104,7 +104,7 @@ class ReplayReport(Result):
 
     SCHEMA: ClassVar[str] = SCHEMA
 
-    target: str = fact("as it was written")
+    target: str = fact("the target as it was written")
     pair: tuple[Any, Any] = fact(
         "[dataset A, dataset B]", write=lambda pair: plain(list(pair)), kind="list"
     )
@@ -118,7 +118,7 @@ class ReplayReport(Result):
     runs: int = fact("calls of the target", default=0)
     tapes: int = fact("tapes on which both datasets were run", default=0)
     changed: int = fact("those of them with a draw set to an extreme", default=0)
-    seed: int = fact("repeats the replay", default=0)
+    seed: int = fact("the seed that repeats the replay", default=0)
     allow_constant: bool = False
     versions: ClassVar[dict[str, str]] = {}
 
@@ -140,12 +140,12 @@ class ReplayReport(Result):
 
     @computed(
         '"found": an error that refutes nothing by itself; "nothing_measured": nothing is drawn, '
-        "and both datasets give the same",
+        "and both datasets give the same output",
         kind="Literal['refuted', 'found', 'nothing_found', 'nothing_measured', 'not_replayable']",
         before="findings",
     )
     def verdict(self) -> ReplayVerdict:
-        r"""Refuted by a deterministic counterexample only; never "private"."""
+        r"""Refuted only by a deterministic counterexample; never "private"."""
         if any(finding.refutes for finding in self.findings):
             return "refuted"
         if any(finding.severity == "error" for finding in self.findings):

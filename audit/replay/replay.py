@@ -81,7 +81,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     Both datasets are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes,
     none started after ``deadline`` seconds. ``timeout`` limits one call, in seconds.
     ``allow_constant`` accepts a target without draws. Declarations by :func:`audit.declare` are
-    checked, too.
+    also checked.
     """
     subject = target_of(target)
     AuditSpec(  # or refuses
@@ -182,8 +182,8 @@ def _elsewhere() -> Finding:
     return Finding(
         kind="elsewhere",
         severity="warning",
-        statement="another process draws its own randomness, which no tape reaches: use the "
-        "sample layer",
+        statement="the target draws randomness in another process, which replay cannot control: "
+        "use the sample layer (--layers sample)",
     )
 
 

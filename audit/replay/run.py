@@ -34,7 +34,7 @@ class Execution:
 
     ``key`` is equal for indistinguishable outputs, ``kind`` is their type and shape; ``structure``
     and ``parts``, its cells by path, are those of its row: only the labels if it has more than 64
-    numbers. The ``key`` of an error is its type and text, which are visible, too.
+    numbers. The ``key`` of an error is its type and text, which are also visible.
     """
 
     output: Any

@@ -31,8 +31,8 @@ EXTREMES: Final[dict[str, tuple[int, int]]] = {
     "low": (1 << 34, 0x00),
     "high": ((1 << 64) - (1 << 34), 0x00),
 }
-r"""The first 64 bits and each later byte: 0, 1 - 0, 1/2, and 2^-30 inside of both ends, where a
-branch on 0 < u < p opens that excludes the end itself.
+r"""The first 64 bits and each later byte: 0, 1 - 0, 1/2, and 2^-30 from both ends, for
+branches such as 0 < u < p that exclude the end itself.
 """
 
 TOP: Final = (1 << 53) - (1 << 13)

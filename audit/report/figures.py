@@ -115,13 +115,13 @@ _LONGEST: Final = 20
 r"""Signs of a claimed value in a picture."""
 
 _NAME: Final = 32
-r"""Signs of the name of an output: so many of the widest fit into a picture."""
+r"""The longest name of an output in characters: this many of the widest fit into a picture."""
 
 _ROOM: Final = 56
-r"""Signs that fit beside each other along the axis of numbers."""
+r"""Signs that fit next to each other along the axis of numbers."""
 
 _RARE: Final = 25
-r"""Where all bars are so many times as high as those of the witness, the axis is logarithmic."""
+r"""If all bars are this many times as high as those of the witness, the axis is logarithmic."""
 
 _SEEN: Final = 0.1
 r"""A stretch of the event is drawn no narrower than this share of a bin."""
@@ -371,7 +371,7 @@ def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]
                 (epsilon, "X" if refuted else "o", edge, face, 8,
                  f"tested: {'refuted' if refuted else 'not refuted'}", "tested"),
                 (end, "D" if infinite else ">", A, A, 6,
-                 "infinite: no epsilon holds" if infinite else "measured: at least this",
+                 "infinite: no finite epsilon holds" if infinite else "measured: at least this",
                  "measured"),
             )  # fmt: skip
             for x, marker, colour, fill, size, label, kind in marks:

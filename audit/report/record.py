@@ -87,7 +87,7 @@ class AuditRecord(Result):
 
     target: str = fact("as it was written")
     claim: Claim | CurveClaim = fact(
-        'epsilon and delta exact, as text, and "relation"; of a claimed curve epsilon and delta '
+        'epsilon and delta exact, as text, and "relation"; for a claimed curve epsilon and delta '
         'are null, "claim" is its spelling and "points" are those tested',
         kind="dict",
     )
@@ -103,19 +103,19 @@ class AuditRecord(Result):
         kind="Literal['refuted', 'not_refuted', 'proven', 'nothing_measured'] | None",
     )
     epsilon_lower: float = fact(
-        '"inf" where no epsilon holds. Of the sample layer: exceeds the true epsilon with '
-        "probability at most alpha; it may lie below a refuted claim, which has a test of its own. "
-        "Of the exact layer: proven"
+        '"inf" if no finite epsilon holds. Sample layer: exceeds the true epsilon with '
+        "probability at most alpha; it can be smaller than a refuted epsilon, because the claim is "
+        "tested separately. Exact layer: proven"
     )
     at_delta: Fraction = fact("the delta of epsilon_lower, exact, as text", default=Fraction(0))
     alpha: RationalLike = fact(
         "the false-alarm level of all statistical layers together", write=level_upper, kind="float"
     )
     p_value: float | None = fact(
-        "of the claim, for a number of runs fixed beforehand", default=None
+        "the p-value of the claim, for a number of runs fixed in advance", default=None
     )
     e_value: float | None = fact(
-        "of the claim, for --sequential: the largest wealth so far", default=None
+        "the e-value of the claim, for --sequential: its largest value so far", default=None
     )
     runs_by_world: tuple[int, int] = fact(
         '{"a", "b"}', write=lambda runs: dict(zip("ab", runs, strict=True)), kind="dict"
@@ -134,27 +134,28 @@ class AuditRecord(Result):
     )
     resolution: float = fact(
         "an always-revealing output of this probability would have been seen in 95 of 100 audits, "
-        "in what was looked at; at least the share of the runs that were not measured; null: too "
-        'few runs to count on refuting anything, or what "unresolved" says',
+        "in what was looked at; at least the share of the runs that were not measured; null if "
+        'there were too few runs to refute anything, or for the reason in "unresolved"',
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
         default=math.inf,
     )
     features: tuple[str, ...] = fact(
-        'what was looked at, by name, on any of the pairs; "identity" is the output', default=()
+        'the names of the features tested on any pair; "identity" is the output', default=()
     )
     floats: bool = False
     coverage: tuple[Coverage, ...] = fact(
-        'what was looked at, one a pair and feature: {"pair", "feature", "runs", "looked_at": runs '
-        'of which an event could be learned, "once": outputs that came once and have no order, '
+        'what was measured, one entry per pair and feature: {"pair", "feature", "runs", '
+        '"looked_at": runs of which an event could be learned, "once": outputs that occurred only '
+        "once and have no order, "
         '"constant", "measured", "learned": is it a score, "unread": outputs that the feature '
         "could not read}",
         default=(),
     )
     outcomes: tuple[Outcome, ...] = fact(
-        'of several pairs, features or points, one test each: {"pair": its place in "pairs", '
-        '"feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower", "refuted"}; the '
-        'feature "leader" is whichever did best on earlier runs',
+        'if there are several pairs, features or points, one test for each: {"pair": its place in '
+        '"pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower", "refuted"}'
+        '; the feature "leader" is whichever did best on earlier runs',
         default=(),
     )
     row: int = fact(
@@ -172,10 +173,12 @@ class AuditRecord(Result):
         default=None,
     )
     findings: tuple[Finding, ...] = fact(
-        'of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}', default=()
+        'the findings of the replay layer: {"kind", "severity", "refutes", "statement", "witness"}',
+        default=(),
     )
     baselines: tuple[BaselineFinding, ...] = fact(
-        'for comparison only: {"name", "epsilon_lower", "says", "valid"}', default=()
+        'published bounds, only for comparison: {"name", "epsilon_lower", "says", "valid"}',
+        default=(),
     )
     search: SearchResult | None = fact(
         'how the pair was found: {"space", "runs", "tried"}', default=None
@@ -192,10 +195,10 @@ class AuditRecord(Result):
         default=None,
     )
     curve: tuple[tuple[float, float], ...] = fact(
-        "of a claimed curve: [[epsilon, delta rounded up]], for a picture", default=()
+        "the points of a claimed curve, for a picture: [[epsilon, delta rounded up]]", default=()
     )
     layers: tuple[LayerRun, ...] = fact('[{"layer", "method", "proves"}]', default=())
-    seed: int | None = fact("repeats the audit", default=None)
+    seed: int | None = fact("the seed that repeats the audit", default=None)
     repeatable: bool = fact(
         "whether the target uses only the randomness it is given; false also if it takes none: "
         "then the seed repeats only the random choices of the audit",

@@ -77,7 +77,7 @@ def _tables(report: AuditRecord) -> Iterator[Section]:
         yield _outcomes(report.outcomes)
     if report.fit is not None:
         yield Section(
-            title="Does the sampler have its law?",
+            title="Does the sampler follow its claimed distribution?",
             facts=[
                 (name.replace("_", " "), value if isinstance(value, str) else as_json(value))
                 for name, value in report.to_json()["fit"].items()
@@ -189,7 +189,7 @@ def _claimed_point(report: AuditRecord, claim: Claim) -> Section:
     words = f"at least {down(bound)}" if proven is None else format_enclosure(proven)
     out = "every smaller epsilon"
     if bound == math.inf:
-        words, out = "infinite: no epsilon holds", "every epsilon"
+        words, out = "infinite: no finite epsilon holds", "every epsilon"
     at = f" at delta = {format_rational(delta)}" if delta else ""
     return Section(
         title="Claimed and measured" if proven is None else "Claimed and proven",
@@ -267,7 +267,7 @@ def _finding(found: Finding) -> tuple[str, Markup]:
 def _baselines(found: Sequence[BaselineFinding]) -> Section:
     return Section(
         title="Other methods",
-        note="For comparison only: these numbers do not affect the verdict.",
+        note="Only for comparison: these numbers do not affect the verdict.",
         columns=("method", "epsilon", "remark", "a confidence bound"),
         rows=[
             (

@@ -70,7 +70,7 @@ def meaning(
         case "proven":
             return (
                 f"The outputs on this pair satisfy {claim}: proven from their exact distributions. "
-                "The proof applies to these distributions and this pair only."
+                "The proof applies only to these distributions and this pair."
             )
         case "not_refuted":
             return (
@@ -133,7 +133,7 @@ def fitted(report: FitReport) -> str:
 
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":
-        return f"{runs} do not have the law {law}: {report.witness}"
+        return f"{runs} do not follow the distribution {law}: {report.witness}"
     if report.e_value is not None:
         return f"{runs}, e-value {down(report.e_value, 3)} against the law {law}"
     return f"{runs}, p-value {format_p_value(report.p_value or 0.0)} of the law {law}"
@@ -159,13 +159,13 @@ def repeated(seed: int, *, repeatable: bool) -> str:
 
 
 def leak(feature: str | None) -> str | None:
-    r"""The meaning of a witness that does not concern the magnitude of the output; else None."""
+    r"""The meaning of a witness that does not concern the magnitude of the output, or None."""
     match cause_of(feature):
         case "time":
             return (
-                "the time of a call on this machine, not the output. Nanoseconds suffice: even the "
-                "time of Python's sum depends on the numbers in a list. To audit the output alone: "
-                "--feature identity"
+                "the time of a call on this machine, not the output. A difference of nanoseconds "
+                "is enough: even Python's sum takes longer for some lists than for others. To "
+                "audit the output alone: --feature identity"
             )
         case "floating-point":
             return (

@@ -127,7 +127,7 @@ def compare(path: Path, payload: bytes, expected: bytes) -> None:
     for key in _KEYS:
         if stored.get(key) != wanted[key]:
             raise refused(path, _difference(key, stored.get(key), wanted))
-    raise refused(path, "was begun by another audit")
+    raise refused(path, "was started by another audit: use its options, or a new file")
 
 
 def _difference(key: str, was: Any, wanted: dict[str, Any]) -> str:
@@ -139,10 +139,10 @@ def _difference(key: str, was: Any, wanted: dict[str, Any]) -> str:
             changed = [name for name, a, b in zip(names, then, now, strict=True) if a != b]
             whose = f"the file of feature {', '.join(changed)}"
         both = "runs of two versions are never counted together"
-        return f"was begun with other contents of {whose}: {both}"
+        return f"was started with a different version of {whose}: {both}"
     words = _WORDS.get(key, key)
     there, here = _format_field(was), _format_field(wanted[key])
-    return f"was begun with another {words}: {there} there, {here} here"
+    return f"was started with another {words}: {there} in the file, {here} now"
 
 
 def _format_field(value: Any) -> str:

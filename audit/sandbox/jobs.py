@@ -170,7 +170,7 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
     # A worker that is no more, or that cannot be reached: never a traceback of joblib's.
     codes = _EXIT_CODES.search(str(error))
     if codes is not None and timeout is not None and f"EXIT({OVERDUE})" in codes[1]:
-        reason = f"no answer within {timeout:g} s, and its worker had to be ended: nothing else "
+        reason = f"no answer within {timeout:g} s, and its worker had to be killed: nothing else "
         reason += "interrupts it; a longer limit is set with --timeout"
     elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))

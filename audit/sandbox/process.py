@@ -82,7 +82,7 @@ def error_from_fields(value: Any) -> TargetFailed:
 
 
 LENGTH: Final = struct.Struct("<Q")
-r"""What stands before a frame: how many bytes it has."""
+r"""The header of a frame: its number of bytes."""
 
 _CALLS, _DUE, _STOP = 0, 8, 16
 _leave: Final = os._exit  # whatever a target makes of the module
@@ -90,7 +90,7 @@ _leave: Final = os._exit  # whatever a target makes of the module
 
 @dataclass(slots=True, kw_only=True)
 class SharedMemory:
-    r"""Memory that both processes share: calls begun, when the last must end, whether to stop."""
+    r"""Memory that both processes share: calls started, when the last must end, whether to stop."""
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
     calls: int = 0
@@ -195,8 +195,8 @@ class Ended(TargetFailed):
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
     r"""``work(pipe)`` in its own process, started at the first request. ``seconds`` limits each of
-    its calls. ``hears``: Ctrl-C is forwarded and its answer awaited; else a stop is requested by
-    the shared memory.
+    its calls. ``hears``: Ctrl-C is forwarded and its answer awaited; otherwise a stop is requested
+    by the shared memory.
     """
 
     name: str
@@ -288,7 +288,7 @@ class IsolatedProcess:
         elif gone:
             self.end(_GAVE_UP)
         elif late is not None and late == self._late:
-            how = f"no answer within {self.seconds:g} s, and its process had to be ended: nothing "
+            how = f"no answer within {self.seconds:g} s, and its process had to be killed: nothing "
             self.end(how + "else interrupts it; a longer limit is set with --timeout")
         elif now > until:
             self.end("interrupted")
@@ -426,7 +426,7 @@ def _exit_reason(code: int) -> str:
         return _GAVE_UP
     if code >= 0:
         return f"ended its process with exit code {code}, by os._exit or another program"
-    return f"its process was ended by {signal_name(-code)}"
+    return f"its process was killed by {signal_name(-code)}"
 
 
 def _not_here(number: int, frame: object) -> None:

@@ -8,7 +8,7 @@ the same way. The final pair is a function of the training runs alone.
 holds for all pairs of neighbours, the test refutes it with probability at most alpha. *Proof.* The
 randomness of the search and of the audit comes from different streams of the seed and is
 independent, and so are the runs; given the training runs the pair is fixed, and the test of a fixed
-pair errs with probability at most alpha. The mean over the training runs is at most alpha, too. ∎
+pair errs with probability at most alpha. So is the mean over the training runs. ∎
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 SHARE: Final = 4
-r"""One run in so many is for training."""
+r"""One run in this many is for training."""
 
 STREAM: Final = 1 << 31
 r"""The first word of the spawn keys of a search, which no stream of an audit has."""
@@ -65,8 +65,8 @@ class Candidate(Facts):
     r"""A candidate, the number of its training runs, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
-    the claim allows: the sum over cells of outputs of E[(r - q)+], r the posterior rate of right
-    guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of pure chance
+    the claim allows: the sum over cells of outputs of E[(r - q)+], r being the posterior rate of
+    right guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of guessing
     and less delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders
     candidates and is not a bound.
     """

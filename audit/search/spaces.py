@@ -99,7 +99,7 @@ def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
 
 
 def key(pair: DatasetPair) -> str:
-    r"""A text that a pair shares with its mirror image only."""
+    r"""A text that a pair shares only with its mirror image."""
     return " ".join(sorted(json.dumps(dataset) for dataset in pair))
 
 

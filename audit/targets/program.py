@@ -227,7 +227,7 @@ def _lines(count: int) -> str:
 def _ended(code: int) -> str:
     if code > 0:
         return f"exited with {code}"
-    return f"was ended by {signal_name(-code)}"
+    return f"was killed by {signal_name(-code)}"
 
 
 def _last_words(stderr: bytearray) -> str:

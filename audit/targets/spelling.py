@@ -102,7 +102,7 @@ def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catal
 
 
 Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
-r"""A callable in a form of ``audit.targets.target``, a noise, a target as spelled, or what
+r"""A callable in a form of ``audit.targets.target``, noise, a target as spelled, or what
 ``bandits.audit_view`` gives of a policy.
 """
 
@@ -173,7 +173,7 @@ def _catalogued(spelling: str) -> Target:
     raise InvalidParameter(
         "target",
         spelling,
-        f"{hint}a target is module:callable, file.py:callable, exec:./program, a noise such as "
+        f"{hint}a target is module:callable, file.py:callable, exec:./program, noise such as "
         "discrete-laplace:scale=1, protocol:..., continual:..., release:..., local:..., "
         "select:..., bandit:..., or a name that dpcore audit catalogue lists",
     )
@@ -184,7 +184,7 @@ def _loaded(spelling: str) -> Target:
 
 
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
-    r"""The target that a caller in Python gives: itself, a noise, a callable or a spelling."""
+    r"""The target that a caller in Python gives: itself, noise, a callable or a spelling."""
     match given:
         case Target():
             return given

@@ -41,7 +41,7 @@ FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
 r"""The ways in which a callable may ask to be called.
 
 ``rng`` is a Generator of numpy. A parameter written ``rng: Rng`` (of dpcore) is given a
-:class:`dpcore.SeededRng`, which is what dpcore's noises draw from.
+:class:`dpcore.SeededRng`, from which dpcore's noise is drawn.
 """
 
 _ROOM: Final = 1 << 62
@@ -115,8 +115,8 @@ class Target(ABC):
     r"""Whether each run can be a call whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair; refused if it is known without a run that the target does not accept
-        it.
+        r"""Return the pair. Raises :class:`InvalidParameter` if the target is known not to accept
+        it, before anything is run.
         """
         for name, dataset in zip("AB", pair, strict=True):
             copies(f"dataset {name}", dataset)

@@ -62,8 +62,9 @@ class AlphaBudget:
             )
         if price > self.left:
             raise BudgetExceeded(
-                f"{name!r} asks for {format_up(price)}, "
-                f"and {format_up(self.left)} of {format_up(self.total)} is left"
+                f"{name!r} needs alpha = {format_up(price)}, "
+                f"but only {format_up(self.left)} of {format_up(self.total)} is left: "
+                "use a smaller alpha or a larger total"
             )
         self._bought[name] = price
         self._spent += price

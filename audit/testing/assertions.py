@@ -185,7 +185,7 @@ def assert_sensitivity(
 ) -> None:
     r"""Fail if a pair of neighbours moves the integer answer of ``query`` by more than ``bound``.
 
-    The test is exact, for these pairs only; ``audit.testing.strategies`` draws more pairs.
+    The test is exact, but only for these pairs; ``audit.testing.strategies`` draws more pairs.
 
     >>> assert_sensitivity(len, [([], ["ada"])], 1)
     >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))

@@ -28,7 +28,7 @@ def assert_fits(
     r"""Fail if ``sampler`` does not draw from the law of ``noise``; its report otherwise.
 
     If it does, and draws are independent, P(:class:`Refuted`) <= ``alpha``. ``sampler`` is f(n,
-    rng), f(rng), f(), or a noise, as in :func:`audit.fit.fit.fit`.
+    rng), f(rng), f(), or noise, as in :func:`audit.fit.fit.fit`.
 
     >>> from dpcore import DiscreteLaplace
     >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)

@@ -101,7 +101,7 @@ _MARK: Final = (
 
 _GIVEN: Final = (
     "and the fixture dp do not go together: each example would be an audit that spends a part of "
-    "--dp-alpha. For a noise write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
+    "--dp-alpha. For noise write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
     "without the mark: that is proven and spends nothing. For code that is run write "
     "@pytest.mark.parametrize('pair', [...]) in place of @given"
 )
@@ -342,7 +342,7 @@ def _words(mark: pytest.Mark) -> Mapping[str, Any]:
 
     if mark.args:
         raise InvalidParameter(
-            "dp", mark.args, "takes keywords only: write @pytest.mark.dp(epsilon=1, pair=(0, 1))"
+            "dp", mark.args, "takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))"
         )
     return mark.kwargs
 
@@ -358,7 +358,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    r"""A worker of pytest-xdist sends its account to the run."""
+    r"""On a worker of pytest-xdist, send what it collected and spent to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         run = session.config.stash[_RUN]
@@ -376,7 +376,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    r"""For pytest-xdist: add the account of a finished worker."""
+    r"""For pytest-xdist: add what a finished worker collected and spent."""
     del error
     run = node.config.stash[_RUN]
     account = getattr(node, "workeroutput", {}).get("dp")

@@ -1,4 +1,4 @@
-r"""Hypothesis strategies: privacy parameters, noises, and pairs of neighbouring datasets.
+r"""Hypothesis strategies: privacy parameters, noise, and pairs of neighbouring datasets.
 
     @given(neighbouring_histograms(bins=4, relation="add-remove"))
     def test_the_count_moves_by_one(pair):
@@ -221,7 +221,10 @@ def neighbouring_vectors(
             raise InvalidParameter("dimension", dimension, reason)
         size = len(declared.amount)
     elif declared.norm is Norm.ABSOLUTE and size != 1:
-        reason = "one number has dimension 1: write Sensitivity.l1(d), or another norm"
+        reason = (
+            "must be 1 for a sensitivity of one number: for vectors write Sensitivity.l1(d), or "
+            "another norm"
+        )
         raise InvalidParameter("dimension", dimension, reason)
     return _vectors(declared, size, integer("farthest", farthest, at_least=0))
 

@@ -100,19 +100,19 @@ class CanaryReport(Result):
     )
     relation: Relation
     verdict: CanaryVerdict = fact(
-        "of the claim", kind="Literal['refuted', 'not_refuted', 'nothing_measured']"
+        "the verdict on the claim", kind="Literal['refuted', 'not_refuted', 'nothing_measured']"
     )
     epsilon_lower: float = fact("a lower bound on epsilon at at_delta, rounded down")
     at_delta: Fraction = fact("exact, as text")
     mu_lower: float | None = fact(
-        "of a claim gdp=MU: the training is mu-Gaussian-DP for no smaller mu", default=None
+        "if the claim is gdp=MU: the training is mu-Gaussian-DP for no smaller mu", default=None
     )
     alpha: Fraction = fact(
         "the false-alarm level; of the verdict and of each bound by itself",
         write=level_upper,
         kind="float",
     )
-    p_value: float = fact("of the claim, rounded up")
+    p_value: float = fact("the p-value of the claim, rounded up")
     included: int
     excluded: int
     guesses: int = fact("how many canaries were guessed")
@@ -140,7 +140,7 @@ class CanaryReport(Result):
         "fixed beforehand gives a bound",
         default=(),
     )
-    seed: int = fact("of the order among equal scores")
+    seed: int = fact("the seed of the order among equal scores")
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
     @computed("counts", before="guesses")

@@ -46,7 +46,7 @@ r"""The statistical checks: five of sampling and the noise."""
 
 _MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws": 10**8}
 _GRID: Final = 1 << 20
-r"""Noise is read in units of sigma/2^20: finer than any discrete law could be told from it."""
+r"""Noise is read in units of sigma/2^20, too fine for a discrete law to be noticed."""
 
 _LARGEST: Final = Fraction(10**100)
 _TOLERANCE: Final = 1e-3
@@ -375,7 +375,7 @@ class _Listed:
 Integers = NDArray[np.int64]
 
 _HALF: Final = 0.6745
-r"""Half of a normal law lies within so many standard deviations."""
+r"""Half of a normal law lies within this many standard deviations."""
 
 _ROUNDING: Final = 1 + 1e-9
 
@@ -440,8 +440,8 @@ def _overlap(batches: Sequence[Integers]) -> int:
 
 def _overlap_words(both: int, pairs: int, expected: float) -> str:
     return (
-        f"{both:,} records are in both of two consecutive batches ({pairs:,} pairs); "
-        f"{expected:,.0f} expected of independent ones"
+        f"{both:,} times a record is in two consecutive batches ({pairs:,} pairs of batches); "
+        f"{expected:,.0f} expected if batches were independent"
     )
 
 

@@ -85,7 +85,7 @@ class StepReport(Result):
     )
     batches: int = fact("batches drawn")
     updates: int = fact("calls of the update")
-    seed: int = fact("repeats the audit")
+    seed: int = fact("the seed that repeats the audit")
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
     @computed("a list of sentences", before="seed")
@@ -93,7 +93,7 @@ class StepReport(Result):
         return ASSUMED
 
     @computed(
-        "of all checks", kind="Literal['refuted', 'not_refuted', 'nothing_measured']",
+        "the verdict of all checks", kind="Literal['refuted', 'not_refuted', 'nothing_measured']",
         before="alpha",
     )  # fmt: skip
     def verdict(self) -> StepVerdict:
@@ -138,7 +138,10 @@ class StepReport(Result):
             about=f"{self.target} {words}",
             rows=(
                 *((check.name, _line(check)) for check in self.checks),
-                ("trust", f"of a step as stated, at most {cases} such audits would give REFUTED"),
+                (
+                    "trust",
+                    f"if steps are as stated, at most {cases} such audits would give REFUTED",
+                ),
                 *(("assumed", sentence) for sentence in ASSUMED),
                 ("repeat", f"--seed {self.seed}"),
             ),

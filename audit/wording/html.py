@@ -31,7 +31,7 @@ _LOOKS: Final = {
     "bold green": ("proven", "✓"),
     "bold magenta": ("failed", "!"),
 }
-r"""By the style of the verdict: its class in the style sheet, and a sign beside the colour."""
+r"""By the style of the verdict: its class in the style sheet, and a sign besides the colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

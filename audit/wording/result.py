@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from audit.wording.html import Section
 
 Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
-r"""A failure speaks against the code, an error is an audit that came to no end."""
+r"""A failure is evidence against the code; an error is an audit that did not finish."""
 
 _LEVELS: Final = {"failed": "error", "error": "error", "warning": "warning", "note": "note"}
 _XML: Final = '<?xml version="1.0" encoding="utf-8"?>\n'
@@ -280,7 +280,7 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 class Facts:
-    r"""A frozen dataclass with a JSON document: of the facts it declares, else of every field."""
+    r"""A frozen dataclass with a JSON document: of the facts it declares (default: every field)."""
 
     __slots__ = ()
 

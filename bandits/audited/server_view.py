@@ -92,7 +92,7 @@ class ServerView(ABC):
 
     @abstractmethod
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        r"""``runs`` views, one per row, of runs in which the observed user has ``reward``."""
+        r"""Views of ``runs`` runs, one per row, in which the observed user has ``reward``."""
 
     @abstractmethod
     def curve(self) -> Guarantee:
@@ -390,7 +390,7 @@ class Devices(Privatizer):
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""As ``Privatizer.release``, with the same law, for a sum of rewards 0 and 1 only."""
+        r"""As ``Privatizer.release``, with the same law, but only for a sum of rewards 0 and 1."""
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:

@@ -64,7 +64,7 @@ _SEEDS: Final = 1 << 63
 class AuditTarget:
     r"""The input of an audit: ``run(dataset, n, rng)``, which returns n views, pair and claim.
 
-    The claim is the derived guarantee of one release, as a new user is in one release only.
+    The claim is the derived guarantee of one release, as a new user is in only one release.
     ``features`` are the tested features, documented in the module of the view; the joint
     distribution of all columns is not tested beyond these.
     """
@@ -208,7 +208,7 @@ def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerV
     if not isinstance(policy, (PhasedElimination, Cucb)):
         return view_of(policy, path=path, visits=visits)
     if path != "release":
-        raise InvalidParameter("path", path, f"{policy.name} supports path=release only")
+        raise InvalidParameter("path", path, f"{policy.name} supports only path=release")
     return combinatorial_view_of(policy) if isinstance(policy, Cucb) else linear_view_of(policy)
 
 
@@ -277,12 +277,16 @@ def _policy(
     else:
         policy = read_algorithm(text).policy(setting)
     if "calibration" in given and not isinstance(policy, PhasedElimination):
-        raise InvalidParameter("calibration", given["calibration"], f"{name} has none")
+        raise InvalidParameter(
+            "calibration", given["calibration"], f"{name} takes no such parameter: omit it"
+        )
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer
     if not isinstance(policy, BatchedElimination) or not isinstance(privatizer, SumPrivatizer):
-        raise InvalidParameter("scaling", given["scaling"], f"{name} has none")
+        raise InvalidParameter(
+            "scaling", given["scaling"], f"{name} takes no such parameter: omit it"
+        )
     if text != name:
         raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
     return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))
@@ -297,4 +301,4 @@ def _check_keys(name: str, given: Mapping[str, str]) -> None:
         others.add("release")
     for key in given:
         if key in others:
-            raise InvalidParameter(key, given[key], f"{name} has none")
+            raise InvalidParameter(key, given[key], f"{name} takes no such parameter: omit it")

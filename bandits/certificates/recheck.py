@@ -297,7 +297,7 @@ def _rounds(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
         relations.append(scope["relation"])
         found.append(inner)
     if item["unit"] != "user":
-        raise Malformed(f"{where}.unit", "must be user: a single contribution is in one round only")
+        raise Malformed(f"{where}.unit", "must be user: a single contribution is in only one round")
     whole_scope = {"unit": item["unit"], "relation": relations[0]}
     scope_of(where, whole_scope)
     if len(set(relations)) > 1:

@@ -60,7 +60,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         "",
         *aligned(table, right=(1, 2, 3, 4)),
         "",
-        "regret/T is a mean over instances, +- its standard error; bits are the most a user sent.",
+        "regret/T is a mean over instances, +- its standard error; bits: the most any user sent.",
         f"Guarantees are{whom}; noise of this run was simulated.",
         *remarks(rows),
         *(

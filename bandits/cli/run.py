@@ -120,7 +120,7 @@ class ExperimentOptions:
     schedule: str | None = _how(
         "WORD",
         "Batch lengths: exact (chosen for the noise), paper (2^b) or released (4^b, the paper's "
-        "code). (default: exact with --radius exact, else the preset's)",
+        "code). (default: exact with --radius exact, otherwise the preset's)",
     )
     confidence: str | None = _how(
         "P",
@@ -130,11 +130,11 @@ class ExperimentOptions:
     renyi_tail: str | None = _how(
         "WORD",
         "The term h of dist-rdp-se with --radius paper: printed (the paper) or released (its "
-        "code). (default: released with --schedule released, else printed)",
+        "code). (default: released with --schedule released, otherwise printed)",
     )
     calibration: str | None = _how(
         "WORD",
-        "Noise of linear algorithms: exact (the least that keeps the guarantee), paper (its "
+        "Noise of linear algorithms: exact (the least that satisfies the guarantee), paper (its "
         "formula; the result states the guarantee) or pure (Laplace, no delta). (default: exact)",
     )
     users: str | None = _how(
@@ -244,7 +244,7 @@ def run(
                 stopped = _HALFWAY
                 _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
     except KeyboardInterrupt:
-        kept = "" if resume is None else f"; go on with --resume {resume}"
+        kept = "" if resume is None else f"; continue with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
 

@@ -38,9 +38,9 @@ CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb
 FAMILY: Final[dict[CucbName, tuple[StreamTrust, str]]] = {
     "cucb": ("none", "upper confidence bounds of base arms, without privacy"),
     "cucb-ldp1": ("local", "as cucb, every user adds discrete Laplace noise to all outcomes"),
-    "cucb-ldp2": ("local", "as cucb-ldp1, for the least pulled base arm only"),
+    "cucb-ldp2": ("local", "as cucb-ldp1, but only for the least-pulled base arm"),
     "cucb-dp": ("central", "as cucb, a trusted server adds noise to running sums"),
-    "cucb-dp2": ("central", "as cucb-dp, for the least pulled base arm only"),
+    "cucb-dp2": ("central", "as cucb-dp, but only for the least-pulled base arm"),
 }
 r"""Each algorithm, who adds its noise, and a description."""
 
@@ -185,8 +185,8 @@ def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
     r"""For each d in ``draws``, a q with P(sum of d discrete Laplace draws >= q) <= e^-rare.
 
-    The least (d ln M(s) + rare)/s over a grid of s, M the moment generating function: every s gives
-    a valid q, so the grid affects only its size.
+    The least (d ln M(s) + rare)/s over a grid of s; M is the moment generating function: every s
+    gives a valid q, so the grid affects only its size.
     """
     if not scale > 0:
         raise InvalidParameter("scale", scale, "must be > 0")

@@ -59,7 +59,7 @@ class Decisions(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Unions(Decisions):
-    """Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms"""
+    """Super arms: unions of ``chosen`` of the ``groups``, which partition the base arms."""
 
     groups: tuple[tuple[int, ...], ...]
     chosen: int

@@ -45,7 +45,7 @@ class Reward(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost where mu = 1 - cost"""
+    """scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost if mu = 1 - cost."""
 
     independent: ClassVar[bool] = False
 
@@ -280,7 +280,7 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """An (alpha, beta)-oracle with beta < 1: ``of`` with probability ``chance``, else the worst."""
+    """An (alpha, beta)-oracle with beta < 1: ``of`` with probability ``chance``, or the worst."""
 
     of: Oracle
     chance: Exact = Exact(within="(0, 1)")
@@ -366,7 +366,7 @@ class Problem:
         return chosen
 
     def best(self, means: Floats) -> float:
-        r"""opt, the largest mean reward: by sums if linear, else by exhaustive search."""
+        r"""opt, the largest mean reward: by sums if linear, otherwise by exhaustive search."""
         if isinstance(self.reward, Linear):
             chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
         else:

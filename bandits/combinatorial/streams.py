@@ -2,7 +2,7 @@ r"""Privatize the outcomes of base arms in every round: the noise of CUCB-LDP an
 
 A user sends the outcomes, 0 or 1, of the requested base arms. ``local``: the user adds discrete
 Laplace noise to each. ``central``: a trusted server keeps a private running sum for each base arm
-(``dpcore.continual``), and everything it does depends on these sums only. The guarantee covers all
+(``dpcore.continual``), and everything it does depends only on these sums. The guarantee covers all
 noised numbers together and is derived from their noise; Chen et al. (2020) state it for Laplace
 noise on the reals. Proofs: docs/proofs/radius.md.
 
@@ -46,7 +46,7 @@ _MOST_ITEMS: Final = 1 << 10
 _LEAST_GRID: Final = 16
 _WORD: Final = 64
 _EXACT_FLOATS: Final = 1 << 53
-_BITS: Final = "users send their outcomes as bits, 0 or 1, and no others"
+_BITS: Final = "the outcomes that users send are bits, 0 or 1, before any noise"
 _PUBLIC: Final = "which super arm is played depends on releases and on public coins only"
 _ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
     "none": (),
@@ -323,7 +323,7 @@ def _ordered_sum(terms: Floats) -> float:
 
 
 def inverse(items: int, grid: int) -> Floats:
-    r"""The coefficients of 1/((1 - q) c(q)), c the column of C: A C^-1, as floats."""
+    r"""The coefficients of 1/((1 - q) c(q)), where c is the column of C: A C^-1, as floats."""
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid
 
 

@@ -93,7 +93,7 @@ class Task:
 class Cell:
     r"""The result of one run, with the fields of :class:`bandits.play.Run`.
 
-    ``released``, for instance 0 only, lists the mechanisms for the certificate: noise and
+    ``released``, only for instance 0, lists the mechanisms for the certificate: noise and
     sensitivity as text, and their number.
     """
 
@@ -396,7 +396,7 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
 
 
 def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    """At most ``points`` rounds up to the horizon, equally spaced on a log scale of four decades"""
+    """At most ``points`` rounds up to the horizon, equally spaced on a log scale of 4 decades."""
     rounds = integer("horizon", horizon, at_least=1)
     count = integer("points", points, at_least=1)
     steps = max(count - 1, 1)

@@ -184,7 +184,7 @@ def title_of(preset: str, epsilon: str) -> str:
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
-    """Reg(t)/t of every algorithm, one panel per epsilon; curves without regret are omitted"""
+    """Reg(t)/t of every algorithm, one panel per epsilon; curves without regret are omitted."""
     from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}

@@ -62,7 +62,7 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Refuse, before any run, a folder that cannot be written.
 
-    A folder with an unrelated file of the same name is refused, too. Raises
+    A folder with an unrelated file of the same name is also refused. Raises
     :class:`InvalidParameter`, naming the option.
     """
     names = [certificate_name(*kind) for kind in experiment.kinds()]

@@ -219,7 +219,7 @@ def _compare(path: Path, wanted: dict[str, Any], payload: bytes) -> None:
         if was != now:
             both = "" if key in _UNSHOWN else f": {json.dumps(was)} instead of {json.dumps(now)}"
             raise InvalidParameter(
-                "resume", str(path), f"was begun with another value of {key}{both}"
+                "resume", str(path), f"was started with another value of {key}{both}"
             )
 
 

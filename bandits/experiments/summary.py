@@ -385,7 +385,7 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     partners = {_key(row): row for row in second["rows"]}
     pairs = [(row, partners[_key(row)]) for row in first["rows"] if _key(row) in partners]
     if not pairs:
-        reason = "must have an algorithm and epsilon that B has, too"
+        reason = "must share an algorithm and epsilon with B"
         raise InvalidParameter("rows", len(first["rows"]), reason)
     return tuple(_ratio(one, other) for one, other in pairs)
 

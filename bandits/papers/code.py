@@ -36,7 +36,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _swapped_epsilon(n, e, g)
     yield _shares(n, e, g, "9a")
     yield _shared(e, (1, 0), "one draw for the whole vector cancels in every difference of arms")
-    yield _shared(e, (1, 1), "what all arms share is hidden")
+    yield _shared(e, (1, 1), "a change that is the same for all arms is hidden")
     yield _separate(e)
 
 
@@ -99,7 +99,7 @@ def _swapped_variance(n: int, e: Fraction, g: int) -> Found:
 @_cz(
     _POLYA,
     _SIZES,
-    "the chance that a sum carries no noise",
+    "the probability that a sum carries no noise",
     "claimed is that of discrete Laplace noise of scale g/epsilon",
     erratum="9a",
 )

@@ -55,9 +55,9 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def csb_tree_levels(horizon: int) -> int:
-    r"""The number of released sums with one datum of T: nodes [(j-1) 2^i + 1, j 2^i] within T.
+    r"""The number of released sums with one value of T: nodes [(j-1) 2^i + 1, j 2^i] within T.
 
-    The first datum enters the most: one node of every size 2^i <= T, floor(log2 T) + 1 of them.
+    The first value enters the most: one node of every size 2^i <= T, floor(log2 T) + 1 of them.
     """
     return horizon.bit_length()
 
@@ -85,10 +85,10 @@ def _local(theorem: str, e: Fraction, K: int, sent: int) -> Found:
     "{statement}",
     "T = {T}, epsilon = {e}, mass 1",
     "epsilon",
-    "a datum enters {levels} sums, each with noise of scale {scale}",
+    "a value enters {levels} sums, each with noise of scale {scale}",
 )
 def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
-    # One datum of mass 1, which enters `levels` nodes.
+    # One value of mass 1, which enters `levels` nodes.
     del statement
     levels = csb_tree_levels(T)
     scale = Enclosure.exactly(levels / e) if mass is None else _tree_scale(T, mass, e)
@@ -132,9 +132,9 @@ def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
 
 
 @_csb(
-    "ours: a reward term sqrt(2 ln T/T_i) beside that of the noise",
+    "ours: a reward term sqrt(2 ln T/T_i) in addition to that of the noise",
     "T = 100000, T_i = 1000, fair coins",
-    "the chance that rewards leave it",
+    "the probability that the mean reward is outside this term",
     "T^-4 by Hoeffding's inequality",
 )
 def _reward_term() -> Found:
@@ -146,7 +146,7 @@ def _reward_term() -> Found:
     "Algorithm 3, its bonus for the noise",
     "K = {K}, epsilon = {e}, T = 100000, failure T^-3",
     "the bonus times T_i that the tree needs",
-    "12 K ln(T)^3/epsilon, beside the exact tail of the noise",
+    "12 K ln(T)^3/epsilon, compared with the exact tail of the noise",
 )
 def _central(K: int, e: Fraction) -> Found:
     # A sum up to any t <= T adds one node for each binary digit of t, at most `levels` of them.

@@ -117,8 +117,8 @@ def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
     "{theorem}",
     "n = {n}, epsilon = {e}, g = {g}",
     "epsilon",
-    "twice epsilon-hat = epsilon/4 is spent beside the noise; the lower end is the loss of one "
-    "output of a relaxed aggregation that shows a coin about one message",
+    "2 epsilon-hat with epsilon-hat = epsilon/4 is spent in addition to the noise; the lower end "
+    "is the loss of one output of a relaxed aggregation that shows a coin about one message",
     erratum="1",
 )
 def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
@@ -138,9 +138,9 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
     r"""A loss of some (``spent``, 0)-relaxed aggregation with the noise of ``chosen``.
 
     With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m, and a bit that is 1
-    with probability cu if the first message is exactly g, else c/u. A simulator that draws a bit
-    with probability c is within ``spent`` of it at every output: for zeros, (1-cu)/(1-c) = 1/u and
-    (1-c/u)/(1-c) <= u. Without the bit, the sum remains.
+    with probability cu if the first message is exactly g, otherwise c/u. A simulator that draws a
+    bit with probability c is within ``spent`` of it at every output: for zeros, (1-cu)/(1-c) = 1/u
+    and (1-c/u)/(1-c) <= u. Without the bit, the sum remains.
 
     x_1 = g and x_1 = 0, with all other inputs 0, are compared at the output (3g, 1). For the first
     only the term with noise 0 of the first user, where the bit is likely, is counted; for the

@@ -136,7 +136,7 @@ def _vector(theorem: str, s: int, e: Fraction, d: Fraction) -> Found:
     "Algorithm 2, its noise",
     "n = 1000, s = {s}, epsilon = {e}, delta = {d}",
     "the deviation/Delta that is needed",
-    "beside Gaussian noise that is calibrated exactly",
+    "compared with Gaussian noise that is calibrated exactly",
 )
 def _vector_noise(s: int, e: Fraction, d: Fraction) -> Found:
     # A step is 2 Delta/g, and replacing a vector of norm Delta moves the sum by 2 Delta at most.
@@ -153,7 +153,7 @@ def _vector_noise(s: int, e: Fraction, d: Fraction) -> Found:
     "Theorem A.2, its bound on the noise",
     "s = {s}, epsilon = {e}, delta = {d}",
     "the deviation/Delta that is needed",
-    "the bound enters the confidence width; beside exact Gaussian noise",
+    "the bound enters the confidence width; compared with exact Gaussian noise",
 )
 def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
     def stated() -> arb:
@@ -202,7 +202,7 @@ def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
     "Lemma C.5",
     "n = {n}, B = 1, g = {g}, epsilon-hat = {e}, delta = {d}, b = {bits}",
     "delta({spent})",
-    "noise bits of chance {chance}",
+    "noise bits with probability {chance}",
 )
 def _lemma(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     found, spent = lzj_scalar_lemma(n, g, e, d), e * (Fraction(2, g) + 1)

@@ -58,7 +58,7 @@ def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
     "Theorem C.1 (Algorithm 3)",
     "m = {m}, " + _TARGET,
     "delta",
-    "{trials} noise bits of chance {chance}",
+    "{trials} noise bits with probability {chance}",
 )
 def _theorem(m: int, e: Fraction) -> Found:
     found = tkms_bits(m, e, _DELTA)
@@ -98,7 +98,7 @@ def _comparisons(e: Fraction) -> Found:
     "Theorem C.1, its sub-Gaussian noise",
     "m = {m}, " + _TARGET + ", t = 2 E[B]",
     "ln P(B - E[B] >= t)",
-    "Chernoff's exp(-t^2/(3 E[B])) holds for t <= E[B] only",
+    "Chernoff's exp(-t^2/(3 E[B])) holds only for t <= E[B]",
 )
 def _tail(m: int, e: Fraction) -> Found:
     # B is binomial of mean tau/2; a deviation of t = 2 E[B], by its first mass and a geometric

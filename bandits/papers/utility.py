@@ -175,7 +175,7 @@ def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Found:
     "Lemma 1, its assumption for discrete Laplace noise",
     "sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
     "P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
-    "of the noise; rounding is sub-Gaussian, and has its part of sigma",
+    "the tail of the noise; rounding is sub-Gaussian, and has its part of sigma",
 )
 def _assumption(epsilon: Fraction, chance: Fraction) -> Found:
     def limit() -> arb:
@@ -188,7 +188,7 @@ def _assumption(epsilon: Fraction, chance: Fraction) -> Found:
 @_cz(
     "Lemma 2, all intervals",
     "equation 2, all batches",
-    "the chance that an interval misses, over p",
+    "the probability that an interval misses, divided by p",
     "pi^2/12 for rewards and pi^2/6 for noise",
 )
 def _intervals() -> Found:

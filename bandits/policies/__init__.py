@@ -1,1 +1,1 @@
-r"""Policies: which arms to pull next, based on released sums only."""
+r"""Policies: which arms to pull next, based only on released sums."""

@@ -1,7 +1,7 @@
 r"""Successive elimination: Algorithm 1 of Chowdhury and Zhou in every trust model, and DP-SE.
 
 Batch b = 1, 2, ... pulls every active arm equally often, always with new users. The released sum of
-the batch gives the mean of an arm, from this batch only. An arm stays while its mean is at most
+the batch gives the mean of an arm, only from this batch. An arm stays while its mean is at most
 ``radius.gap`` below the best: by the paper's intervals, mean + beta(b) >= the largest mean -
 beta(b), that is 2 beta(b).
 

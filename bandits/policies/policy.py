@@ -3,7 +3,7 @@ r"""The interface of a bandit algorithm: pure functions on a frozen state and re
 A policy requests a number of pulls of every arm, and receives one released sum for each arm. Only
 ``Privatizer.release`` creates a :class:`ReleasedSum`, and rewards never leave ``play``: no method
 of a policy gets a raw reward, and a policy that requires one does not pass the type checker. This
-protects against mistakes only. A policy with access to the world and its generator can draw the
+protects only against mistakes. A policy with access to the world and its generator can draw the
 rewards itself, and code in the same process can read its memory: policies and privatizers are
 trusted code; test them with ``dpcore audit``.
 """

@@ -90,7 +90,11 @@ class Entry:
 
 ALGORITHMS: Final[tuple[Entry, ...]] = (
     Entry(name="cdp-se", sentence="batched elimination, a trusted analyzer adds discrete Laplace"),
-    Entry(name="ldp-se", sentence="batched elimination, every user adds all the noise"),
+    Entry(
+        name="ldp-se",
+        sentence="batched elimination in the local model: each user adds enough noise for their "
+        "own privacy",
+    ),
     Entry(name="dist-dp-se", sentence="batched elimination over secure aggregation, Polya shares"),
     Entry(
         name="dist-rdp-se",

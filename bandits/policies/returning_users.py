@@ -4,7 +4,7 @@ The least noise that is certified to keep (epsilon, delta) over B releases with 
 (``accounting.budget.calibrate``), and elimination in releases of at most half of the users, or over
 shuffled bits. A release needs a different user for each reward. A batch that pulls every active arm
 l times is split into m releases per arm, none with more than ``most`` users, and the policy adds
-them up: l rewards and m independent noises (``BatchedElimination.most``). Proofs:
+them up: l rewards and m independent noise terms (``BatchedElimination.most``). Proofs:
 docs/proofs/radius.md.
 """
 

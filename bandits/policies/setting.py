@@ -43,7 +43,7 @@ _SURE_GAP: Final = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """l(b) = ``first`` * ``growth``^(b-1) pulls of every active arm in batch b = 1, 2, and so on"""
+    """l(b) = ``first`` * ``growth``^(b-1) pulls of every active arm in batch b = 1, 2, ..."""
 
     first: Whole = Whole()
     growth: Whole = Whole(at_least=2)

@@ -165,7 +165,7 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
-    r"""P(\|mean - mu\| > width) <= ``failure`` for N = ``pulls`` rewards and binomial noises.
+    r"""P(\|mean - mu\| > width) <= ``failure`` for N = ``pulls`` rewards and binomial noise.
 
     By Chernoff's bound on both at once, for any tilt a > 0: N width = (N a^2/8 + K(a) +
     ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -

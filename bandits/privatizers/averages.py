@@ -104,7 +104,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""Bits of s numbers: g + b bits each if shuffled, 64 with noise, else the bits of g."""
+        r"""Bits of s numbers: each g + b if shuffled, 64 with noise, otherwise the bits of g."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -296,7 +296,7 @@ def least_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussi
 
 @lru_cache(maxsize=1 << 12)
 def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""The noise of LZJ eq. 5, whose formula guarantees (epsilon, delta) for epsilon <= 1 only."""
+    r"""The noise of LZJ eq. 5, whose formula guarantees (epsilon, delta) only for epsilon <= 1."""
     ratio = Fraction(lzj_classical_gaussian(epsilon, delta).upper)
     return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * STEPS**2))
 
@@ -363,5 +363,5 @@ def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> 
         one = BinomialBox(trials=some, bounds=(g,), probability=protocol.probability)
         if s * Fraction(one.delta(epsilon / s).upper) <= delta:
             return
-    wanted = f"that the bits of LZJ Algorithm 2 keep ({epsilon}, {delta})"
+    wanted = f"that the bits of LZJ Algorithm 2 satisfy ({epsilon}, {delta})"
     raise NotDerived(wanted, "use exact calibration")

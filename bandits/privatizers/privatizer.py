@@ -106,7 +106,9 @@ class Releasing(ABC, Generic[Size]):
 
 NEW: Final = "users are new: each takes part in one release at most"
 POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
-_THEOREM: Final = "what befalls a user is one of the parts: the worst of them"
+_THEOREM: Final = (
+    "each user is affected by one of the parts; the guarantee is that of the worst part"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +332,7 @@ class Privatizer(Releasing[int]):
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
         r"""The law of the total noise of releases with these numbers of users, and :meth:`missed`.
 
-        Raises :class:`InvalidParameter` if the sum of the noises of several parts has no known law.
+        Raises :class:`InvalidParameter` if the summed noise of several parts has no known law.
         """
         if len(parts) == 1:
             return self.noise(*parts), self.missed(*parts)

@@ -220,7 +220,7 @@ def noise_of(protocol: AnyProtocol, present: int) -> Noise:
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    """The mechanism that protects a user in the worst case, with noise ``least`` of honest users"""
+    """The mechanism that protects a user in the worst case, if honest users add noise ``least``."""
     counted = plan.counted_on(protocol.users)
     if isinstance(protocol, ShuffledPure):
         return protocol.sum_mechanism(counted)
@@ -229,7 +229,8 @@ def mechanism_of(
         return mechanism
     if not _holds(mechanism.noise, least):
         raise NotDerived(
-            "the guarantee of a release", f"{mechanism.noise!r} does not hold {least!r}"
+            "the guarantee of a release",
+            f"{mechanism.noise!r} is not at least the certified noise {least!r}",
         )
     return replace(mechanism, noise=least)
 

@@ -171,7 +171,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
-    r"""The least t with P(\|X\| > t) <= ``failure`` is certified; X is n discrete Laplace draws"""
+    r"""The least t certified to have P(\|X\| > t) <= ``failure``; X sums n Laplace draws."""
 
     def rare(t: int) -> bool:
         if t < 0:

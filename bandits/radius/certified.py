@@ -119,9 +119,9 @@ def certified_gap(
     r"""D with P(|(difference of two released means) - (mu_a - mu_b)| > D) <= ``failure``.
 
     Both arms have n = ``pulls`` and the same law of noise. The difference is one sum of 2n rewards
-    and two noises, so D is about sqrt(2) widths, whereas two disjoint intervals are 2 widths apart.
-    Arguments and errors as in :func:`certified_width`; InvalidParameter also if the difference of
-    two draws is not a law of dpcore.
+    and two noise terms, so D is about sqrt(2) widths, whereas two disjoint intervals are 2 widths
+    apart. Arguments and errors as in :func:`certified_width`; InvalidParameter also if the
+    difference of two draws is not a law of dpcore.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:

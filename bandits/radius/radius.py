@@ -104,7 +104,7 @@ class ExactRadius(Radius):
         The best arm is compared with \|Phi\| - 1 others, each with p w(b)/(\|Phi\| - 1): then the
         best arm is kept, and every arm more than 2 gaps below it is dropped. A law without a known
         difference falls back to 2 beta. ``pulls`` may be the sizes of the parts of a batch, whose
-        noises add.
+        noise terms add.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
@@ -164,10 +164,13 @@ class PaperRadius(Radius):
             raise InvalidParameter(
                 "privatizer",
                 privatizer.name,
-                "the paper (CZ) has no radius for this noise: use ExactRadius()",
+                "Chowdhury and Zhou (2023) give no radius for this noise: use ExactRadius()",
             )
         if privatizer.delta:
-            reason = "CZ has no radius for noise calibrated to a delta: use ExactRadius()"
+            reason = (
+                "Chowdhury and Zhou (2023) give no radius for noise calibrated to a delta: use "
+                "ExactRadius()"
+            )
             raise InvalidParameter("privatizer", privatizer, reason)
         e, s = ball(privatizer.epsilon), ball(privatizer.scaling)
         root = arb(2).sqrt()

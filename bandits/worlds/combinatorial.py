@@ -58,7 +58,7 @@ class BitWorld(Environment):
             reason = f"must contain a group from 0 to {m - 1} for each of {m} base arms"
             raise InvalidParameter("together", self.together, reason)
         if self.of.reward.independent and len({*self.together}) < m:
-            reason = "must be independent: else the mean reward is not a function of the means"
+            reason = "must be independent: otherwise the mean reward is not a function of the means"
             raise InvalidParameter("together", self.together, reason)
 
     @property
@@ -83,7 +83,7 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """Sum of K base arms: K with mean 0.7, the others with 0.3, in an order from the seed"""
+    """Sum of K base arms: K with mean 0.7, the others with 0.3, in an order from the seed."""
     problem = Problem(decisions=Unions.subsets(arms, size))
     return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
 
@@ -113,7 +113,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path"""
+    """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path."""
     n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
     if 2 * n * (n - 1) != arms:
         raise InvalidParameter(
@@ -236,7 +236,7 @@ def lower_bound(
             found = LowerBound("Theorem 6", regret, "consistent, local")
         case "csb/hard-public":
             order = m * k * (1 / delta + 1 / float(exact)) * log
-            found = LowerBound("Theorem 9", order, "consistent, private; order only")
+            found = LowerBound("Theorem 9", order, "consistent, private; only the order")
         case _:
             return None
     return found
@@ -261,9 +261,27 @@ CSB: Final = tuple(
         ("path", path, 24, 6, "the cheapest path through a grid of 4 by 4 crossings"),
         ("tree", tree, 15, 5, "the heaviest spanning tree of six nodes"),
         ("influence", influence, 10, 6, "the two sources that reach the most of nine people"),
-        ("hard-mab", hard_mab, 20, 1, "single base arms, means 0.5 and 0.3 (CSB, Theorem 5)"),
-        ("hard-paths", hard_paths, 20, 4, "disjoint paths, means 0.5 and 0.3 (CSB, Theorem 6)"),
-        ("hard-public", hard_public, 20, 4, "shared base arms, means 0.5 and 0.3 (CSB, Theorem 9)"),
+        (
+            "hard-mab",
+            hard_mab,
+            20,
+            1,
+            "single base arms, means 0.5 and 0.3 (Chen et al. 2020, Theorem 5)",
+        ),
+        (
+            "hard-paths",
+            hard_paths,
+            20,
+            4,
+            "disjoint paths, means 0.5 and 0.3 (Chen et al. 2020, Theorem 6)",
+        ),
+        (
+            "hard-public",
+            hard_public,
+            20,
+            4,
+            "shared base arms, means 0.5 and 0.3 (Chen et al. 2020, Theorem 9)",
+        ),
     )
 )
 r"""The presets, each with its number of base arms and the size of its super arms."""

@@ -1,6 +1,6 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
-Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U), U
+Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U) with U
 uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator of the world; the
 privacy guarantee depends only on the sensitivity of the sum, which is always g.
 """
@@ -50,7 +50,7 @@ class Environment(ABC):
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, used for the regret only: floats to within 1e-12."""
+        r"""The true means, used only for the regret: floats to within 1e-12."""
 
     @property
     def arms(self) -> int:
@@ -229,7 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """Arm a is arm ``order[a]`` of ``world``: the position of an arm should not help algorithms"""
+    """Arm a is arm ``order[a]`` of ``world``: the position of an arm must not help algorithms."""
 
     world: Environment
     order: tuple[int, ...]

@@ -180,7 +180,8 @@ def _sphere(seed: int, actions: int, dimension: int) -> tuple[Floats, tuple[floa
 
 _FIGURE_2: Final = Preset(
     name="lzj/fig2",
-    sentence="1000 actions in 20 dimensions, normal rewards, users who differ (LZJ, Figure 2)",
+    sentence="1000 actions in 20 dimensions, normal rewards, users who differ "
+    "(Li, Zhou and Ji 2022, Figure 2)",
     source=sphere_instance,
     algorithms=("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "dpe-fixedu"),
     epsilons=("10",),
@@ -194,7 +195,8 @@ _FIGURE_2: Final = Preset(
 _BALL: Final = replace(
     _FIGURE_2,
     name="lzj/ball",
-    sentence="the unit ball of R^3 by a cover, 1912 actions of radius 1/8 (LZJ, Remark 3.1)",
+    sentence="the unit ball of R^3 by a cover, 1912 actions of radius 1/8 "
+    "(Li, Zhou and Ji 2022, Remark 3.1)",
     source=partial(covered_instance, "ball"),
     algorithms=("dpe", "cdp-dpe", "sdp-dpe"),
     arms=1912,
@@ -203,14 +205,16 @@ _BALL: Final = replace(
 _BOX: Final = replace(
     _BALL,
     name="lzj/box",
-    sentence="the largest box in it by a cover, 512 actions of radius 1/8 (LZJ, Remark 3.1)",
+    sentence="the largest box in it by a cover, 512 actions of radius 1/8 "
+    "(Li, Zhou and Ji 2022, Remark 3.1)",
     source=partial(covered_instance, "box"),
     arms=512,
 )
 
 _TABLE_2: Final = Preset(
     name="lzj/table2",
-    sentence="1000 actions in 20 dimensions, rewards -1 or 1, one user per round (LZJ, Table 2)",
+    sentence="1000 actions in 20 dimensions, rewards -1 or 1, one user per round "
+    "(Li, Zhou and Ji 2022, Table 2)",
     source=signs_instance,
     algorithms=("pe", "cdp-pe", "ldp-pe", "sdp-pe"),
     epsilons=("1",),
@@ -222,7 +226,8 @@ _TABLE_2: Final = Preset(
 _CLIENTS_A_PHASE: Final = replace(
     _TABLE_2,
     name="lzj/clients",
-    sentence="the same, 2^(alpha l) clients per phase against one per round (LZJ, Section 8)",
+    sentence="the same, 2^(alpha l) clients per phase against one per round "
+    "(Li, Zhou and Ji 2022, Section 8)",
     algorithms=("pe", "dpe", "cdp-pe", "cdp-dpe", "sdp-pe", "sdp-dpe"),
 )
 

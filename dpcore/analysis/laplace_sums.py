@@ -74,7 +74,7 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    """P(X >= t) by the fastest method for ``draws``; None if PolyaDifference is faster"""
+    """P(X >= t) by the fastest method for ``draws``; None if PolyaDifference is faster."""
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)
     if draws >= FEWEST_DRAWS:

@@ -52,7 +52,7 @@ class FloatRun(NamedTuple):
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """``value(k)`` for every entry, relative error below 2^-51; each distinct k is computed once"""
+    """``value(k)`` for every entry, relative error < 2^-51; each distinct k is computed once."""
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
     # + 0.0: the logarithm of a mass next to 1 may round to -0.

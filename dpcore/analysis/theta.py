@@ -118,11 +118,11 @@ class ThetaSum:
         return Fraction(0)
 
     def log_moment(self, c: arb) -> arb:
-        r"""log E[e^(cX)], X the sum."""
+        r"""log E[e^(cX)], where X is the sum."""
         return self.count * log_moment(self.variance, c)
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""E[e^((c + i theta)X)]/E[e^(cX)], X the sum."""
+        r"""E[e^((c + i theta)X)]/E[e^(cX)], where X is the sum."""
         # M(r + j/v) = M(r) e^(jr + j^2/2v) for complex r: j whole steps turn by e^(i j theta).
         v = ball(self.variance)
         steps, rest = _reduced(v, c)

@@ -159,14 +159,17 @@ app = command_group(
     add_completion=True,
     help=(
         "Differential privacy you can check: exact noise, proven privacy budgets, and tests of the "
-        "code that really runs.\n\n"
-        "A noise is written the same everywhere: [bold]name:key=value,key=value[/bold], for "
+        "running code.\n\n"
+        "Noise distributions are written the same way everywhere: "
+        "[bold]name:key=value,key=value[/bold], for "
         "example discrete-laplace:scale=10 or discrete-gaussian:sigma_squared=1/4.\n\n"
         "Start with [bold]dpcore audit --help[/bold] or [bold]dpcore budget --help[/bold]."
     ),
 )
 
-Spelling = Annotated[str, argument("NOISE", "A noise, e.g. discrete-laplace:scale=10.")]
+Spelling = Annotated[
+    str, argument("NOISE", "A noise distribution, e.g. discrete-laplace:scale=10.")
+]
 Seed = Annotated[
     str | None,
     option(

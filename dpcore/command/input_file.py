@@ -1,4 +1,4 @@
-r"""Read input files of a command: regular files only, and at most a given size."""
+r"""Read input files of a command: only regular files, of at most a given size."""
 
 from __future__ import annotations
 

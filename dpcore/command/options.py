@@ -141,7 +141,7 @@ def read_law(argument: str, text: str) -> Noise: ...
 @overload
 def read_law(argument: str, text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = None) -> Any:
-    r"""Parse a noise such as ``skellam:variance=400``; errors name the option.
+    r"""Parse noise such as ``skellam:variance=400``; errors name the option.
 
     ``more`` maps names to laws that are not a :class:`Noise`.
 

@@ -1,4 +1,4 @@
-r"""The packages installed with dpcore, imported from their own location only.
+r"""The packages installed with dpcore, imported only from their own location.
 
 Their names are common, so a user's folder ``accounting`` or another distribution can shadow them,
 and the import errors would look like a bug. The list of packages is read from the installation.

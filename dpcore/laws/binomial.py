@@ -93,7 +93,7 @@ class Binomial(CountNoise):
         return ways + k * ball(p).log() + (n - k) * ball(1 - p).log()
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k): an exact rational for few trials, else from logarithms of factorials."""
+        r"""P(X = k): an exact rational for few trials, otherwise from logarithms of factorials."""
         if not self._few:
             return CountNoise.pmf_ball(self, k)
         return ball(self._exactly(k) - self._exactly(k - 1))

@@ -58,7 +58,7 @@ _BITS: Final = 512
 def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
     r"""S with (1 - S)/(1 + S) <= f(k)/f(0) <= 1 for every k, as a ball of 512 bits.
 
-    1 + S = P(X = 0) sqrt(n) Z^n (2 pi v)^(-(n-1)/2), Z the sum of e^(-j^2/2v) over all integers j.
+    1 + S = P(X = 0) sqrt(n) Z^n (2 pi v)^(-(n-1)/2), where Z sums e^(-j^2/2v) over all j.
     """
     v, n = ball(law.variance), law.count
     with precision(_BITS + n.bit_length()):

@@ -2,8 +2,8 @@ r"""The Polya law, or negative binomial, at any real shape r > 0 and scale s > 0
 
 P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s). Shapes add: n
 draws of shape r/n sum to one of shape r, and the difference of two draws of shape 1 is the discrete
-Laplace of scale s; so n parties add discrete Laplace noise together by Polya shares of shape 1/n
-(Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
+Laplace of scale s; so n parties can jointly add discrete Laplace noise, each adding the difference
+of two Polya draws of shape 1/n (Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Polya(Additive):
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(r) geometric draws and an urn for the rest: rational probabilities only.
+        r"""Sum floor(r) geometric draws and an urn for the rest, using only rational probabilities.
 
         Beyond scale 2^12 exact log-series jumps replace the urn; beyond shape 2^12 the distribution
         function is inverted.

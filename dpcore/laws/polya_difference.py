@@ -107,7 +107,7 @@ class PolyaDifference(Additive, SymmetricNoise):
         return one.sample_reference(rng) - one.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""The difference of two draws of Polya(r, s), whose batches must fit int64, too."""
+        r"""The difference of two draws of Polya(r, s), whose batches must also fit int64."""
         return Difference(batch_of(self._one))
 
     def log_mass(self, k: int) -> arb:

@@ -1,8 +1,8 @@
 r"""The staircase law on the integers: P(X = k) falls by e^(-epsilon) at each step of |k|.
 
 Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), for
-integer queries: of all noises that do not depend on the data, one of these has the least variance
-at a pure epsilon. With b = e^(-epsilon), a sensitivity Delta and r in 1..Delta,
+integer queries: of all laws that do not depend on the data, one of these has the least variance at
+a pure epsilon. With b = e^(-epsilon), a sensitivity Delta and r in 1..Delta,
 
     P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
 

@@ -1,6 +1,6 @@
 r"""Local reports: each user randomises an own value; frequencies are estimated from all reports.
 
-``report`` says what the mechanisms share, ``families`` defines and samples them, ``frequencies``
+``report`` defines what the mechanisms share, ``families`` defines and samples them, ``frequencies``
 holds estimates with their intervals.
 """
 

@@ -438,7 +438,7 @@ class HadamardResponse(_OneOfTwoParts):
 
 
 def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
-    r"""The sum over s of table[s, <s, v>], for every v of so many digits; <,> is mod ``base``.
+    r"""The sum over s of table[s, <s, v>], for every v of this many digits; <,> is mod ``base``.
 
     One digit of s is exchanged for one of v at a time, all in integers.
     """

@@ -125,7 +125,7 @@ class LocalReport(ABC):
     def estimate(self, reports: Reports) -> Frequencies:
         r"""Unbiased counts of all values, with exact variances and intervals.
 
-        Raises :class:`InvalidParameter` for what is no array of such reports.
+        Raises :class:`InvalidParameter` for anything but an array of such reports.
         """
         given = np.asarray(reports)
         shape = (self.width,) if self.width > 1 else ()

@@ -73,7 +73,7 @@ class ExpRational:
 
     @property
     def log(self) -> Fraction | None:
-        r"""The logarithm if it is a multiple of the unit, else None."""
+        r"""The logarithm if it is a multiple of the unit, otherwise None."""
         if any(poly != _monomial(poly.degree()) for poly in (self.above, self.below)):
             return None
         return (self.below.degree() - self.above.degree()) * self.unit

@@ -92,7 +92,7 @@ class Whole(_Declared[int, int]):
 
 
 class Of(_Declared[T, T]):
-    """A field that must be an instance of ``kind``; ``reason`` is the error message"""
+    """A field that must be an instance of ``kind``; ``reason`` is the error message."""
 
     def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
         super().__init__(default)
@@ -107,7 +107,7 @@ class Of(_Declared[T, T]):
 
 
 class Choice(_Declared[E, E]):
-    """A field that is a member of an enumeration, given as a member or by its value"""
+    """A field that is a member of an enumeration, given as a member or by its value."""
 
     def __init__(self, kind: type[E], default: E | None = None) -> None:
         super().__init__(default)

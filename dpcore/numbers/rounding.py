@@ -37,7 +37,7 @@ def shortest(value: Fraction) -> str:
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str], digits: int = 6) -> str:
-    """``value`` exactly if twelve characters suffice, else in decimals by ``down`` or ``up``"""
+    """``value`` exactly if twelve characters suffice, otherwise decimals by ``down`` or ``up``."""
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, digits)
 

@@ -87,9 +87,10 @@ class RelaxedAggregation:
     r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
 
     The server's view is within a factor e^epsilon_hat of a simulation from the sum mod m alone, and
-    after processing it is the sum up to statistical distance q_hat (CZ, Definition 9). It is not
+    after processing it is the sum up to statistical distance q_hat (Chowdhury and Zhou
+    2023, Definition 9). It is not
     implemented: the simulation outputs the sum itself, which is one such aggregation. It is not an
-    :class:`Aggregation`: ``run`` accepts it for a ``ShuffledPure`` only.
+    :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)

@@ -38,8 +38,8 @@ class PureShuffle:
 
     R: x becomes E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of ``share``. With
     probability c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a cover: Y uniform
-    on {0, ..., 2J + g}. Else Y = J + E(x) + Z. The user sends 2J + g bits, Y of them 1. A: for k
-    users (the number of ones - k J)/g. Without covers, that is the sum of the encodings plus the
+    on {0, ..., 2J + g}. Otherwise Y = J + E(x) + Z. The user sends 2J + g bits, Y of them 1. A: for
+    k users (the number of ones - k J)/g. Without covers, that is the sum of the encodings plus the
     noise of k shares within the reach; :meth:`missed` bounds the probability of a cover, and covers
     move the expectation of the sum by at most half of it.
 

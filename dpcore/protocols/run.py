@@ -182,13 +182,13 @@ def run(
 
 
 _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
-    AggregatedSum: ("the aggregation shows the server the sum and who is in it only",),
+    AggregatedSum: ("the aggregation shows the server only the sum and whose values are in it",),
     LocalSum: (),
     ShuffledPure: ("a relaxed aggregation is assumed, which nothing here builds",),
-    CentralSum: ("the analyzer is trusted with the sum and publishes its estimate only",),
-    BinaryShuffle: ("the shuffler shows the server the bits only",),
-    VectorShuffle: ("the shuffler shows the server the bits only",),
-    PureShuffle: ("the shuffler shows the server the bits only",),
+    CentralSum: ("the analyzer is trusted with the sum and publishes only its estimate",),
+    BinaryShuffle: ("the shuffler shows the server only the bits",),
+    VectorShuffle: ("the shuffler shows the server only the bits",),
+    PureShuffle: ("the shuffler shows the server only the bits",),
 }
 
 
@@ -204,8 +204,8 @@ def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tu
     fails = "never"
     if chance:
         power = (chance.denominator // chance.numerator).bit_length() - 1
-        fails = f"with chance <= 2^-{power}, to be added to delta"
-    return (f"who colludes or vanishes does not depend on the graph, which fails {fails}",)
+        fails = f"with probability <= 2^-{power}, to be added to delta"
+    return (f"which users collude or drop out does not depend on the graph, which fails {fails}",)
 
 
 @dataclass(frozen=True, slots=True)

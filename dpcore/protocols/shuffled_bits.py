@@ -148,7 +148,9 @@ class BitSum(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryShuffle(BitSum):
-    r"""Sum bits by shuffling (TKMS, Algorithm 3): a user sends x and ``noise_bits`` random bits.
+    r"""Sum bits by shuffling: a user sends x and ``noise_bits`` random bits.
+
+    Source: Tenenbaum et al. 2021, Algorithm 3.
 
     >>> protocol = BinaryShuffle(users=1000, noise_bits=1, probability="67/500")
     >>> protocol.bits_per_user, protocol.observed_noise(900)
@@ -177,7 +179,9 @@ class BinaryShuffle(BitSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorShuffle(BitSum):
-    r"""The sum of vectors in [0, 1]^s by shuffling (LZJ, Algorithms 2 and 4), s = ``coordinates``.
+    r"""The sum of vectors in [0, 1]^s by shuffling, where s = ``coordinates``.
+
+    Source: Li, Zhou and Ji 2022, Algorithms 2 and 4.
 
     ``noise_bits`` and ``probability`` are per user and coordinate. The caller scales values to [0,
     1]. With one coordinate, a flat array of values is accepted.

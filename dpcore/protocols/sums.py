@@ -40,11 +40,11 @@ _MOST: Final = 1 << 62
 class ModularSum(ABC):
     r"""R and A over a sum mod m, m = n g + 2 tau + 1, the common part of these protocols.
 
-    n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, E the
-    encoding. A: z = (y - m)/g if y > n g + tau, else y/g. While the noise of the sum stays within
-    [-tau, tau], z g is the sum of encodings plus noise exactly; ``size_protocol`` certifies
-    how likely that is. A larger ``modulus``, such as a power of two, is allowed; a smaller one is
-    refused.
+    n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, where E is
+    the encoding. A: z = (y - m)/g if y > n g + tau, otherwise y/g. While the noise of the sum stays
+    within [-tau, tau], z g is the sum of encodings plus noise exactly; ``size_protocol``
+    certifies how likely that is. A larger ``modulus``, such as a power of two, is allowed; a
+    smaller one is refused.
     """
 
     name: ClassVar[str]
@@ -315,7 +315,7 @@ class ShuffledPure(_Shared):
             raise InvalidParameter("share", self.share, reason)
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution in the sum only; the server sees more."""
+        r"""The mechanism that protects one contribution only in the sum; the server sees more."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
@@ -368,7 +368,7 @@ def size_protocol(
     >>> size.wraparound.upper <= Fraction(1, 10**6) < size.one_less.lower
     True
 
-    Raises :class:`InvalidParameter` for users or precision below 1, for a noise of another type,
+    Raises :class:`InvalidParameter` for users or precision below 1, for noise of another type,
     and for a failure probability outside (0, 1).
     """
     users = integer("users", users, at_least=1)

@@ -125,19 +125,19 @@ class Device(_SingleUse):
         return f"<Device of {self._name!r}: {self.due or 'nothing'} is due>"
 
     def advertise_keys(self, rng: Rng = SYSTEM) -> bytes:
-        r"""Step 1: :func:`dpcore.secure_aggregation.user.advertise_keys`."""
+        r"""Step 1: send new public keys (``user.advertise_keys``)."""
         return self._step("advertise_keys", lambda at: masked_user.advertise_keys(at, rng))
 
     def share_keys(self, data: bytes, rng: Rng = SYSTEM) -> bytes:
-        r"""Step 2: :func:`dpcore.secure_aggregation.user.share_keys`."""
+        r"""Step 2: send encrypted shares (``user.share_keys``)."""
         return self._step("share_keys", lambda at: masked_user.share_keys(at, data, rng))
 
     def mask_input(self, data: bytes, values: IntegersLike) -> bytes:
-        r"""Step 3: :func:`dpcore.secure_aggregation.user.mask_input`."""
+        r"""Step 3: send the masked values (``user.mask_input``)."""
         return self._step("mask_input", lambda at: masked_user.mask_input(at, data, values))
 
     def unmask(self, data: bytes) -> bytes:
-        r"""Step 4: :func:`dpcore.secure_aggregation.user.unmask`."""
+        r"""Step 4: answer the request with shares (``user.unmask``)."""
         return self._step("unmask", lambda at: masked_user.unmask(at, data))
 
 

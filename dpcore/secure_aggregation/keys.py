@@ -80,7 +80,7 @@ def public_of(private: bytes) -> bytes:
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 secrets of one party with several others, by name, for key derivation only."""
+    r"""The X25519 secrets of one party with several others, by name, only for key derivation."""
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():

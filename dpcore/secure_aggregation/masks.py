@@ -2,7 +2,7 @@ r"""Keyed masks: a 32-byte key becomes a vector of uniform integers mod m, the s
 
 The stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as little-endian 64-bit
 words. A word below the largest multiple of m that is at most 2^64 gives its residue, others are
-skipped: exactly uniform if the words are. Use each key for one vector only. Proof:
+skipped: exactly uniform if the words are. Use each key for only one vector. Proof:
 docs/proofs/masked_aggregation.md.
 """
 

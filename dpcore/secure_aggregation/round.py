@@ -195,7 +195,7 @@ class NeighbourhoodRisk:
 def neighbourhood_risk(
     *, users: int, dropouts: int, colluding: int, neighbourhood: Neighbourhood
 ) -> NeighbourhoodRisk:
-    r"""Bounds for up to ``dropouts`` users who drop out and up to ``colluding`` users."""
+    r"""Bound the failure probabilities for up to ``dropouts`` and up to ``colluding`` users."""
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
         reason = f"must be <= users - 2 = {users - 2}; for all users, omit the neighbourhood"

@@ -98,7 +98,7 @@ def sit(terms: Round, identity: str, enrolled: KeyPair, server: bytes) -> Partic
 
 
 def advertise_keys(seat: Participant, rng: Rng = SYSTEM) -> tuple[Advertised, bytes]:
-    r"""Step 1: draw the two key pairs, send their public halves."""
+    r"""Step 1: draw two key pairs and send their public keys."""
     sharing, masking = KeyPair.draw(rng), KeyPair.draw(rng)
     state = Advertised(channel=seat.channel, sharing=sharing, masking=masking)
     public = PublicKeys(sharing=sharing.public, masking=masking.public)

@@ -118,7 +118,7 @@ class Selection:
     def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
         r"""The probability of each index for one selection, exact in x = e^(-unit).
 
-        Permute-and-flip: P(i) = p_i E[1/(1 + N)], N the number of heads among the others.
+        Permute-and-flip: P(i) = p_i E[1/(1 + N)], where N is the number of heads among the others.
 
         >>> [p.enclose(64).upper_float for p in Selection(epsilon=1, sensitivity=1).law([0, 2])]
         [0.183939720585721..., 0.8160602794142...]
@@ -166,7 +166,7 @@ def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
-    r"""E[1/(1 + N); A], N the number of ``others`` that tie and A that no other is ahead.
+    r"""E[1/(1 + N); A], where N ``others`` tie and A is the event that no other is ahead.
 
     Each is behind or ties, independently, with its two probabilities.
     """

@@ -1,8 +1,8 @@
 r"""Choices by comparing noisy numbers: the sparse vector technique and report noisy max.
 
 Noise is discrete Laplace or one-sided geometric with exact rational scales, so comparisons are of
-integers. Proofs: docs/proofs/selection.md. Published variants that spare a noise or a stop are in
-the catalogue of the audit, refuted.
+integers. Proofs: docs/proofs/selection.md. Published variants that omit noise or a stop are in the
+catalogue of the audit, refuted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ r"""Gaps from here on are one outcome of a law."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AboveThreshold:
-    r"""Say of one answer after the other whether it reaches ``threshold``, until ``count`` do.
+    r"""Report of each answer in turn whether it reaches ``threshold``, until ``count`` do.
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` is the most that neighbouring data
@@ -43,7 +43,7 @@ class AboveThreshold:
     With ``gap`` an answer above gives by how much the noisy answer exceeds the noisy threshold, 0
     or more, and one below gives None: this costs nothing more (Ding, Wang, Xiao, Zhang and Kifer,
     "Free gap information from the differentially private sparse vector and noisy max mechanisms",
-    2019). The gap has both noises in it; the noisy answer itself must not be released.
+    2019). The gap contains both noise terms; the noisy answer itself must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
@@ -87,7 +87,7 @@ class AboveThreshold:
         return list(self.stream([integer("value", each) for each in value], rng=rng))
 
     def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
-        r"""The same, one by one: an answer may depend on what was said of those before it.
+        r"""The same, one by one: an answer may depend on the reports about earlier ones.
 
         Each call of ``stream`` is a release of its own.
 
@@ -140,7 +140,7 @@ class AboveThreshold:
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""The lists that :meth:`release` may give of so many answers, gaps of at most 8."""
+        r"""The lists that :meth:`release` may give for this many answers, gaps of at most 8."""
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
@@ -178,7 +178,7 @@ class NoisyMax:
     exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the index is
     released: the noisy score itself would cost more.
 
-    With ``gap`` the lead of the chosen score is released beside it, at no cost (Ding et al. 2019):
+    With ``gap`` the lead of the chosen score is released too, at no cost (Ding et al. 2019):
     its noisy score less the least one that would have been chosen, which is the second largest one,
     or 1 more where that wins a tie. It needs discrete Laplace noise and two scores.
 

@@ -49,7 +49,7 @@ def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
     account = "2 purchases spent 9e-7" if passed else "1 purchase spent 5e-7"
     assert account in run.stdout
     if not passed:
-        assert "'second' asks for 7e-7, and 5e-7 of 1e-6 is left" in run.stdout
+        assert "'second' needs alpha = 7e-7, but only 5e-7 of 1e-6 is left" in run.stdout
 
 
 def test_the_parts_of_a_run_are_all_of_it_and_share_one_budget(pytestconfig: pytest.Config) -> None:

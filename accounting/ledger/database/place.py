@@ -3,7 +3,7 @@ r"""The database address of a ledger, and the location of an SQLite file in one 
 SQLite names the log and the locks of a file after its path. One file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
 is mounted alone is refused, and so is one that lies in another folder than the one that it was made
-in or adopted into: the file ``<name>-home`` beside it says which ledger lives here, and in which
+in or adopted into: the file ``<name>-home`` next to it says which ledger lives here, and in which
 folder. Proofs: docs/proofs/ledger.md.
 """
 
@@ -23,7 +23,7 @@ from accounting.ledger.errors import LedgerUnavailable
 from dpcore.errors import InvalidParameter
 
 PRIVATE: Final = 0o600
-"""The mode of every file of a ledger: its owner reads and writes it, nobody else does."""
+"""The mode of every file of a ledger: only its owner may read and write it."""
 
 HOMELESS: Final = (
     "is not in the folder where it was created: it was moved, copied or restored, or is mounted "
@@ -92,7 +92,7 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
 def refuse_mounted(path: Path, where: str) -> None:
     r"""Refuse a file that is a mount point by itself, with :class:`LedgerUnavailable`.
 
-    ``path`` has no links. Where a system does not tell its mounts nothing is learnt here:
+    ``path`` has no links. If a system does not list its mounts, no path is refused here:
     :func:`home_of` decides.
     """
     mounts = [_mount_of(each) for each in (path, path.parent)]

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 _LOCKS: Final = Path("/proc/locks")
 _WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: that byte of the file -shm
 
-_RETRY: Final = "then charge again: the same batch is paid once"
+_RETRY: Final = "then charge again: the same batch is charged once"
 
 # Whoever charges locks the row of the ledger; the one that does not wait for a lock has it.
 _HOLDERS: Final = text(
@@ -27,7 +27,8 @@ _HOLDERS: Final = text(
 
 def waited_for_process(path: Path, seconds: float) -> str:
     r"""Why a charge to the SQLite file ``path`` timed out after ``seconds``, in one line."""
-    return f"waited {seconds:g} s for {_named(_holder(path))}: let it end, or end it; {_RETRY}"
+    who = _named(_holder(path))
+    return f"waited {seconds:g} s for {who}: wait for it to finish, or stop it; {_RETRY}"
 
 
 def waited_for_session(engine: Engine, seconds: float) -> str:
@@ -36,9 +37,11 @@ def waited_for_session(engine: Engine, seconds: float) -> str:
         found = connection.execute(_HOLDERS).one_or_none()
         if found is not None:
             who = f"server process {found.pid}, {found.state} in a transaction of {found.since} s"
-            end = f"let it end, or end it (SELECT pg_terminate_backend({found.pid}))"
+            end = f"wait for it to finish, or stop it (SELECT pg_terminate_backend({found.pid}))"
             return f"waited {seconds:g} s for {who}: {end}; {_RETRY}"
-    return f"waited {seconds:g} s for another session that is writing: let it end; {_RETRY}"
+    return (
+        f"waited {seconds:g} s for another session that is writing: wait for it to finish; {_RETRY}"
+    )
 
 
 def _named(holder: int | None) -> str:

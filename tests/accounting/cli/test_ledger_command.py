@@ -106,7 +106,8 @@ def test_charges_add_and_are_paid_once(opened: Command) -> None:
     assert opened.left("ada") == opened.left("bob") == Fraction(1, 2) - Fraction(1, 8)
     again = opened("charge", *words)
     assert (again.code, again.err) == (AlreadyCharged.exit_code, "")
-    assert again.out == "already charged, nothing paid: charge 1, monday, was paid by 2 users\n"
+    expected = "already charged, so nothing was charged again: charge 1, monday, covered 2 users\n"
+    assert again.out == expected
     assert opened("charge", *words, "--repeat-ok").code == 0
     assert opened.left("ada") == Fraction(3, 8)
     assert opened("charge", "--batch", "tuesday", "--users", "ada", *GAUSSIAN).out.startswith(
@@ -171,7 +172,7 @@ def test_show_and_export(opened: Command) -> None:
     lines = dict(line.split(maxsplit=1) for line in opened("show").out.splitlines())
     assert lines == {
         "budget": "rho=1/2", "neighbours": "replace", "users": "2", "charges": "1",
-        "history": "whole",
+        "history": "intact",
     }  # fmt: skip
     found = opened("show", "--json").json
     assert (found["users"], found["charges"], found["damages"]) == (2, 1, [])

@@ -184,9 +184,7 @@ def test_unknown_keys_need_a_budget_with_delta(shell: Shell) -> None:
         url = shell.open("--budget", "epsilon=1")
         found = shell(query, *keys, "--ledger", url, "--batch", "one")
         assert (found.code, found.out) == (2, "")
-        assert "--ledger = epsilon=1: has no delta to pay for unknown keys: name the keys" in (
-            found.err
-        )
+        assert "--ledger = epsilon=1: has no delta for unknown keys: name the keys" in (found.err)
 
 
 def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:

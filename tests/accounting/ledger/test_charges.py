@@ -58,7 +58,9 @@ def test_a_batch_is_paid_once(ledger: Ledger) -> None:
     given: Any = {"batch": "one", "skip_exhausted": True}
     first = ledger.charge(["ada", "bob", "cid"], per_user("1/2"), **given)
     assert (first.paid, first.left_out, first.repeated) == (2, ("cid",), False)
-    with pytest.raises(AlreadyCharged, match="already charged, so nothing was paid") as refused:
+    with pytest.raises(
+        AlreadyCharged, match="already charged, so nothing was charged again"
+    ) as refused:
         ledger.charge(["ada", "bob", "cid"], per_user("1/2"), **given)
     again = ledger.charge(["cid", "bob", "ada"], per_user("1/2"), **given, repeat_ok=True)
     for receipt in (refused.value.receipt, again):

@@ -49,9 +49,9 @@ EDITS = [
     ("DELETE FROM ledger_spared", "1 users spared when it was made, 0 now"),
     ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, the history"),
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
-    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': has paid, but has no counters"),
+    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': was charged, but has no counters"),
     ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
-    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': has paid, but has"),
+    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': was charged, but has"),
     ("DELETE FROM ledger", "the row of the ledger is missing"),
     ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
     ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),
@@ -63,7 +63,7 @@ EDITS = [
     ("UPDATE ledger SET format = 3", "ledger: must have format 2"),
     ("UPDATE ledger_charges SET guarantee = replace(guarantee, ':', ': ') WHERE id = 2",
      "charge 2 (batch 'two'): was edited: its guarantee is not in canonical form"),
-    ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, but has"),
+    ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, but was"),
 ]  # fmt: skip
 
 

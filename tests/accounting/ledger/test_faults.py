@@ -88,11 +88,11 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
             assert holding.stdout is not None
             assert holding.stdout.readline() == b"held\n"
             with pytest.raises(
-                LedgerUnavailable, match=r"waited 0\.05 s for .*let it end"
+                LedgerUnavailable, match=r"waited 0\.05 s for .*wait for it to finish"
             ) as refused:
                 ledger.charge(["ada"], per_user("1/4"), batch="one")
             said = str(refused.value)
-            assert "charge again: the same batch is paid once" in said
+            assert "charge again: the same batch is charged once" in said
             assert "\n" not in said
             if url.startswith("postgresql"):
                 assert re.search(

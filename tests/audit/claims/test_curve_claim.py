@@ -307,7 +307,7 @@ def test_accounting_is_imported_only_for_a_curve() -> None:
     [
         ("gaussian:sigma=2@1", "did you mean gdp=1/2?"),
         ("gaussian:sigma=1/2@3", "did you mean gdp=6?"),
-        ("gaussian:sigma=2@l2-squared=3", "claimed as gdp=MU"),
+        ("gaussian:sigma=2@l2-squared=3", "write gdp=MU"),
         ("gaussian:sigma=0@1", "sigma"),
         ("delta=1e-5", "epsilon is missing"),
         ("epsilom=1", "did you mean epsilon?"),

@@ -202,4 +202,4 @@ def test_a_resumed_search_tests_the_pair_that_was_found(audit: Shell, here: Path
     assert again.json["search"] == first.json["search"]
     assert again.json["runs_by_world"] == first.json["runs_by_world"]
     other = audit(*words, "--search", "integer:low=0,high=8", "--json")
-    assert (other.code, "was begun with another search" in other.err) == (2, True)
+    assert (other.code, "was started with another search" in other.err) == (2, True)

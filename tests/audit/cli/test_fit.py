@@ -46,7 +46,7 @@ def shell(command: Callable[..., Shell]) -> Shell:
 def test_a_wrong_law_exits_with_one_and_names_a_witness(shell: Shell) -> None:
     answer = shell("samplers.py:good", "--law", TWO, "-n", "1e4", "--seed", 7)
     assert answer.code == 1
-    assert answer.out.startswith("REFUTED  samplers.py:good does not have the law")
+    assert answer.out.startswith("REFUTED  samplers.py:good does not follow")
     assert "of 10,000 draws" in answer.out
     assert "a word of the target" not in answer.out
 

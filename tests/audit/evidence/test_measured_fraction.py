@@ -110,7 +110,7 @@ def test_where_a_part_was_measured_the_resolution_says_so() -> None:
     both = (read_feature("identity"), read_feature("coordinate:0"))
     report = sample(of(vectors), replace(PLAN, features=both, claim=Claim(epsilon=5), runs=20_000))
     assert [each.measured for each in report.coverage] == [False, True]
-    assert "(nothing was measured in 1 of 2 views)" in words(report)
+    assert "(nothing was measured for 1 of 2 combinations of pair and feature)" in words(report)
     report = sample(of(seldom), PLAN)
     assert report.verdict == "not_refuted"
     assert report.resolution >= report.coverage[0].once / report.runs > 0.1

@@ -129,7 +129,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ("nothing.csv", "P = nothing.csv: No such file"),
         (str(tmp_path), "is not a regular file"),
         (str(tmp_path / "bytes"), "is not text in UTF-8"),
-        ("laplace:scale=1@0", "a noise: discrete-laplace, discrete-gaussian"),
+        ("laplace:scale=1@0", "or noise: discrete-laplace, discrete-gaussian"),
         ("discrete-laplace:scale=1@", "must be shifted by integers"),
         ("discrete-laplace:scale=1@1/2", "must be shifted by integers"),
         ("discrete-laplace:scale=0@1", "scale = 0"),

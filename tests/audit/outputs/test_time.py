@@ -101,7 +101,7 @@ def test_calls_of_both_datasets_take_turns_at_random(clock: Clock) -> None:
 
 @pytest.mark.parametrize("target", ["half-scale", "discrete-laplace:scale=1", "exec:true"])
 def test_targets_of_many_outputs_a_call_are_refused(target: str) -> None:
-    with pytest.raises(InvalidParameter, match="program, a noise or a vectorised function"):
+    with pytest.raises(InvalidParameter, match="program, noise or a vectorised function"):
         audit.audit(
             target, "epsilon=1", pair=(0, 1), runs=400, seed=7, features=["time"], layers="sample"
         )

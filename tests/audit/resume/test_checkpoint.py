@@ -97,15 +97,15 @@ def _end_of_header(data: bytes) -> int:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"claim": Claim(epsilon=2)}, "another claim: epsilon=1 .* there, epsilon=2 .* here"),
+        ({"claim": Claim(epsilon=2)}, "another claim: epsilon=1 .* in the file, epsilon=2 .* now"),
         ({"claim": Claim(epsilon=1, relation="add-remove")}, "another claim"),
         ({"pair": (0, 2)}, "another pairs"),
         ({"pairs": ((0, 1), (3, 4))}, "another pairs"),
         ({"features": (read_feature("sign"),)}, "another features"),
-        ({"runs": 3000}, "another number of runs: 2000 there, 3000 here"),
+        ({"runs": 3000}, "another number of runs: 2000 in the file, 3000 now"),
         ({"sequential": True}, "another kind of test"),
         ({"alpha": "0.1"}, "another alpha"),
-        ({"seed": 8}, "another seed: 7 there, 8 here"),
+        ({"seed": 8}, "another seed: 7 in the file, 8 now"),
     ],
 )
 def test_another_plan_is_refused_by_name(more: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -122,18 +122,20 @@ def test_another_target_version_or_source_is_refused(
 ) -> None:
     path = here / "state"
     audited(path, read_target("targets.py:laplace"), plan())
-    with pytest.raises(InvalidParameter, match=r'another target: "targets\.py:laplace" there'):
+    with pytest.raises(
+        InvalidParameter, match=r'another target: "targets\.py:laplace" in the file'
+    ):
         audited(path, read_target("targets.py:unnoised"), plan())
     with (here / "targets.py").open("a") as file:
         file.write("# changed\n")
-    with pytest.raises(InvalidParameter, match="other contents of the target's file"):
+    with pytest.raises(InvalidParameter, match="a different version of the target's file"):
         audited(path, read_target("targets.py:laplace"), plan())
     noise = here / "noise"
     audited(noise, read_target("discrete-laplace:scale=1"), plan())
-    with pytest.raises(InvalidParameter, match="another source of randomness: true there"):
+    with pytest.raises(InvalidParameter, match="another source of randomness: true in the file"):
         audited(noise, read_target("discrete-laplace:scale=1", seeded=False), plan())
     monkeypatch.setattr(np, "__version__", "0.1")
-    with pytest.raises(InvalidParameter, match=r'another numpy: .* there, "0.1" here'):
+    with pytest.raises(InvalidParameter, match=r'another numpy: .* in the file, "0.1" now'):
         audited(noise, read_target("discrete-laplace:scale=1"), plan())
 
 

@@ -53,7 +53,9 @@ def test_a_feature_whose_file_changed_is_refused_by_name(
         path = here / f"state{i}"
         opened(path, mapped(name, one))
         opened(path, mapped(name, one))
-        with pytest.raises(InvalidParameter, match="was begun with other") as caught:
+        with pytest.raises(
+            InvalidParameter, match="was started with a different version"
+        ) as caught:
             opened(path, mapped(name, other))
         assert f"of the file of feature {name}: runs of two versions" in caught.value.reason
         opened(path, mapped(name, one))
@@ -72,7 +74,9 @@ def test_a_map_that_a_module_imports_is_read_where_it_is_written(
         return plan(features=(read_feature("shown:mine"),))
 
     opened(here / "state", mapped("def mine(x): return 1\n"))
-    with pytest.raises(InvalidParameter, match="other contents of the file of feature shown:mine"):
+    with pytest.raises(
+        InvalidParameter, match="a different version of the file of feature shown:mine"
+    ):
         opened(here / "state", mapped("def mine(x): return 2\n"))
 
 
@@ -96,9 +100,9 @@ def test_a_search_is_kept_and_compared(tmp_path: Path) -> None:
     assert stored_search(plain) is None
     opened(path, search=stored_search(path))
     for other in (None, {**FOUND, "space": "integer:low=0,high=2"}, {**FOUND, "runs": 3}):
-        with pytest.raises(InvalidParameter, match="was begun with another search: "):
+        with pytest.raises(InvalidParameter, match="was started with another search: "):
             opened(path, search=other)
-    with pytest.raises(InvalidParameter, match="was begun with another search: null there"):
+    with pytest.raises(InvalidParameter, match="was started with another search: null in the file"):
         opened(plain, search=FOUND)
 
 

@@ -110,14 +110,14 @@ def test_what_a_header_says_never_steers_a_terminal(tmp_path: Path) -> None:
     for key, value in changes.items():
         path = of_records(tmp_path / "state", json.dumps({**fields, key: value}).encode())
         said = refusal(path)
-        assert said.startswith(f"was begun with another {key}: ")
+        assert said.startswith(f"was started with another {key}: ")
         assert len(said) < 300
 
 
 def test_a_header_with_one_more_field_is_another_audit(tmp_path: Path) -> None:
     fields = json.loads(header(tmp_path, TARGET, plan(), None))
     path = of_records(tmp_path / "state", json.dumps({**fields, "more": 1}).encode())
-    assert refusal(path) == "was begun by another audit"
+    assert refusal(path) == "was started by another audit: use its options, or a new file"
 
 
 # -- records ----------------------------------------------------------------------------------

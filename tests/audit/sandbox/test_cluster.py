@@ -56,7 +56,7 @@ def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: st
     assert report.error is not None
     assert report.error.reason.startswith("raised MemoryError: too many")
     assert report.runs == 17_246
-    assert "drawn in threads: no time limit held for calls of the target" in report.warnings
+    assert "drawn in threads: calls of the target had no time limit" in report.warnings
     with dask_cluster(cluster):
         program = sample(read_target(AWK), plan(runs=100, jobs=-1))
     assert program.error is None

@@ -115,7 +115,7 @@ def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> N
 @pytest.mark.usefixtures("here")
 def test_time_limits_hold_in_workers() -> None:
     begun = time.monotonic()
-    for name, more in (("hangs", ""), ("hangs_for_good", ", and its worker had to be ended")):
+    for name, more in (("hangs", ""), ("hangs_for_good", ", and its worker had to be killed")):
         report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, timeout=0.3))
         assert report.error is not None
         assert report.error.reason.startswith(f"no answer within 0.3 s{more}")

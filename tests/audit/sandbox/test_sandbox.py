@@ -203,7 +203,7 @@ def test_one_wrong_glance_at_the_memory_ends_no_process(times: float) -> None:
         if times == 1:
             assert last(apart.ask(None)) is None
         else:
-            with pytest.raises(Ended, match="had to be ended"):
+            with pytest.raises(Ended, match="had to be killed"):
                 last(apart.ask(None))
 
 

@@ -186,7 +186,7 @@ def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> N
         ("pass", "wrote 0 lines"),
         ("sys.exit('no such user')", "exited with 1: no such user"),
         ("sys.exit(9)", "exited with 9 and wrote nothing to standard error"),
-        ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV"),
+        ("import os; os.kill(os.getpid(), 11)", "was killed by SIGSEGV"),
         ("raise KeyError('age')", r"exited with 1: .*KeyError: 'age'"),
     ],
 )

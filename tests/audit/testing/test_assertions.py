@@ -238,7 +238,7 @@ def test_the_budget_sells_what_it_has_and_no_more() -> None:
     assert own.left == 0
     assert own.spent == sum(own.bought.values()) == own.total
     assert own.statement() == "500 purchases spent 1e-3 of 1e-3"
-    with pytest.raises(BudgetExceeded, match=r"'one more' asks for 1e-100, and 0 of 1e-3 is left"):
+    with pytest.raises(BudgetExceeded, match=r"needs alpha = 1e-100, but only 0 of 1e-3 is left"):
         own.buy("one more", "1e-100")
 
 

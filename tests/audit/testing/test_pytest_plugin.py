@@ -61,7 +61,7 @@ WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.
 def test_the_budget_itself_stops_who_takes_the_whole(tmp_path: Path) -> None:
     run = ran(tmp_path, MANY, "-q", "--tb=line", "--dp-seed", "1", plugin=mutant(tmp_path, *WHOLE))
     assert run.code == 1
-    assert "asks for 1e-3, and 0 of 1e-3 is left" in run.out
+    assert "needs alpha = 1e-3, but only 0 of 1e-3 is left" in run.out
     assert f"{TESTS - 1} failed, 1 passed" in run.out
 
 
@@ -112,7 +112,7 @@ REFUSED = {
     "epsilon=1, features='sign'": "features = sign: must be a list, ['sign']",
     "epsilon=1, features=['sing']": "feature = sing: ",
     "epsilom=1": "epsilom = 1: dp takes claim, epsilon",
-    "1": "dp = (1,): takes keywords only: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
+    "1": "dp = (1,): takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
 }
 
 

@@ -164,10 +164,10 @@ def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, "")
-    assert err == "interrupted: no result; go on with --resume state\n"
+    assert err == "interrupted: no result; continue with --resume state\n"
     assert Path("state").read_bytes().count(b"\n") < 2000
     answer = bandit(*words[:-2], "--seed", 2)
-    assert "was begun with another value of seed: 1 instead of 2" in answer.err
+    assert "was started with another value of seed: 1 instead of 2" in answer.err
 
 
 def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:
@@ -219,7 +219,7 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
         ({"arms": 9}, "arms = 4: must be the same in A and B: 9 in B"),
         ({"data": "b" * 64}, "data = None: must be the same in A and B"),
-        ({"rows": []}, "rows = 1: must have an algorithm"),
+        ({"rows": []}, "rows = 1: must share an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
         ({"rows": [{}]}, "B = b.json: contains invalid data"),
     ):

@@ -50,7 +50,7 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
     (folder / "own.py").write_text(f"{HALVING}\n# changed\n", encoding="utf-8")
     changed = bandit(*begun)
     assert changed.code == 2
-    assert "was begun with another value of sources" in changed.err
+    assert "was started with another value of sources" in changed.err
 
 
 @pytest.mark.parametrize(

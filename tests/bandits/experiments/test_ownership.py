@@ -250,5 +250,5 @@ def test_ctrl_c_while_results_are_written_says_so(
     assert (answer.code, answer.out) == (130, "")
     assert answer.err == (
         "interrupted: the result was being written; only a folder with rows.json is complete; "
-        "go on with --resume state\n"
+        "continue with --resume state\n"
     )

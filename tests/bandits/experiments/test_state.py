@@ -125,7 +125,7 @@ def test_another_experiment_is_refused_by_name(
 ) -> None:
     path, data, _ = whole
     change = {name: OTHERS[name], **({"checkpoints": (501,)} if name == "horizon" else {})}
-    with pytest.raises(InvalidParameter, match=f"was begun with another value of {name}"):
+    with pytest.raises(InvalidParameter, match=f"was started with another value of {name}"):
         kept(path, small(**change))
     assert path.read_bytes() == data
 
@@ -288,7 +288,7 @@ def test_another_version_is_refused(
         return "0.0" if package == name else version(package)
 
     monkeypatch.setattr("bandits.experiments.runner.version", other)
-    refused(tmp_path / "state.jsonl", f"was begun with another value of {name}")
+    refused(tmp_path / "state.jsonl", f"was started with another value of {name}")
 
 
 def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:

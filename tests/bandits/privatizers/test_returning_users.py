@@ -355,7 +355,7 @@ def test_every_release_has_the_law_at_least_and_promises_it(steady: SteadyPrivat
 
 def test_shares_for_everyone_do_not_hold_the_law_without_those_who_vanish() -> None:
     fewer = _ForEveryone(law=BITS.law, steps=1, failure="1e-3", deployment=PLAN)
-    with pytest.raises(NotDerived, match="does not hold"):
+    with pytest.raises(NotDerived, match="is not at least the certified noise"):
         fewer.guarantee(250)
     assert BITS.guarantee(250) == replace(BITS, deployment=PLAN).guarantee(250)
 

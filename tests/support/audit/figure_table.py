@@ -77,7 +77,9 @@ TABLE: dict[str, Callable[[], str]] = {
     "trace-far": lambda: traced(10**9, 0.05, "12345678.901", "1e-9"),
     "line": lambda: line_figure(Fraction(1), 1.02, "at least 1.02"),
     "line-wide": lambda: line_figure(THIRD, 1e-9, "between 1.23456789 and 1.2345679"),
-    "line-infinite": lambda: line_figure(Fraction("0.1"), math.inf, "infinite: no epsilon holds"),
+    "line-infinite": lambda: line_figure(
+        Fraction("0.1"), math.inf, "infinite: no finite epsilon holds"
+    ),
     "line-huge": lambda: line_figure(Fraction(10**300), 5.0, "at least 5"),
     "curve": lambda: curved(0.0, 0.7, 0.9, 2.0),
     "curve-infinite": lambda: curved(0.0, math.inf, 0.9, math.inf),

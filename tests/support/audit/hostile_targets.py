@@ -34,16 +34,16 @@ def call(name: str, body: str, **more: object) -> Hostile:
 
 
 SHORT = ("--timeout", "0.3")
-GRACE = "no answer within 0.3 s, and its process had to be ended"
+GRACE = "no answer within 0.3 s, and its process had to be killed"
 
 HOSTILE = (
     call("leaves", "os._exit(0)", reason="ended its process with exit code 0"),
     call("leaves as refuted", "os._exit(1)", reason="ended its process with exit code 1"),
     call("sys.exit", "sys.exit(0)", reason=r"called sys.exit\(0\)"),
-    call("crashes", "ctypes.string_at(0)", reason="its process was ended by SIGSEGV"),
-    call("aborts", "os.abort()", reason="its process was ended by SIGABRT"),
-    call("kills itself", "os.kill(os.getpid(), 9)", reason="its process was ended by SIGKILL"),
-    call("kills its group", "os.killpg(0, 15)", reason="its process was ended by SIGTERM"),
+    call("crashes", "ctypes.string_at(0)", reason="its process was killed by SIGSEGV"),
+    call("aborts", "os.abort()", reason="its process was killed by SIGABRT"),
+    call("kills itself", "os.kill(os.getpid(), 9)", reason="its process was killed by SIGKILL"),
+    call("kills its group", "os.killpg(0, 15)", reason="its process was killed by SIGTERM"),
     call("stops itself", "os.kill(os.getpid(), signal.SIGSTOP)", reason="stopped itself"),
     call("becomes another", "os.execv('/bin/sleep', ['sleep', '1'])", reason="gave up its line"),
     call("closes all", "os.closerange(0, 512)", reason="gave up its line"),

@@ -275,7 +275,7 @@ def test_the_command_says_how_a_copy_is_opened(
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.splitlines() == [
         f"copied     {copy}, 1 charge",
-        "history    whole",
+        "history    intact",
         f"to use it  dpcore ledger adopt --db '{copy}'",
     ]
     again = typed(capsys, "ledger", "backup", file, copy)
@@ -287,5 +287,5 @@ def test_the_command_says_how_a_copy_is_opened(
     assert refused.code == 2
     assert "dpcore ledger adopt" in refused.err
     adopted = typed(capsys, "ledger", "adopt", "--db", copy)
-    assert adopted.out.splitlines() == ["adopted    1 charge", "history    whole"]
+    assert adopted.out.splitlines() == ["adopted    1 charge", "history    intact"]
     assert typed(capsys, "ledger", "show", "--db", copy).code == 0
