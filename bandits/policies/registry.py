@@ -12,16 +12,12 @@ trusted code. An audit creates it without arguments; a run passes those of ``eps
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import inspect
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
@@ -42,6 +38,7 @@ from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
+from dpcore.command.user_code import UserCode
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.protocols.shuffled_bits import BinaryShuffle
@@ -325,37 +322,41 @@ def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
     r"""The policy called ``name``, or its return value if it is callable."""
-    place, _, attribute = name.rpartition(":")
-
-    def refused(reason: str) -> InvalidParameter:
-        return InvalidParameter(argument, spelling, reason)
-
+    attribute = name.rpartition(":")[2]
+    code = _own_code(spelling, argument, name)
+    found = code.load(name)
+    names = {} if isinstance(found, Policy) else _parameters(found)
+    needed = [each for each, free in names.items() if not free and each not in (given or {})]
+    if needed:
+        hint = f"or name an instance, policy = {attribute}(...)"
+        if given:
+            hint = f"or a parameter that a run passes, {', '.join(given)}"
+        raise code.refused(
+            f"{name} cannot be made without {', '.join(needed)}: give each a default, as in "
+            f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
+        )
+    if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
+        raise code.refused(f"{name} must take epsilon: use a class or function with this parameter")
+    own = {key: value for key, value in (given or {}).items() if key in names}
     try:
-        module = _from_file(refused, Path(place)) if place.endswith(".py") else _named(place)
-        found = getattr(module, attribute)
-        names = {} if isinstance(found, Policy) else _parameters(found)
-        needed = [each for each, free in names.items() if not free and each not in (given or {})]
-        if needed:
-            hint = f"or name an instance, policy = {attribute}(...)"
-            if given:
-                hint = f"or a parameter that a run passes, {', '.join(given)}"
-            raise refused(
-                f"{name} cannot be made without {', '.join(needed)}: give each a default, as in "
-                f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
-            )
-        if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
-            raise refused(f"{name} must take epsilon: use a class or function with this parameter")
-        own = {key: value for key, value in (given or {}).items() if key in names}
         made = found if isinstance(found, Policy) else found(**own)
-    except InvalidParameter as error:
-        if error.argument == argument:
-            raise
-        raise refused(f"{name} returns no policy: {error}") from error
     except Exception as error:
-        raise refused(f"{name} returns no policy: {type(error).__name__}: {error}") from error
+        raise code.failed(error, Path()) from error
     if not isinstance(made, Policy):
-        raise refused(f"{name} is a {type(made).__name__}, and must be or return a bandits.Policy")
+        raise code.refused(
+            f"{name} is a {type(made).__name__}, and must be or return a bandits.Policy"
+        )
     return made
+
+
+def _own_code(spelling: str, argument: str, name: str) -> UserCode:
+    def failed(error: BaseException, _: Path) -> InvalidParameter:
+        if not isinstance(error, Exception):
+            raise error
+        kind = "" if isinstance(error, InvalidParameter) else f"{type(error).__name__}: "
+        return InvalidParameter(argument, spelling, f"{name} returns no policy: {kind}{error}")
+
+    return UserCode(argument=argument, spelling=spelling, prefix="own", failed=failed)
 
 
 def source_of(name: str) -> str:
@@ -363,8 +364,8 @@ def source_of(name: str) -> str:
     place = name.rpartition(":")[0]
     path = Path(place)
     if not place.endswith(".py"):
-        origin = getattr(_named(place), "__file__", None)
-        path = Path(origin or "")
+        module = _own_code(name, "algorithms", name).module(place)
+        path = Path(getattr(module, "__file__", None) or "")
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -381,25 +382,3 @@ def _parameters(maker: Any) -> dict[str, bool]:
         for one in given
         if one.kind not in free
     }
-
-
-def _named(module: str) -> ModuleType:
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.append(folder)
-    return importlib.import_module(module)
-
-
-def _from_file(refused: Callable[[str], InvalidParameter], path: Path) -> ModuleType:
-    own = f"own_{path.stem}"
-    spec = importlib.util.spec_from_file_location(own, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise refused(f"there is no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[own] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[own]
-        raise
-    return module

@@ -57,7 +57,7 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
     ("name", "said"),
     [
         ("own.py", "must be own.py:NAME, a policy of that file"),
-        ("own.py:Nobody", "has no attribute 'Nobody'"),
+        ("own.py:Nobody", "the module has no Nobody"),
         ("lost.py:Policy", "there is no file lost.py"),
         ("others.py:ready", "must take epsilon"),
         ("others.py:needs", "cannot be made without words"),
