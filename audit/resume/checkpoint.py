@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,8 +36,6 @@ from dpcore.command.state_file import (
     MOST,
     Damaged,
     StateFile,
-    is_torn,
-    next_record,
     open_state,
     read_records,
     started,
@@ -48,7 +47,6 @@ from dpcore.numbers.parameter import rational, write_rational
 # -- the header -----------------------------------------------------------------------------------
 
 SCHEMA: Final = "dpcore-audit-state/1"
-BEGINNING: Final = json.dumps({"schema": SCHEMA}, separators=(",", ":")).encode()[:-1]
 _SHOWN: Final = 80
 # What determines an audit, in the order in which a difference is said, and what it is called.
 _KEYS: Final = (
@@ -173,7 +171,6 @@ def _finite(text: str) -> float:
     return number
 
 
-_START: Final = started(SCHEMA)
 _MOST_RUNS: Final = 10**12
 
 
@@ -184,7 +181,6 @@ class State:
     path: Path
     target: str
     file: StateFile
-    chain: bytes
     blocks: list[Outputs] = field(default_factory=list)
     failed: TargetFailed | None = None
     closed: str | None = None
@@ -213,9 +209,8 @@ class State:
             self._write(b"F" + json.dumps(told).encode())
 
     def _write(self, payload: bytes) -> None:
-        record, self.chain = next_record(self.chain, payload)
         try:
-            self.file.append(record)
+            self.file.write(payload)
         except InvalidParameter as error:
             self.closed = error.reason
 
@@ -231,13 +226,10 @@ def resume(
     place = Path(path)
     expected = header(place, target, plan, search)
     with open_state("--resume", place, owner="audit") as file:
-        try:
-            state = _read(place, file, expected, target.spelling)
-            _check_sizes(state, plan)
-        except OSError as error:
-            raise file.refused(error) from None
-        except MemoryError:
-            raise refused(path, "does not fit into memory") from None
+        state = State(path=place, target=target.spelling, file=file)
+        begun = partial(compare, place, expected=expected)
+        file.resume(SCHEMA, expected, begun, partial(_take, place, state))
+        _check_sizes(state, plan)
         yield state
 
 
@@ -290,38 +282,15 @@ def _stored(path: Path) -> dict[str, Any] | None:
     require_plain("--resume", path)
     try:
         with path.open("rb") as file:
-            first = next(read_records(file, _START), None)
+            first = next(read_records(file, started(SCHEMA)), None)
     except (OSError, Damaged):
         return None
     except MemoryError:
-        raise refused(path, "does not fit into memory") from None
+        raise refused(path, "does not fit in memory") from None
     return None if first is None else parsed(path, first.payload)
 
 
 # -- reading --------------------------------------------------------------------------------------
-
-
-def _read(path: Path, file: StateFile, expected: bytes, target: str) -> State:
-    written, digest = next_record(_START, expected)
-    state = State(path=path, target=target, file=file, chain=digest)
-    if is_torn(file.reader, written, BEGINNING):
-        file.restart(written)
-        return state
-    end = 0
-    try:
-        for record in read_records(file.reader, _START):
-            if end:
-                _take(path, state, record.payload)
-            else:
-                compare(path, record.payload, expected)
-            end, state.chain = record.end, record.digest
-    except Damaged as error:
-        if end:
-            raise refused(path, f"is damaged at {error}") from None
-    if not end:
-        raise refused(path, "is not the state of an audit")
-    file.cut(end)
-    return state
 
 
 def _take(path: Path, state: State, payload: bytes) -> None:

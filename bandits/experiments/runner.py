@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, groupby
 from pathlib import Path
@@ -32,15 +32,7 @@ from bandits.play_combinatorial import Coins, play_together
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
-from dpcore.command.state_file import (
-    Damaged,
-    StateFile,
-    is_torn,
-    next_record,
-    open_state,
-    read_records,
-    started,
-)
+from dpcore.command.state_file import StateFile, open_state
 from dpcore.command.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Sensitivity
@@ -50,8 +42,6 @@ from dpcore.sampling.rng import SeededRng
 
 SCHEMA: Final = "dpcore-bandit-state/2"
 
-_START: Final = started(SCHEMA)
-_BEGINNING: Final = f'{{"schema":"{SCHEMA}",'.encode()
 _UNSHOWN: Final = ("data", "worlds", "checkpoints", "sources")
 r"""Keys of the header whose values are too long for a message."""
 _COUNTS: Final = ("instance", "batches", "bits_per_user", "numbers", "bits_sent", "out_of_users")
@@ -174,31 +164,29 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file: its cells, and the position of the next one."""
+    r"""An open state file, and its cells."""
 
-    path: Path
     file: StateFile
-    digest: bytes
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
         r"""Store the next finished cell; returns when it is on disk."""
-        record, self.digest = next_record(self.digest, _json(cell.to_json()))
-        self.file.append(record)
+        self.file.write(_json(cell.to_json()))
         self.cells.append(cell)
 
 
 @contextlib.contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
     r"""Open the state of this experiment, or create its file."""
-    place = Path(path)
+    place, header = Path(path), _header(experiment, worlds)
     with open_state("resume", place, owner="experiment") as file:
-        try:
-            state = _read(place, file, _header(experiment, worlds))
-        except OSError as error:
-            raise file.refused(error) from None
-        except MemoryError:
-            raise InvalidParameter("resume", str(place), "does not fit in memory") from None
+        state = State(file=file)
+
+        def taken(payload: bytes) -> None:
+            state.cells.append(_cell_in(place, len(state.cells) + 1, payload))
+
+        begun = partial(_compare, place, header)
+        file.resume(SCHEMA, _json(header), begun, taken)
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
             raise InvalidParameter("resume", str(place), "contains cells in another order")
@@ -221,29 +209,7 @@ def _json(content: dict[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _read(path: Path, file: StateFile, header: dict[str, Any]) -> State:
-    first, digest = next_record(_START, _json(header))
-    state, end = State(path=path, file=file, digest=digest), 0
-    if file.reader.seek(0, os.SEEK_END) <= len(first) and is_torn(file.reader, first, _BEGINNING):
-        file.restart(first)
-        return state
-    try:
-        for record in read_records(file.reader, _START):
-            if end:
-                state.cells.append(_cell_in(path, len(state.cells) + 1, record.payload))
-            else:
-                _compare(path, record.payload, header)
-            end, state.digest = record.end, record.digest
-    except Damaged as error:
-        if end:
-            raise InvalidParameter("resume", str(path), f"is damaged at {error}") from None
-    if not end:
-        raise InvalidParameter("resume", str(path), "is not the state of an experiment")
-    file.cut(end)
-    return state
-
-
-def _compare(path: Path, payload: bytes, wanted: dict[str, Any]) -> None:
+def _compare(path: Path, wanted: dict[str, Any], payload: bytes) -> None:
     try:
         stored = dict(json.loads(payload))
     except (TypeError, ValueError, RecursionError):

@@ -14,7 +14,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,57 @@ from dpcore.errors import InvalidParameter
 Place: TypeAlias = str | Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class StateFile:
-    r"""An open, locked file; ``reader`` reads it from the beginning."""
+    r"""An open, locked file; ``reader`` reads it from the beginning.
+
+    ``owner`` names what it holds the state of, ``digest`` is that of its last record.
+    """
 
     argument: str
     path: Path
     handle: int
     reader: BinaryIO
+    owner: str
+    digest: bytes = b""
+
+    def resume(
+        self,
+        schema: str,
+        header: bytes,
+        begun: Callable[[bytes], None],
+        taken: Callable[[bytes], None],
+    ) -> None:
+        r"""Hand the payloads of the file to its reader: ``begun`` gets the first, ``taken`` others.
+
+        A new file, or one that ends within its first record, begins with ``header``, and nothing is
+        handed out. A torn record at the end is dropped.
+        """
+        start = started(schema)
+        first, self.digest = next_record(start, header)
+        try:
+            if is_torn(self.reader, first, f'{{"schema":"{schema}"'.encode()):
+                self.restart(first)
+                return
+            end = 0
+            for record in read_records(self.reader, start):
+                (taken if end else begun)(record.payload)
+                end, self.digest = record.end, record.digest
+        except Damaged as error:
+            if end:
+                raise self._wrong(f"is damaged at {error}") from None
+        except OSError as error:
+            raise self.refused(error) from None
+        except MemoryError:
+            raise self._wrong("does not fit in memory") from None
+        if not end:
+            raise self._wrong(f"is not the state of an {self.owner}")
+        self.cut(end)
+
+    def write(self, payload: bytes) -> None:
+        r"""Append the next record; returns when it is on disk."""
+        record, self.digest = next_record(self.digest, payload)
+        self.append(record)
 
     def append(self, data: bytes) -> None:
         r"""Append data; returns when it is on disk."""
@@ -63,7 +106,10 @@ class StateFile:
 
     def refused(self, error: OSError) -> InvalidParameter:
         r"""Convert an operating-system error to one that names the file."""
-        return InvalidParameter(self.argument, str(self.path), error.strerror or str(error))
+        return self._wrong(error.strerror or str(error))
+
+    def _wrong(self, reason: str) -> InvalidParameter:
+        return InvalidParameter(self.argument, str(self.path), reason)
 
 
 @contextmanager
@@ -86,7 +132,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     except OSError as error:
         raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
     with os.fdopen(handle, "rb") as reader:
-        found = StateFile(argument=argument, path=place, handle=handle, reader=reader)
+        found = StateFile(argument=argument, path=place, handle=handle, reader=reader, owner=owner)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
         try:
@@ -124,6 +170,7 @@ _LENGTH: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<QI32s")
 _CHECKED: Final = 12  # bytes of the length and its check
 _PIECE: Final = 1 << 20
+_BLOCK: Final = 1 << 12  # a file system may leave one of zeros where less was written
 
 
 class Damaged(ValueError):
@@ -177,7 +224,7 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
 def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
     r"""Whether a file ends within its first record, so that no later data can be lost."""
     size = file.seek(0, os.SEEK_END)
-    if _is_zero(file, 0, size):
+    if size <= max(len(written), _BLOCK) and _is_zero(file, 0, size):
         return True
     file.seek(0)
     length, check, _ = _HEAD.unpack(file.read(_HEAD.size).ljust(_HEAD.size, b"\0"))

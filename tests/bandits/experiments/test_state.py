@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.runner import _START, SCHEMA, _json, resume, run_cells
+from bandits.experiments.runner import SCHEMA, _json, resume, run_cells
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli
-from dpcore.command.state_file import next_record, read_records
+from dpcore.command.state_file import next_record, read_records, started
 from dpcore.errors import InvalidParameter
 
 ROOT = Path(__file__).parents[3]
+_START = started(SCHEMA)
 
 
 def small(**more: Any) -> Experiment:
