@@ -76,8 +76,8 @@ def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
     again = bandit(*words, "--resume", "state")
     assert (again.code, again.out) == (0, whole.out)
     for option, value, said in (
-        ("--super-arm", "2", "size of a super arm"),
-        ("--release", "tree", "release of running sums"),
+        ("--super-arm", "2", "another value of super_arm"),
+        ("--release", "tree", "another value of release"),
     ):
         other = bandit(*words, option, value, "--resume", "state")
         assert said in other.err
