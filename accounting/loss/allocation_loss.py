@@ -25,13 +25,13 @@ _UNIT: Final = 2.0**-53
 _ATOMS: Final = 2000
 """The number of atoms of a sum; the bounds of epsilon then differ by about 1e-4."""
 
-_EVEN: Final = 0.4
+_EVEN: Final = 0.25
 _FINE: Final = 39
 """The last bits of a float, which a cell does not tell apart: 2^13 cells for each power of 2."""
 
 _REACH: Final = 9.3
 _NO_RATIO: Final = 1e-60
-_TILTS: Final = ((1.0, 0.2), (3.0, 0.4))
+_TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
 """(tilt, share of the cells): small tilts for many epochs, large ones for one epoch."""
 
 
