@@ -104,12 +104,12 @@ def selection() -> dict[str, Any]:
         peer = space >> dp.m.then_noisy_max(dp.max_divergence(), 2.0)
         listed = scores.tolist()
         works["opendp, noisy max"] = lambda: peer(listed)
-    seconds = interleaved(works, repeats=3, clock=time.process_time)
+    seconds = interleaved(works, repeats=2, clock=time.process_time)
     return {"milliseconds": {name: round(1e3 * each, 1) for name, each in seconds.items()}}
 
 
 def _speeds(works: Works, counts: dict[str, int] | None = None) -> dict[str, Any]:
-    seconds = interleaved(works, repeats=3, clock=time.process_time)
+    seconds = interleaved(works, repeats=2, clock=time.process_time)
     millions = {name: (counts or {}).get(name, MANY) / 1e6 for name in works}
     return {"millions_a_second": {name: round(millions[name] / seconds[name], 3) for name in works}}
 

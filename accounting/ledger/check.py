@@ -26,10 +26,10 @@ from sqlalchemy import (
     union_all,
 )
 
+from accounting.ledger.charging import Book
 from accounting.ledger.errors import LedgerDamaged
 from accounting.ledger.history import Account, Charge, genesis, names_digest, value_digest
 from accounting.ledger.tables import FORMAT, Tables
-from accounting.ledger.transactions import Book
 
 _ROWS: Final = 10_000
 

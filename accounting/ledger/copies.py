@@ -17,11 +17,11 @@ from uuid import uuid4
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
+from accounting.ledger.charging import Book
 from accounting.ledger.check import damages
 from accounting.ledger.database.place import PRIVATE, bring_to_disk
-from accounting.ledger.database.store import Store, as_stored
+from accounting.ledger.database.transactions import Store, as_stored
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.transactions import Book
 from dpcore.errors import InvalidParameter
 
 

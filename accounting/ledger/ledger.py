@@ -20,14 +20,14 @@ from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, Word, read_claim, said
 from accounting.composition.compose import Source
+from accounting.ledger.charging import Book, Charged, Head, charged
 from accounting.ledger.check import Damage, damages
-from accounting.ledger.database.store import Store
+from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
 from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Drawable, Priceable, Request, cost
-from accounting.ledger.transactions import Book, Charged, Head, charged
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport

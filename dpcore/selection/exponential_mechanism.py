@@ -35,10 +35,11 @@ from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.coins import bernoulli_exp
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.sampling.rng import SYSTEM, Rng, below
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
+_MOST_TRIES: Final = 1 << 16
 _BITS: Final = 53
 # exp_neg is within 2^-48, and an exponent below 700 within 2^-41 after two roundings.
 _ERROR: Final = 2.0**-40
@@ -137,11 +138,13 @@ class Selection:
         if self.rule is Rule.PERMUTE_AND_FLIP:
             heads = np.flatnonzero(_flip(gaps, self.unit, rng))
             return int(heads[rng.below(len(heads))])
+        tries = min(len(gaps), 64)
         while True:
-            tried = np.array([rng.below(len(gaps)) for _ in range(min(len(gaps), 64))])
+            tried = below(rng, len(gaps), tries)
             heads = np.flatnonzero(_flip(gaps[tried], self.unit, rng))
             if len(heads):
                 return int(tried[heads[0]])
+            tries = min(2 * tries, _MOST_TRIES)
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields, as text."""

@@ -39,7 +39,7 @@ NEED_A_PROOF = (
     "accounting.loss.discrete_loss:Listing.above",
     "accounting.loss.discrete_loss:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
-    "accounting.ledger.transactions:charged",
+    "accounting.ledger.charging:charged",
     "audit.evidence.prequential_test:Evidence",
     "bandits.radius.certified:certified_width",
 )

@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select, text
 
 from accounting.claims.claim import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
-from accounting.ledger.database.store import Store
+from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import Receipt
 from accounting.ledger.history import Charge
 from accounting.ledger.tables import Tables

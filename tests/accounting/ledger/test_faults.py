@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable
-from accounting.ledger.database import store
-from accounting.ledger.transactions import Book
+from accounting.ledger.charging import Book
+from accounting.ledger.database import transactions
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
@@ -51,7 +51,7 @@ def test_a_disk_that_is_full_leaves_the_old_state(tmp_path: Path) -> None:
 
 
 def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_PATIENCE", 0.05)
+    monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
     with Ledger.create(url, budget=BUDGET) as ledger, Ledger.open(url) as other:
         with other._store.writing() as connection:
             other._book.head(connection, lock=True)
@@ -76,7 +76,7 @@ with Ledger.open(sys.argv[1]) as ledger, ledger._store.writing() as connection:
 
 @by_day(1)
 def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_PATIENCE", 0.05)
+    monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
     with Ledger.create(url, budget=BUDGET) as ledger:
         holding = subprocess.Popen(
             [sys.executable, "-c", HOLDING, url],
@@ -122,8 +122,8 @@ def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
 
 def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Book, "head", mutated(Book.head, "if lock else", "if False else"))
-    lax = mutated(store._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
-    monkeypatch.setattr(store, "_begin", lax)
+    lax = mutated(transactions._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
+    monkeypatch.setattr(transactions, "_begin", lax)
     with (
         Ledger.create(url, budget=BUDGET) as ledger,
         Ledger.open(url) as other,
@@ -143,7 +143,7 @@ def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.Monkey
 
 
 def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_begin", lambda connection: None)
+    monkeypatch.setattr(transactions, "_begin", lambda connection: None)
     monkeypatch.setattr(Book, "_add_up", broken_off)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
         with pytest.raises(KeyboardInterrupt):

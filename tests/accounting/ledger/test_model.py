@@ -16,11 +16,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+import accounting.ledger.charging
 import accounting.ledger.ledger
-import accounting.ledger.transactions
 import accounting.theorems.filter
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, history
-from accounting.ledger.transactions import Book
+from accounting.ledger.charging import Book
 from accounting.theorems.filter import SHARES
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day, effort
@@ -226,14 +226,14 @@ def broken(
             "math.floor(cost * SHARES",
         ),
         # A retried charge would be paid twice.
-        (accounting.ledger.transactions, "charged", "if request.batch in made", "if False"),
+        (accounting.ledger.charging, "charged", "if request.batch in made", "if False"),
         # The history and the counters part.
         (Book, "pay", "tuple(h + a for", "tuple(h for"),
         # A day that begins drops nothing, or sees what was spent before.
         (Book, "write", "if head.renewed", "if False"),
         (Book, "accounts", "if head.renewed", "if False"),
         # A clock that is set back finds the counters of a later day.
-        (accounting.ledger.transactions, "charged", "if start.today < start.period", "if False"),
+        (accounting.ledger.charging, "charged", "if start.today < start.period", "if False"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

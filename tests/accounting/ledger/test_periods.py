@@ -13,7 +13,7 @@ import pytest
 
 from accounting.claims.claim import Approx, Pure, Rdp, Word, ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, adopt, backup, history
-from accounting.ledger.transactions import Book, charged
+from accounting.ledger.charging import Book, charged
 from accounting.theorems.filter import ApproxFilter
 from dpcore import DiscreteLaplace, Mechanism
 from dpcore.errors import InvalidParameter

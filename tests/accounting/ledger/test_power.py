@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from accounting.ledger import AlreadyCharged, Ledger, LedgerDamaged, LedgerUnavailable, Receipt
-from accounting.ledger import transactions as book
+from accounting.ledger import charging as book
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power import Change, apply, compiled, cut_after, played
 from tests.support.ledger.server import Server
@@ -27,17 +27,17 @@ WRITER = """
 import os, sys
 from accounting.claims.claim import ZCdp
 from accounting.ledger import Ledger, Request
-from accounting.ledger.database import store
+from accounting.ledger.database import transactions
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.budget import per_user
 folder, careless = sys.argv[1], sys.argv[2] == "careless"
-store._LOG = 1 << 16  # the log is moved into the file several times
+transactions._LOG = 1 << 16  # the log is moved into the file several times
 if careless:
-    prepare = store._prepare
+    prepare = transactions._prepare
     def lax(connection, record):
         prepare(connection, record)
         connection.execute("PRAGMA synchronous = OFF")
-    store._prepare = lax
+    transactions._prepare = lax
 said = os.open(f"{folder}/said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 users = [f"user {n}" for n in range(60)]
 with Ledger.create(f"{folder}/ledger.db", budget=BUDGET) as ledger:

@@ -26,9 +26,9 @@ from accounting.ledger import (
     Request,
     group_commit,
 )
-from accounting.ledger.database import store
+from accounting.ledger.charging import Charged
+from accounting.ledger.database import transactions
 from accounting.ledger.group_commit import Queue
-from accounting.ledger.transactions import Charged
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user
@@ -287,7 +287,7 @@ def test_who_may_not_write_the_queue_charges_alone(many: list[Ledger]) -> None:
 def test_who_waited_too_long_takes_its_request_back(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_PATIENCE", 0.2)
+    monkeypatch.setattr(transactions, "_PATIENCE", 0.2)
     held = Held(many[0]._charged)
     many[0]._take = Queue(many[0]._store, many[0]._book, held).take
     with ThreadPoolExecutor(1) as pool:

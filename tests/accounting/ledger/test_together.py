@@ -20,8 +20,8 @@ from accounting.ledger import (
     Request,
     history,
 )
-from accounting.ledger import transactions as book
-from accounting.ledger.transactions import Book, Charged
+from accounting.ledger import charging as book
+from accounting.ledger.charging import Book, Charged
 from accounting.release.curve import PrivacyCurve
 from accounting.release.guarantee import PoissonSampled
 from accounting.theorems.filter import SHARES

@@ -38,7 +38,7 @@ import subprocess, sys
 from accounting.claims.claim import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.ledger.database import place
-from accounting.ledger.transactions import Book
+from accounting.ledger.charging import Book
 from tests.support.ledger.budget import per_user
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:

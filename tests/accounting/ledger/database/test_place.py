@@ -16,9 +16,9 @@ from sqlalchemy import text
 
 from accounting.claims.claim import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.charging import Book
 from accounting.ledger.database.forks import FileConnection
-from accounting.ledger.database.store import Store, _write_ahead
-from accounting.ledger.transactions import Book
+from accounting.ledger.database.transactions import Store, _write_ahead
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
