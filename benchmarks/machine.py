@@ -16,9 +16,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["best_seconds", "interleaved", "machine", "write"]
+__all__ = ["AS_INSTALLED", "best_seconds", "interleaved", "machine", "write"]
+
+AS_INSTALLED: Final = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+r"""The environment of a timed process: Python keeps the bytecode of its first run."""
 
 _PACKAGES = (
     "dpcore",

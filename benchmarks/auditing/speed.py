@@ -25,7 +25,7 @@ from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Vectorised
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn
-from benchmarks.machine import best_seconds, interleaved
+from benchmarks.machine import AS_INSTALLED, best_seconds, interleaved
 
 __all__ = ["family", "speed"]
 
@@ -54,11 +54,10 @@ def one_core() -> Iterator[None]:
 
 
 def _seconds(line: list[str], repeats: int) -> list[float]:
-    # As installed: with the bytecode of a first run, which is not counted.
     found = []
-    environment = {**os.environ, **_THREADS}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = {**AS_INSTALLED, **_THREADS}
     with one_core():
+        # The first run, which writes bytecode, does not count.
         subprocess.run(line, capture_output=True, check=True, env=environment)
         for _ in range(repeats):
             start = time.perf_counter()

@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
-from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Covered, Noise, SymmetricNoise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
@@ -97,6 +96,8 @@ class DiscreteLaplace(SymmetricNoise):
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)
         """
+        from dpcore.laws.polya_difference import PolyaDifference  # and six modules with it
+
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)
 
