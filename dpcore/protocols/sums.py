@@ -42,7 +42,7 @@ class ModularSum(ABC):
 
     n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, where E is
     the encoding. A: z = (y - m)/g if y > n g + tau, otherwise y/g. While the noise of the sum stays
-    within [-tau, tau], z g is the sum of encodings plus noise exactly; ``sizing.size_protocol``
+    within [-tau, tau], z g is the sum of encodings plus noise exactly; ``size_protocol``
     certifies how likely that is. A larger ``modulus``, such as a power of two, is allowed; a
     smaller one is refused.
     """
