@@ -111,8 +111,9 @@ class Curve:
             pair = self._pair(each, (step, start))
             one = listing(pair, step, start, self.plan.digits, above=above)
             if len(one.weights) > 1 << 22:
-                reason = f"{each.law}: {len(one.weights)} grid points at step {step} are too many"
-                raise Refused(f"{reason} (at most 2^22)")
+                raise Refused(
+                    f"{each.law}: {len(one.weights)} grid points at step {step} are more than 2^22"
+                )
             found = power(one, count, self.plan, self.tick)
             total = found if total is None else product(total, found, self.plan)
         if total is None:

@@ -70,7 +70,7 @@ class BinomialPair(OneSidedPair):
         return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
 
     def log_odds(self, k: int) -> arb:
-        r"""The logarithm of the product."""
+        r"""The logarithm of p(k)/p(k+d)."""
         p, left = ball(self.noise.probability), self.noise.trials - k - self.shift
         up, down = (_rising(ball(first), self.shift) for first in (k + 1, left + 1))
         return up - down + self.shift * ((1 - p) / p).log()
