@@ -10,7 +10,6 @@ from dpcore.lazy_import import lazy_names
 if TYPE_CHECKING:
     from accounting.budget.calibrate import Calibration, calibrate
     from accounting.budget.dpsgd import TrainingRun, dpsgd
-    from accounting.budget.returning_users import per_user, routes
     from accounting.certificates.certificate import Certificate, certify
     from accounting.certificates.deadline import deadline
     from accounting.certificates.parse import Malformed
@@ -28,15 +27,22 @@ if TYPE_CHECKING:
     from accounting.claims.guarantee import Guarantee
     from accounting.composition.compose import Composition, compose
     from accounting.composition.from_json import guarantee_from_json
+    from accounting.composition.per_user import per_user, routes
+    from accounting.descriptions.description import Description
+    from accounting.descriptions.real_noise import Gaussian, Laplace
     from accounting.errors import NotDerived
     from accounting.ledger import Ledger
-    from accounting.mechanism.description import Description
-    from accounting.mechanism.real_noise import Gaussian, Laplace
-    from accounting.protocols.protocol_parameters import Plan, choose, protocol_guarantee
-    from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+    from accounting.protocol_guarantees.plan import Plan, choose, protocol_guarantee
+    from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
     from accounting.release.curve import PrivacyCurve
-    from accounting.release.guarantee import FixedSizeSampled, PoissonSampled, guarantee
-    from accounting.theorems.convert import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
+    from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
+    from accounting.theorems.claim_conversion import (
+        as_approx,
+        as_approx_at,
+        as_pure,
+        as_rdp,
+        as_zcdp,
+    )
     from accounting.theorems.filter import (
         ApproxFilter,
         Filter,

@@ -26,7 +26,7 @@ from audit.errors import TargetFailed
 from audit.evidence.event import Witness
 from audit.evidence.family import weigh, weigh_views
 from audit.evidence.measured_fraction import unmeasured
-from audit.evidence.verdict import Weighed, versions
+from audit.evidence.sample_verdict import Weighed, versions
 from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up

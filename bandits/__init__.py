@@ -17,7 +17,7 @@ from bandits.worlds.environment import Bernoulli, Environment, cz_instance
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from bandits.audited.target import audit_view
+    from bandits.audit_targets.target import audit_view
     from bandits.certificates.certificate import certificate_of
     from bandits.certificates.recheck import recheck
     from bandits.experiments.experiment import Experiment

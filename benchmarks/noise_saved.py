@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from accounting import PrivacyCurve
-from accounting.protocols.paper_parameters import lzj_vector, tkms_bits
-from accounting.protocols.shuffled_bits_calibration import fewest_bits
+from accounting.protocol_guarantees.paper_parameters import lzj_vector, tkms_bits
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
 from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.lzj import lzj_classical_gaussian

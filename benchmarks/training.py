@@ -29,7 +29,7 @@ from accounting import (
     calibrate,
     compose,
 )
-from accounting.mechanism.real_noise import Gaussian
+from accounting.descriptions.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from benchmarks.accounting import forget
 from benchmarks.machine import interleaved, write

@@ -20,7 +20,7 @@ from typing import Any
 from opacus.accountants import IAccountant, register_accountant
 
 from accounting import Bound, Description, Gaussian, compose
-from accounting.mechanism.sampling_schemes import EVERYONE, Poisson
+from accounting.descriptions.sampling_schemes import EVERYONE, Poisson
 from dpcore.mechanism import Relation
 
 

@@ -8,7 +8,7 @@ six would have kept.
 
 from accounting import guarantee
 from dpcore import AggregatedSum, DiscreteLaplace, MaskedAggregation, run, size_protocol
-from dpcore.laws.sums import summed
+from dpcore.laws.law_of_sum import summed
 from dpcore.secure_aggregation.aggregation import Step
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "joe", "kim", "lea")

@@ -20,17 +20,17 @@ from accounting.budget.dpsgd import TrainingRun
 from accounting.budget.search import Edge, Unknown, decide, log, log_mu, search
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
+from accounting.descriptions.sampling_schemes import EVERYONE, Poisson
 from accounting.errors import NotDerived
-from accounting.mechanism.description import Description
-from accounting.mechanism.real_noise import REAL_LAWS, Gaussian, RealNoise
-from accounting.mechanism.sampling_schemes import EVERYONE, Poisson
 from accounting.pairs.shift import heaviest
 from accounting.release.curve import OneRelease
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter
-from dpcore.laws.sums import summed
+from dpcore.laws.law_of_sum import summed
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.noise_text import LAWS, law_meant, noise_from_json, parameter_names, write_noise

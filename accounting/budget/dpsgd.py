@@ -15,7 +15,7 @@ from dpcore.numbers.parameter import Choice, Exact, RationalLike, Whole, check_f
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
     from accounting.composition.compose import Composition
-    from accounting.mechanism.description import Description
+    from accounting.descriptions.description import Description
 
 
 class Sampling(StrEnum):
@@ -118,9 +118,9 @@ class TrainingRun:
 
         Raises :class:`InvalidParameter` for a relation or a group without a proven bound.
         """
-        from accounting.mechanism import sampling_schemes as the
-        from accounting.mechanism.description import Description
-        from accounting.mechanism.real_noise import Gaussian
+        from accounting.descriptions import sampling_schemes as the
+        from accounting.descriptions.description import Description
+        from accounting.descriptions.real_noise import Gaussian
 
         count, moves = self.rounds, 1
         scheme: the.Scheme = the.EVERYONE
@@ -148,7 +148,7 @@ class TrainingRun:
     def composition(self) -> Composition:
         r"""The composition of all rounds."""
         from accounting.composition.compose import compose
-        from accounting.release.guarantee import guarantee
+        from accounting.release.derive_guarantee import guarantee
 
         asked, count = self.release()
         return compose((guarantee(asked), count))

@@ -31,15 +31,15 @@ from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, order_above_one
+from accounting.descriptions.description import Description
+from accounting.descriptions.sampling_schemes import Everyone, Poisson
 from accounting.errors import NotDerived
 from accounting.kernel.exact import exact_value
 from accounting.kernel.laws import Refused
 from accounting.kernel.neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
-from accounting.mechanism.description import Description
-from accounting.mechanism.sampling_schemes import Everyone, Poisson
 from accounting.release.curve import PrivacyCurve, described
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
 from dpcore.command.terminal import html_table
 from dpcore.continual.stream import ContinualSum

@@ -18,12 +18,12 @@ from typing import Any, Final
 from accounting.certificates.canonical import decimal_of
 from accounting.certificates.deadline import tick
 from accounting.certificates.parse import Claim, Read
+from accounting.kernel.convolution import Plan
+from accounting.kernel.delta_bounds import Curve, gridless, lattice
 from accounting.kernel.exact import exact_value
 from accounting.kernel.laws import REAL, Refused, Round, pair_of
 from accounting.kernel.neighbours import Part, scenarios
 from accounting.kernel.series import Fixed
-from accounting.kernel.sums import Plan
-from accounting.kernel.verdict import Curve, gridless, lattice
 
 _SLOTS: Final = 1 << 15
 _FEW_SLOTS: Final = 1 << 10

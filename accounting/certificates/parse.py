@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.certificates.canonical import SCHEMA, THEOREMS, digest_of, required_assumptions
+from accounting.kernel.convolution import Plan
 from accounting.kernel.neighbours import LAWS, NORMS, STRATEGIES, Correlated, Part, norms_of
-from accounting.kernel.sums import Plan
 
 _MOST_TEXT: Final = 1 << 18
 _MOST_ITEMS: Final = 64

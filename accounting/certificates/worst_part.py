@@ -18,7 +18,7 @@ from accounting.certificates.parse import Malformed, read
 from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
 from accounting.claims.claim import ZCdp
 from accounting.errors import NotDerived
-from accounting.protocols.pure_shuffle_guarantee import purity
+from accounting.protocol_guarantees.pure_shuffle_guarantee import purity
 from dpcore.errors import DpcoreError
 from dpcore.protocols.pure_shuffle import PureShuffle
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from accounting.cli.calibrate import calibrate
-from accounting.cli.continual import continual, matrix
-from accounting.cli.releases import (
+from accounting.cli.composition_options import (
     MARGIN,
     SCHEMA,
     WIDTH,
@@ -28,6 +27,7 @@ from accounting.cli.releases import (
     whole,
     write_certificate,
 )
+from accounting.cli.continual import continual, matrix
 from accounting.cli.training import check, dpsgd
 from dpcore.command.options import AsJson, command_group, named, option, with_fields
 from dpcore.command.picture import check_picture
@@ -39,8 +39,8 @@ from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
 
 if TYPE_CHECKING:
-    from accounting.budget.returning_users import Route
     from accounting.claims.bound import Bound
+    from accounting.composition.per_user import Route
 
 
 _NO_DELTA: Final = "the privacy loss is unbounded: use a delta above 0"
@@ -184,7 +184,7 @@ def returning(
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
-    from accounting.budget.returning_users import per_user, routes
+    from accounting.composition.per_user import per_user, routes
 
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from accounting.budget.dpsgd import TrainingRun
-from accounting.cli.releases import (
+from accounting.cli.composition_options import (
     SCHEMA,
     Delta,
     Fact,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from accounting.cli.releases import Releases, whole
+from accounting.cli.composition_options import Releases, whole
 from dpcore.command.input_file import require_plain
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.output_file import check_writable, write_whole
@@ -79,8 +79,8 @@ def certify_command(
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
-    from accounting.budget.returning_users import per_user
     from accounting.certificates.certificate import certify as made
+    from accounting.composition.per_user import per_user
 
     if visits is None:
         total = releases.composed()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flint import arb
 
-from accounting.cli.releases import (
+from accounting.cli.composition_options import (
     NEIGHBOURS,
     SCHEMA,
     CertificateFile,
@@ -38,8 +38,8 @@ from dpcore.spec_syntax import split_name
 
 if TYPE_CHECKING:
     from accounting.budget.continual import CalibratedSum
+    from accounting.descriptions.real_noise import Gaussian
     from accounting.matrix.strategy import Strategy
-    from accounting.mechanism.real_noise import Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
 
@@ -171,10 +171,10 @@ def matrix(
     """
     from accounting.budget.calibrate import least_sigma
     from accounting.composition.compose import compose
+    from accounting.descriptions.real_noise import Gaussian
     from accounting.matrix.patterns import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
-    from accounting.mechanism.real_noise import Gaussian
-    from accounting.release.guarantee import guarantee
+    from accounting.release.derive_guarantee import guarantee
     from accounting.release.matrix import MatrixMechanism
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
@@ -235,7 +235,7 @@ def _rounds(most: int, apart: int) -> str:
 
 
 def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
-    from accounting.mechanism.real_noise import REAL_LAWS, Gaussian
+    from accounting.descriptions.real_noise import REAL_LAWS, Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
     found = read_law("--noise", spelled, REAL_LAWS)

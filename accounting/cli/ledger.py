@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from accounting.cli.releases import NEIGHBOURS, Releases, Rounds, Sensitivities, read_names, whole
+from accounting.cli.composition_options import (
+    NEIGHBOURS,
+    Releases,
+    Rounds,
+    Sensitivities,
+    read_names,
+    whole,
+)
 from dpcore.command.options import AsJson, argument, command_group, named, option
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter

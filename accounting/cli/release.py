@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from accounting.cli.releases import NEIGHBOURS, exact, read_names, whole
+from accounting.cli.composition_options import NEIGHBOURS, exact, read_names, whole
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from accounting.budget.dpsgd import Sampling, TrainingRun
-from accounting.cli.releases import (
+from accounting.cli.composition_options import (
     NEIGHBOURS,
     WIDTH,
     CertificateFile,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from accounting.budget.search import Edge
     from accounting.claims.bound import Bound
     from accounting.composition.compose import Composition
-    from accounting.composition.truncated import Truncated
-    from accounting.mechanism.description import Description
+    from accounting.composition.truncation_charge import Truncated
+    from accounting.descriptions.description import Description
 
 
 _MOST_TEXT: Final = 1 << 20
@@ -280,7 +280,7 @@ def _of_file(event: Path) -> Iterator[None]:
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
-    from accounting.composition.truncated import Truncated
+    from accounting.composition.truncation_charge import Truncated
 
     if run.rate == 1:
         reason = "requires sampled batches: full batches include every example"
@@ -291,8 +291,8 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
 def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
     # What holds for any way of cutting, and of one example also what cutting at random costs.
     from accounting.composition.compose import compose, narrower
-    from accounting.mechanism.sampling_schemes import Poisson, TruncatedPoisson
-    from accounting.release.guarantee import guarantee
+    from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
+    from accounting.release.derive_guarantee import guarantee
 
     found = cut.epsilon(delta, relative)
     if asked.group > 1 or not isinstance(asked.scheme, Poisson):

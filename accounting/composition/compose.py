@@ -20,15 +20,15 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
 from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
+from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
-from accounting.laws.laplace import LaplacePair
-from accounting.mechanism.description import Description
+from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease
+from accounting.release.derive_guarantee import guarantee
 from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
-from accounting.release.guarantee import guarantee
 from accounting.release.subsampled_pairs import SampledRelease
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted

@@ -17,11 +17,11 @@ from accounting.claims.claim import (
 )
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import description_from_json
+from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
-from accounting.mechanism.description import description_from_json
-from accounting.mechanism.real_noise import REAL_LAWS
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix import MatrixMechanism
 from dpcore.errors import InvalidParameter
 from dpcore.noise_text import noise_from_json, sensitivity_from_json

@@ -15,7 +15,7 @@ from typing import Final
 
 from accounting.claims.claim import Approx
 from accounting.composition.compose import Composition, compose
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least

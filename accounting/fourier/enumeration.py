@@ -41,8 +41,8 @@ class Enumeration:
 
     ``coarse``: for upper bounds, more outcomes than this are merged upwards.
 
-    >>> from accounting.laws.laplace import LaplacePair
-    >>> from accounting.loss.integer_pair import IntegerPair
+    >>> from accounting.law_pairs.laplace import LaplacePair
+    >>> from accounting.loss.integer_cells import IntegerPair
     >>> table = IntegerPair(pair=LaplacePair(scale=Fraction(1), shift=1))
     >>> law = TabledLoss(kinds=((Fraction(1), table),), above=True)
     >>> Enumeration(parts=((law, 2),)).delta(Fraction(1), Fraction(1, 10**9)).upper_float

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb
 
 from accounting.fourier.discs import Discs, Floats, Integers
-from accounting.loss.table import Focus
+from accounting.loss.cell_table import Focus
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 

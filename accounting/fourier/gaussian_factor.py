@@ -36,7 +36,7 @@ from accounting.fourier.discs import (
     upward,
 )
 from accounting.fourier.factor import Grid, LossPart
-from accounting.loss.table import Focus
+from accounting.loss.cell_table import Focus
 from dpcore.analysis import theta
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
 

@@ -18,10 +18,10 @@ from flint import arb
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.fourier.factor import LossPart
 from accounting.loss.allocation_loss import Side, allocated
+from accounting.loss.cell_table import Focus, LossTable, Tables
 from accounting.loss.density import Density
 from accounting.loss.discrete_loss import Floats, Listing
 from accounting.loss.discretisation import Cells, listed_above, listed_below
-from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
@@ -40,7 +40,7 @@ class TabledLoss(LossPart):
     Its total is an upper bound if ``above``, and a lower bound otherwise.
 
     >>> from accounting.loss.density import NormalDensity
-    >>> from accounting.loss.real_pair import RealPair
+    >>> from accounting.loss.real_cells import RealPair
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
     >>> law = TabledLoss(kinds=((Fraction(1), pair),), above=True)
     >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.finite_sum import Window
-from accounting.loss.table import Focus
+from accounting.loss.cell_table import Focus
 
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27

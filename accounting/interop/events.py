@@ -19,20 +19,20 @@ from typing import Any, Final
 from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
-from accounting.errors import NotDerived
-from accounting.interop.distributions import assumes, at_least, library
-from accounting.interop.read_events import from_dp_event, refused_part
-from accounting.mechanism.description import Description
-from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.mechanism.sampling_schemes import (
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian, Laplace
+from accounting.descriptions.sampling_schemes import (
     EVERYONE,
     Everyone,
     FixedSize,
     Poisson,
     TruncatedPoisson,
 )
+from accounting.errors import NotDerived
+from accounting.interop.distributions import assumes, at_least, library
+from accounting.interop.read_events import from_dp_event, refused_part
 from accounting.release.curve import OneRelease, described
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix import MatrixCurve
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

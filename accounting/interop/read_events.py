@@ -11,11 +11,9 @@ from typing import Any, Final
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
-from accounting.errors import NotDerived
-from accounting.interop.write_events import Event, event_of
-from accounting.mechanism.description import Description
-from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
-from accounting.mechanism.sampling_schemes import (
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
+from accounting.descriptions.sampling_schemes import (
     EVERYONE,
     FixedSize,
     Poisson,
@@ -23,8 +21,10 @@ from accounting.mechanism.sampling_schemes import (
     Shifts,
     TruncatedPoisson,
 )
+from accounting.errors import NotDerived
+from accounting.interop.write_events import Event, event_of
 from accounting.release.curve import described
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from accounting.release.subsampled_pairs import MOST_MEMBERS
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
+from accounting.kernel.convolution import Listing
 from accounting.kernel.series import Fixed
-from accounting.kernel.sums import Listing
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
 r"""P-mass and Q-mass from below, and bounds of the loss; None if it may be infinite."""

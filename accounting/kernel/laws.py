@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from accounting.kernel.cells import Cell, Pair, of_masses
+from accounting.kernel.convolution import convolved
 from accounting.kernel.series import Fixed
-from accounting.kernel.sums import convolved
 
 MOST = 1 << 17
 REAL = ("gaussian", "laplace")

@@ -18,13 +18,13 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of,
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.threshold import threshold_guarantee
+from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
-from accounting.mechanism.description import Description
 from accounting.release.curve import OneRelease, PrivacyCurve, described
-from accounting.release.guarantee import guarantee as derived
-from accounting.theorems.convert import as_zcdp
+from accounting.release.derive_guarantee import guarantee as derived
+from accounting.theorems.claim_conversion import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.local import LocalReport

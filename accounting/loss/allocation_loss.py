@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from accounting.loss.cell_table import Focus
 from accounting.loss.density import Density
 from accounting.loss.discrete_loss import Floats, Listing
 from accounting.loss.discretisation import Cells, log_bound
-from accounting.loss.real_pair import RealPair
-from accounting.loss.table import Focus
+from accounting.loss.real_cells import RealPair
 
 _UNIT: Final = 2.0**-53
 _ATOMS: Final = 2000

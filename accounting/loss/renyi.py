@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from flint import arb
 
+from accounting.loss.cell_table import Focus, LossTable, Tables
 from accounting.loss.discretisation import Approximate, Cells
-from accounting.loss.table import Focus, LossTable, Tables
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _BITS: Final = 128
@@ -31,7 +31,7 @@ def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
     Wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as the cells do.
 
     >>> from accounting.loss.density import NormalDensity
-    >>> from accounting.loss.real_pair import RealPair
+    >>> from accounting.loss.real_cells import RealPair
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
     >>> found = renyi(((Fraction(1), pair),), Fraction(2), 1e-6)
     >>> found.lower_float < 0.000171813422 < found.upper_float  # log(1 + gamma^2 (e - 1))

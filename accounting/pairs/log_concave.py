@@ -1,7 +1,7 @@
 r"""The pair of any symmetric log-concave law, from its mass function alone; general but slow.
 
 P = law of X and Q = law of X - d at the same integer m: L(m) = log p(m)/p(m+d) rises because p is
-log-concave. Laws with closed forms have separate files; see ``laws``.
+log-concave. Laws with closed forms have separate files; see ``law_pairs``.
 """
 
 from __future__ import annotations

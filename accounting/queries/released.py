@@ -20,7 +20,7 @@ from accounting.ledger.errors import BudgetExhausted, Receipt
 from accounting.ledger.request import cost
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
 from accounting.queries.table import Table, TableScope
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.noise_text import write_noise

@@ -13,12 +13,12 @@ from typing import ClassVar, Final, cast
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import probability
+from accounting.descriptions.sampling_schemes import Allocation
 from accounting.fourier.real_loss import AllocatedLoss
 from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.allocation_renyi import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
 from accounting.loss.discrete_loss import Listing
-from accounting.mechanism.sampling_schemes import Allocation
 from accounting.release.curve import ByOrder
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
@@ -44,8 +44,8 @@ class AllocatedSample(ByOrder, DescribedSample):
     bounds, several picks only an upper bound. Epochs compose by Renyi orders, and with one pick
     also by their losses.
 
-    >>> from accounting.mechanism.description import Description
-    >>> from accounting.mechanism.real_noise import Gaussian
+    >>> from accounting.descriptions.description import Description
+    >>> from accounting.descriptions.real_noise import Gaussian
     >>> asked = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
     >>> AllocatedSample(description=asked).epsilon("1e-6")
     Bound([2.0..., 2.0...], 'renyi')

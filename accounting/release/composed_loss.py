@@ -24,14 +24,14 @@ from accounting.fourier.factor import LossPart
 from accounting.fourier.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
-from accounting.laws.gaussian import NEARLY_REAL, GaussianPair
-from accounting.laws.gaussian_sum import GaussianSumPair
-from accounting.laws.polya import RevealingPair
+from accounting.law_pairs.gaussian import NEARLY_REAL, GaussianPair
+from accounting.law_pairs.gaussian_sum import GaussianSumPair
+from accounting.law_pairs.polya import RevealingPair
+from accounting.loss.cell_table import LossTable
 from accounting.loss.density import NormalDensity
-from accounting.loss.integer_pair import table_of
+from accounting.loss.integer_cells import table_of
 from accounting.loss.normal_loss import NormalLoss
-from accounting.loss.real_pair import RealPair
-from accounting.loss.table import LossTable
+from accounting.loss.real_cells import RealPair
 from accounting.pairs.enclose import enclose_delta, enclose_epsilon
 from accounting.pairs.pair import ClosedPair, Pair
 from accounting.release.connect_the_dots import revealing_or_nothing
@@ -77,7 +77,7 @@ class ComposedLoss:
 
     With listings, the total is an upper bound if ``above``, otherwise a lower bound.
 
-    >>> from accounting.laws.laplace import LaplacePair
+    >>> from accounting.law_pairs.laplace import LaplacePair
     >>> part = LaplacePair(scale=Fraction(20), shift=1)
     >>> ComposedLoss(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
     Enclosure([2.20753270..., 2.20753270...])

@@ -25,12 +25,12 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.fourier.enumeration import Enumeration
 from accounting.fourier.real_loss import TabledLoss
-from accounting.laws.polya import RevealingPair
-from accounting.laws.registry import Coordinates
+from accounting.law_pairs.polya import RevealingPair
+from accounting.law_pairs.registry import Coordinates
+from accounting.loss.cell_table import FixedTable, Focus, LossTable
 from accounting.loss.discrete_loss import Listing, thinned
 from accounting.loss.discretisation import Approximate, Cells, Ratios, listed_above
-from accounting.loss.integer_pair import table_of
-from accounting.loss.table import FixedTable, Focus, LossTable
+from accounting.loss.integer_cells import table_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 
@@ -169,7 +169,7 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     is about ``most``, up to the loss beyond which a P-mass of 2^-160 remains, which counts as
     hidden.
 
-    >>> from accounting.laws.laplace import LaplacePair
+    >>> from accounting.law_pairs.laplace import LaplacePair
     >>> response = dominating((((LaplacePair(scale=Fraction(1), shift=1), 1),),))
     >>> round(response.largest_loss().upper_float, 9), response.infinite(above=True)
     (1.0, 0.0)

@@ -19,9 +19,9 @@ from flint import arb
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
+from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
-from accounting.laws.registry import Coordinates, candidates, worst
-from accounting.mechanism.description import Description
+from accounting.law_pairs.registry import Coordinates, candidates, worst
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import ClosedPair, Loss, Pair

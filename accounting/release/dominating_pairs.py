@@ -20,8 +20,8 @@ from typing import Final, TypeAlias
 from accounting.claims.bound import Bound
 from accounting.fourier.factor import LossPart
 from accounting.fourier.real_loss import TabledLoss
-from accounting.laws.registry import Coordinates, pair_of
-from accounting.loss.table import LossTable, Tables
+from accounting.law_pairs.registry import Coordinates, pair_of
+from accounting.loss.cell_table import LossTable, Tables
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.composed_loss import ComposedLoss, Law
 from accounting.release.connect_the_dots import dominating
@@ -78,7 +78,7 @@ def of_table(table: LossTable) -> DominatingPairs:
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
     r"""The pairs of one release of integer noise.
 
-    Raises :class:`NotDerived` as :func:`accounting.laws.registry.candidates` does.
+    Raises :class:`NotDerived` as :func:`accounting.law_pairs.registry.candidates` does.
     """
     if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
         shifts: tuple[Shift, ...] = (heaviest(sensitivity),)

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import order_above_one, probability
+from accounting.descriptions.real_noise import Gaussian
 from accounting.loss.normal_loss import NormalLoss
 from accounting.matrix.patterns import Participation, SquaredSensitivity, squared_sensitivity
 from accounting.matrix.strategy import Strategy
-from accounting.mechanism.real_noise import Gaussian
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
@@ -42,7 +42,7 @@ class MatrixMechanism:
     depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.matrix.strategy import Banded
-    >>> from accounting.release.guarantee import guarantee
+    >>> from accounting.release.derive_guarantee import guarantee
     >>> training = MatrixMechanism(
     ...     strategy=Banded(rounds=2052, bands=342),
     ...     participation=Participation(most=6, apart=342),

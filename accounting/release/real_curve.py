@@ -15,11 +15,11 @@ from flint import arb
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import order_above_one, probability
+from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.errors import NotDerived
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.normal_loss import NormalLoss
-from accounting.loss.real_pair import RealPair
-from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
+from accounting.loss.real_cells import RealPair
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from accounting.release.curve import OneRelease

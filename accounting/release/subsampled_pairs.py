@@ -24,17 +24,17 @@ from typing import ClassVar, Final, TypeAlias, cast
 from flint import arb
 
 from accounting.claims.guarantee import order_above_one, probability
+from accounting.descriptions.description import Description
+from accounting.descriptions.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
 from accounting.errors import NotDerived
-from accounting.laws.gaussian import GaussianPair
-from accounting.laws.polya import RevealingPair
-from accounting.laws.registry import Coordinates, candidates
+from accounting.law_pairs.gaussian import GaussianPair
+from accounting.law_pairs.polya import RevealingPair
+from accounting.law_pairs.registry import Coordinates, candidates
+from accounting.loss.cell_table import Sampled, Tables
 from accounting.loss.density import Density, IntegerNormalDensity
-from accounting.loss.integer_pair import table_of
-from accounting.loss.real_pair import Kinds, RealPair
+from accounting.loss.integer_cells import table_of
+from accounting.loss.real_cells import Kinds, RealPair
 from accounting.loss.renyi import largest_renyi
-from accounting.loss.table import Sampled, Tables
-from accounting.mechanism.description import Description
-from accounting.mechanism.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
 from accounting.pairs.enclose import inverse, narrowed, within
 from accounting.release.connect_the_dots import ConnectTheDotsPair, above_table, dominating
 from accounting.release.curve import NO_RENYI, OneRelease, PrivacyCurve

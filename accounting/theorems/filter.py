@@ -30,7 +30,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.claims.renyi_conversion import approx_from_renyi, rho_within
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.convert import as_approx, as_rdp, as_zcdp
+from accounting.theorems.claim_conversion import as_approx, as_rdp, as_zcdp
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
@@ -96,7 +96,7 @@ class Filter(ABC):
         object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
 
     def price(self, guarantee: Guarantee) -> Price:
-        r"""The price of one charge of ``guarantee``, converted by ``accounting.theorems.convert``.
+        r"""The price of one charge of ``guarantee``, see ``theorems.claim_conversion``.
 
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True

@@ -28,9 +28,9 @@ from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, narrow
 from dpcore.protocols.aggregation import Shuffler
+from dpcore.protocols.modular_sums import AggregatedSum
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
-from dpcore.protocols.sums import AggregatedSum
 
 # -- protocols ------------------------------------------------------------------------------------
 

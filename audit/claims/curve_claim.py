@@ -205,7 +205,7 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
 
 
 def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
-    from accounting.release.guarantee import guarantee
+    from accounting.release.derive_guarantee import guarantee
     from dpcore.noise_text import write_noise, write_sensitivity
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))

@@ -370,7 +370,7 @@ def exact(
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim
-    from audit.evidence.verdict import versions
+    from audit.evidence.sample_verdict import versions
     from audit.exact.divergence import decide
     from audit.exact.report import ExactReport
 

@@ -32,8 +32,7 @@ from audit.claims.verdicts import LayerRun, log_bar
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.measured_fraction import coverage_of
 from audit.evidence.prequential_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
-from audit.evidence.threshold_family import EXPERTS
-from audit.evidence.verdict import (
+from audit.evidence.sample_verdict import (
     ANYTIME,
     FIXED,
     LARGEST_EXPONENT,
@@ -45,6 +44,7 @@ from audit.evidence.verdict import (
     resolution_of,
     verdict_of,
 )
+from audit.evidence.threshold_family import EXPERTS
 from audit.evidence.view import View, scored
 from audit.outputs.output_parser import Outputs
 from dpcore.errors import InvalidParameter

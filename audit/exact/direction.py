@@ -12,14 +12,14 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.errors import NotDerived
-from accounting.laws.one_sided import OneSidedPair
-from accounting.laws.polya import PolyaDifferenceBelowOne, RevealingPair
-from accounting.laws.registry import Coordinates, pair_of
+from accounting.law_pairs.one_sided import OneSidedPair
+from accounting.law_pairs.polya import PolyaDifferenceBelowOne, RevealingPair
+from accounting.law_pairs.registry import Coordinates, pair_of
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Sensitivity

@@ -38,7 +38,7 @@ from audit.claims.verdicts import (
     log_bar,
 )
 from audit.errors import TargetFailed
-from audit.evidence.verdict import versions
+from audit.evidence.sample_verdict import versions
 from audit.fit.sampler import Sampler, sampler_of
 from audit.fit.statistics import (
     SIMULATIONS,

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup
 
 from audit.claims.claim import format_rational as exact_decimal
+from audit.evidence.sample_verdict import Outcome
 from audit.evidence.trace import Trace
-from audit.evidence.verdict import Outcome
 from audit.report.figure_data import Bin, Histogram
 from audit.wording.shorten import distinct, printable
 from dpcore.command.picture import number_log_axes, outside_legend, tick_number

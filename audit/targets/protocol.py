@@ -4,7 +4,7 @@ r"""A distributed protocol as a target: the server's view of one user.
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
 
 The first word is an instance and the others are arguments of
-``accounting.protocols.protocol_parameters.choose``. A dataset is the value of one user (a number in
+``accounting.protocol_guarantees.plan.choose``. A dataset is the value of one user (a number in
 [0, 1], a list of them for vectors); the others hold 0. One run is one round of the real protocol,
 in which all but the honest users drop out before their input. Its output is what the server learns:
 the sum in steps, for bits the number of ones per coordinate, for a local protocol the message of
@@ -22,17 +22,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.protocols.protocol_parameters import Plan, Protocol, choose
+from accounting.protocol_guarantees.plan import Plan, Protocol, choose
 from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
+from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 

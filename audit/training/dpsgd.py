@@ -24,7 +24,7 @@ from scipy import stats
 
 from audit.claims.verdicts import level
 from audit.errors import TargetFailed
-from audit.evidence.verdict import versions
+from audit.evidence.sample_verdict import versions
 from audit.fit.fit import fit
 from audit.outputs.guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport

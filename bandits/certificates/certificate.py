@@ -24,10 +24,10 @@ from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
-from accounting.protocols.pure_shuffle_guarantee import CertifiedShuffle
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from bandits.batch import chance_of
 from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
 
-from accounting.protocols.paper_parameters import WIDTH_BITS
+from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
 from bandits.papers.statement import Claim, Found, LaterRow, along
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -19,7 +19,7 @@ from typing import Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.protocols.paper_parameters import WIDTH_BITS
+from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
 from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from dpcore.laws.binomial import Binomial

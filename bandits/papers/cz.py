@@ -16,7 +16,7 @@ from typing import Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.protocols.paper_parameters import (
+from accounting.protocol_guarantees.paper_parameters import (
     WIDTH_BITS,
     Form,
     SumParameters,

@@ -15,7 +15,7 @@ from typing import Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.protocols.paper_parameters import (
+from accounting.protocol_guarantees.paper_parameters import (
     WIDTH_BITS,
     BitNoise,
     bits_of_cheu,
@@ -23,7 +23,7 @@ from accounting.protocols.paper_parameters import (
     log_of,
     lzj_vector,
 )
-from accounting.protocols.shuffled_bits_calibration import fewest_bits
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
 from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.statement import Claim, Found, LaterRow, along, shown
 from bandits.papers.tkms import bits_box

@@ -15,9 +15,14 @@ from typing import Final
 
 from flint import arb
 
-from accounting.protocols.paper_parameters import WIDTH_BITS, BitNoise, tkms_bits, tkms_threshold
-from accounting.protocols.shuffled_bits_calibration import fewest_bits
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.paper_parameters import (
+    WIDTH_BITS,
+    BitNoise,
+    tkms_bits,
+    tkms_threshold,
+)
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.papers.statement import Claim, Found, LaterRow, shown
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceiling

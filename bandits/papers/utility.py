@@ -16,7 +16,7 @@ from typing import Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.protocols.paper_parameters import WIDTH_BITS, tkms_bits
+from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS, tkms_bits
 from accounting.release.curve import PrivacyCurve
 from bandits.papers.csb import least_threshold
 from bandits.papers.statement import Claim, Found, LaterRow

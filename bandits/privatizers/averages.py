@@ -24,9 +24,9 @@ from accounting.budget.calibrate import calibrate
 from accounting.claims.claim import Approx, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.paper_parameters import lzj_vector
-from accounting.protocols.protocol_parameters import mechanism_guarantee
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.paper_parameters import lzj_vector
+from accounting.protocol_guarantees.plan import mechanism_guarantee
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, word
 from bandits.papers.lzj import lzj_classical_gaussian
@@ -36,7 +36,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.sums import summed
+from dpcore.laws.law_of_sum import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, check_fields, integer

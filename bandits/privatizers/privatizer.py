@@ -43,9 +43,15 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
+from dpcore.protocols.modular_sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ModularSum,
+    ShuffledPure,
+)
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Size = TypeVar("Size")

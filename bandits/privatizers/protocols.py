@@ -17,22 +17,22 @@ from typing import Final, Literal, TypeAlias
 from accounting.claims.claim import Assumed, Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocols.protocol_parameters import mechanism_guarantee
-from accounting.protocols.pure_shuffle_guarantee import certified_shuffle
+from accounting.protocol_guarantees.plan import mechanism_guarantee
+from accounting.protocol_guarantees.pure_shuffle_guarantee import certified_shuffle
 from bandits.batch import word
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.sums import summed
+from dpcore.laws.law_of_sum import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
+from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round import size_neighbourhood

@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.budget.returning_users import per_user
 from accounting.claims.claim import Pure, Rdp, Word
+from accounting.composition.per_user import per_user
 from accounting.errors import NotDerived
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.ledger.names import name
@@ -39,16 +39,16 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.law_of_sum import summed
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.laws.sums import summed
 from dpcore.mechanism import Mechanism, Scope, Unit
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
+from dpcore.protocols.modular_sums import AggregatedSum, size_protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sums import AggregatedSum, size_protocol
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
 r"""The laws of noise that releases with any number of users can share."""

@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
-from accounting.protocols.paper_parameters import paper_sum
-from accounting.protocols.protocol_parameters import Instance, choose, sum_protocol
-from accounting.protocols.pure_shuffle_guarantee import plan_pure_shuffle
+from accounting.protocol_guarantees.paper_parameters import paper_sum
+from accounting.protocol_guarantees.plan import Instance, choose, sum_protocol
+from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle
 from bandits.batch import word
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.protocols import (
@@ -35,9 +35,9 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
+from dpcore.protocols.modular_sums import AggregatedSum, LocalSum, size_protocol
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.protocols.sums import AggregatedSum, LocalSum, size_protocol
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 Parameters: TypeAlias = Literal["exact", "paper"]
@@ -81,7 +81,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
     (``local``), of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``); Skellam of variance
     g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``), whose
     guarantees are curves. With a positive ``delta`` these two use the least noise (on the grid of
-    ``accounting.protocols.protocol_parameters.choose``) that gives (epsilon, delta) instead.
+    ``accounting.protocol_guarantees.plan.choose``) that gives (epsilon, delta) instead.
 
     ``failure`` is the probability that a sum mod m is decoded wrongly, 1/T in the paper. The
     threshold tau is the paper's with ``parameters="paper"``, and the least certified one with

@@ -30,8 +30,8 @@ from dpcore.analysis.laplace_sums import quick_tail
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
+from dpcore.laws.law_of_sum import summed
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.sums import summed
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
 from dpcore.numbers.floating import Floats

@@ -24,7 +24,7 @@ from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_wid
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational
-from dpcore.protocols.sums import ModularSum
+from dpcore.protocols.modular_sums import ModularSum
 
 RadiusName: TypeAlias = Literal["exact", "paper"]
 

@@ -7,7 +7,7 @@ independently of x. Covers are so rare that the noise of the sum is practically 
 and they bound the loss at the extreme outputs. After the noise of Goryczka and Xiong (2017) and the
 pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and of Ghazi, Kumar
 and Manurangsi (2023); the guarantee of the parameters is
-``accounting.protocols.pure_shuffle_guarantee.purity``. Proofs: docs/proofs/shuffle.md.
+``accounting.protocol_guarantees.pure_shuffle_guarantee.purity``. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ from dpcore.protocols.aggregation import (
     staying,
 )
 from dpcore.protocols.encoding import RealsLike
+from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle, Bits, VectorShuffle
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
@@ -46,8 +46,8 @@ class RunOutcome:
     r"""The result of a run: the estimate, the participants, and the record for accounting.
 
     ``record`` is None if the server's view is not a single mechanism: for a :class:`PureShuffle`
-    (see ``accounting.protocols.pure_shuffle_guarantee``) and for a :class:`ShuffledPure` (the
-    guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
+    (see ``accounting.protocol_guarantees.pure_shuffle_guarantee``) and for a :class:`ShuffledPure`
+    (the guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
     ``assumptions`` are those of the guarantee.
     """
 

@@ -15,7 +15,7 @@ import pytest
 import bandits
 from accounting.claims.claim import Assumed, Pure
 from accounting.errors import NotDerived
-from accounting.theorems.convert import as_pure
+from accounting.theorems.claim_conversion import as_pure
 from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Commit, Pulls, Released
@@ -40,7 +40,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.sums import AggregatedSum, ShuffledPure
+from dpcore.protocols.modular_sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore.refusals import refused
 

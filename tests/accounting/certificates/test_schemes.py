@@ -12,12 +12,12 @@ import pytest
 
 from accounting import NotDerived, Status, certify, verify
 from accounting.composition.compose import compose
+from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.kernel import neighbours
 from accounting.kernel.neighbours import Correlated
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
-from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.release.guarantee import FixedSizeSampled, PoissonSampled, guarantee
+from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
 from accounting.release.matrix import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import Relation, Scope, Sensitivity

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from accounting import Status, deadline, verify
 from accounting.certificates import parse
 from accounting.composition.compose import compose
+from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
 from accounting.kernel.neighbours import NORMS
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Toeplitz
-from accounting.mechanism.real_noise import REAL_LAWS
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import PoissonSampled
+from accounting.release.derive_guarantee import PoissonSampled
 from accounting.release.matrix import MatrixCurve, MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter

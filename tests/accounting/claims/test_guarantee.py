@@ -26,7 +26,7 @@ from accounting import (
     guarantee,
 )
 from accounting.claims.guarantee import line_error
-from accounting.protocols.shuffled_bits_guarantee import box_of
+from accounting.protocol_guarantees.shuffled_bits_guarantee import box_of
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Mechanism, Sensitivity
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Relation, Scope

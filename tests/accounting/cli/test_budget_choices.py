@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from accounting.cli import releases as arguments
+from accounting.cli import composition_options as arguments
 from dpcore import InvalidParameter
 from dpcore.noise_text import noise_from_json, read_noise
 from tests.support.typed import Command

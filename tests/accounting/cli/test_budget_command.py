@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.cli import releases
+from accounting.cli import composition_options
 from accounting.release.curve import PrivacyCurve
 from dpcore.noise_text import read_noise
 from tests.support.typed import Command
@@ -124,7 +124,7 @@ def test_a_tiny_delta_is_not_zero(command: Command) -> None:
 
 @given(value=st.fractions(0, 1))
 def test_numbers_in_json_read_back_exactly(value: Fraction) -> None:
-    found = json.loads(json.dumps(releases.exact(value)))
+    found = json.loads(json.dumps(composition_options.exact(value)))
     assert Fraction(found if isinstance(found, str) else repr(found)) == value
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dpcore.command.app
-from accounting.cli.releases import read_names
+from accounting.cli.composition_options import read_names
 from accounting.ledger import AlreadyCharged, BudgetExhausted, LedgerDamaged, history
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated

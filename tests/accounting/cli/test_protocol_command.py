@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import dpcore.command.app
-from accounting.protocols import render
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees import render
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from dpcore import Sensitivity
-from dpcore.laws.sums import summed
+from dpcore.laws.law_of_sum import summed
 from dpcore.noise_text import read_noise
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated

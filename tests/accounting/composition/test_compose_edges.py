@@ -18,12 +18,12 @@ from accounting import (
     per_user,
     routes,
 )
+from accounting.descriptions.sampling_schemes import Poisson
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
-from accounting.laws.registry import pair_of
-from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.table import Focus
-from accounting.mechanism.sampling_schemes import Poisson
+from accounting.law_pairs.registry import pair_of
+from accounting.loss.cell_table import Focus
+from accounting.loss.integer_cells import IntegerPair
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from dpcore import (
     Binomial,

@@ -26,12 +26,12 @@ from accounting.claims.bound import Bound
 from accounting.fourier import enumeration
 from accounting.fourier.enumeration import Enumeration
 from accounting.fourier.pld_composition import ContourIntegral
-from accounting.laws.gaussian import GaussianPair
-from accounting.laws.laplace import LaplacePair
-from accounting.laws.registry import pair_of
+from accounting.law_pairs.gaussian import GaussianPair
+from accounting.law_pairs.laplace import LaplacePair
+from accounting.law_pairs.registry import pair_of
 from accounting.release import dominating_pairs as ways
 from accounting.release.composed_loss import ComposedLoss, listed_loss, loss_of
-from accounting.release.guarantee import PoissonSampled
+from accounting.release.derive_guarantee import PoissonSampled
 from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise

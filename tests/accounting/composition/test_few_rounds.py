@@ -17,8 +17,8 @@ from scipy.special import ndtr
 
 from accounting.claims.bound import Bound
 from accounting.composition.compose import compose
+from accounting.descriptions.real_noise import Gaussian
 from accounting.fourier.real_loss import TabledLoss
-from accounting.mechanism.real_noise import Gaussian
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.real_curve import RealCurve
 from dpcore import Relation, Scope

@@ -10,10 +10,10 @@ import pytest
 
 from accounting.claims.bound import Bound
 from accounting.composition.compose import compose
-from accounting.laws.registry import pair_of
-from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.table import Sampled
-from accounting.mechanism.real_noise import Gaussian
+from accounting.descriptions.real_noise import Gaussian
+from accounting.law_pairs.registry import pair_of
+from accounting.loss.cell_table import Sampled
+from accounting.loss.integer_cells import IntegerPair
 from accounting.pairs.shift import maximal
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating_pairs import DominatingPairs, over_totals

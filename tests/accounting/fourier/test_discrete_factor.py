@@ -13,11 +13,11 @@ from mpmath import mp, mpf
 from accounting.fourier import discrete_factor, transform
 from accounting.fourier.discrete_factor import DiscreteFactor, DiscreteOnGrid, tilted, turns
 from accounting.fourier.factor import Grid
+from accounting.loss.cell_table import Focus
 from accounting.loss.density import NormalDensity
 from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import listed_above, listed_below
-from accounting.loss.real_pair import RealPair
-from accounting.loss.table import Focus
+from accounting.loss.real_cells import RealPair
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 

@@ -24,7 +24,7 @@ from accounting.fourier.gaussian_factor import (
     _magnitude,
 )
 from accounting.fourier.pld_composition import ContourIntegral
-from accounting.laws.registry import pair_of
+from accounting.law_pairs.registry import pair_of
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.brute import Mass, gaussian, real

@@ -25,9 +25,9 @@ from accounting.fourier.discs import (
 )
 from accounting.fourier.factor import Factor, Grid, LossPart
 from accounting.fourier.pld_composition import ContourIntegral
-from accounting.laws.registry import pair_of
-from accounting.laws.skellam import SkellamPair
-from accounting.loss.table import Focus
+from accounting.law_pairs.registry import pair_of
+from accounting.law_pairs.skellam import SkellamPair
+from accounting.loss.cell_table import Focus
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

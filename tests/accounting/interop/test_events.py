@@ -13,12 +13,12 @@ import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
 from accounting.composition.compose import Composition, compose
+from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.interop.distributions import MissingExtra, nodes, to_pld
 from accounting.interop.events import accountant, to_dp_event
 from accounting.interop.read_events import from_dp_event
 from accounting.loss.discrete_loss import Listing
-from accounting.mechanism.real_noise import Gaussian, Laplace
-from accounting.release.guarantee import FixedSizeSampled, PoissonSampled
+from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampled_pairs import FixedSizeSample, PoissonSample
 from dpcore import DiscreteGaussian, DiscreteLaplace

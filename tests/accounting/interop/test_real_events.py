@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from accounting import Approx, NotDerived, Pure, ZCdp
+from accounting.descriptions.real_noise import Gaussian
 from accounting.interop.events import accountant, to_dp_event
 from accounting.interop.read_events import from_dp_event
 from accounting.interop.write_events import _EVENTS, event_from_json, event_to_json
-from accounting.mechanism.real_noise import Gaussian
-from accounting.release.guarantee import PoissonSampled
+from accounting.release.derive_guarantee import PoissonSampled
 from accounting.release.real_curve import RealCurve
-from accounting.release.truncated import TruncatedSample
+from accounting.release.truncated_sample import TruncatedSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 

@@ -22,13 +22,13 @@ from accounting.certificates.evidence import proven
 from accounting.certificates.parse import Malformed, read
 from accounting.claims.claim import Approx, ZCdp
 from accounting.composition.compose import compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Laplace
+from accounting.descriptions.sampling_schemes import Poisson
 from accounting.errors import NotDerived
 from accounting.kernel import laws
 from accounting.kernel.laws import Refused
-from accounting.mechanism.description import Description
-from accounting.mechanism.real_noise import Laplace
-from accounting.mechanism.sampling_schemes import Poisson
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
 from tests.effort import by_day
 from tests.support.typed import Answer, typed

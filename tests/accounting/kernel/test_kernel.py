@@ -13,10 +13,10 @@ from typing import Any, Final
 import pytest
 from mpmath import MPContext
 
+from accounting.kernel.convolution import Plan
+from accounting.kernel.delta_bounds import Curve
 from accounting.kernel.laws import Round
 from accounting.kernel.series import Fixed
-from accounting.kernel.sums import Plan
-from accounting.kernel.verdict import Curve
 from tests.effort import by_day
 
 MP: Final = MPContext()

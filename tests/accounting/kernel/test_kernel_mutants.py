@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from accounting.kernel import cells, laws, sums, verdict
+from accounting.kernel import cells, convolution, delta_bounds, laws
+from accounting.kernel.convolution import Listing, Plan
+from accounting.kernel.delta_bounds import Curve
 from accounting.kernel.laws import Round
-from accounting.kernel.sums import Listing, Plan
-from accounting.kernel.verdict import Curve
 from tests.accounting.kernel.test_kernel import LAWS, MP, ONE, delta_of, losses, masses
 from tests.support.dpcore.mutants import mutated
 
@@ -71,15 +71,22 @@ MUTANTS: Final = [
     ),
     (Listing, "doubled", "found[i - 1] += waiting", "found[i] += waiting", SKELLAM, DOUBLED),
     (Listing, "doubled", "if self.above", "if not self.above", SKELLAM, DOUBLED),
-    (sums, "product", "one.start + other.start", "one.start", GAUSSIAN, COARSE),
-    (sums, "product", "one.first + other.first", "one.first", SKELLAM, COARSE),
-    (sums, "product", "- a * b) // unit", ") // unit", ("binomial", 2), COARSE),
-    (verdict, "power", "found = product(found, found, plan)", "pass", GAUSSIAN, COARSE),
-    (verdict._Tail, "__init__", "self.unit - self.masses[0]", "0", ("binomial", 2), COARSE),
-    (verdict._Tail, "delta", "max((self.masses[i] << 64) - taken, 0)", "0", SKELLAM, COARSE),
-    (verdict._Tail, "delta", "- taken, 0)", ", 0)", SKELLAM, COARSE),
-    (verdict, "_single", "above += fixed.one", "above += 0 * fixed.one", ("binomial", 1), COARSE),
-    (verdict, "_single", "f_high * most", "f_high * q // 2", ("skellam", 1), COARSE),
+    (convolution, "product", "one.start + other.start", "one.start", GAUSSIAN, COARSE),
+    (convolution, "product", "one.first + other.first", "one.first", SKELLAM, COARSE),
+    (convolution, "product", "- a * b) // unit", ") // unit", ("binomial", 2), COARSE),
+    (delta_bounds, "power", "found = product(found, found, plan)", "pass", GAUSSIAN, COARSE),
+    (delta_bounds._Tail, "__init__", "self.unit - self.masses[0]", "0", ("binomial", 2), COARSE),
+    (delta_bounds._Tail, "delta", "max((self.masses[i] << 64) - taken, 0)", "0", SKELLAM, COARSE),
+    (delta_bounds._Tail, "delta", "- taken, 0)", ", 0)", SKELLAM, COARSE),
+    (
+        delta_bounds,
+        "_single",
+        "above += fixed.one",
+        "above += 0 * fixed.one",
+        ("binomial", 1),
+        COARSE,
+    ),
+    (delta_bounds, "_single", "f_high * most", "f_high * q // 2", ("skellam", 1), COARSE),
     (laws, "_of_table", "k = i - shift", "k = i + shift", ("poisson", 1), COARSE),
     (laws, "_of_laplace", "reversed(here)", "here", ("discrete-laplace", 1), COARSE),
     (
@@ -120,7 +127,7 @@ def proves_a_falsehood(bounds: Any, truth: tuple[Any, Any]) -> bool:
 def test_a_mutant_proves_a_falsehood(row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, old, new, case, plan = row
     bounds, truth = reals(plan) if case == "reals" else integers(case[0], case[1], plan)
-    monkeypatch.setattr(verdict, "_FEW", 0.0)
+    monkeypatch.setattr(delta_bounds, "_FEW", 0.0)
     assert not proves_a_falsehood(bounds, truth)
     monkeypatch.setattr(owner, name, mutated(getattr(owner, name), old, new))
     assert proves_a_falsehood(bounds, truth)

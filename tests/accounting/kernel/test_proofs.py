@@ -11,8 +11,8 @@ import pytest
 
 from accounting.certificates.parse import parsed, read
 from accounting.kernel.cells import listing
+from accounting.kernel.delta_bounds import Curve, lattice
 from accounting.kernel.neighbours import scenarios
-from accounting.kernel.verdict import Curve, lattice
 
 ROOT = Path(__file__).parents[3]
 AXIOMS = {

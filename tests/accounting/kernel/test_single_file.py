@@ -14,7 +14,7 @@ from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
 from accounting.certificates.single_file import single_file
 from accounting.composition.compose import compose
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"

@@ -14,12 +14,12 @@ import pytest
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.composition.compose import Composition, compose
 from accounting.composition.threshold import appearance
+from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.ledger.request import Request, cost, for_user
-from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import PoissonSampled, guarantee
+from accounting.release.derive_guarantee import PoissonSampled, guarantee
 from accounting.release.real_curve import RealCurve
 from accounting.theorems.filter import filter_for
 from dpcore.errors import InvalidParameter

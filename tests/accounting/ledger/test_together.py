@@ -23,7 +23,7 @@ from accounting.ledger import (
 from accounting.ledger import charging as book
 from accounting.ledger.charging import Book, Charged
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import PoissonSampled
+from accounting.release.derive_guarantee import PoissonSampled
 from accounting.theorems.filter import SHARES
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

@@ -15,11 +15,11 @@ from mpmath import mp, mpf
 from scipy.optimize import brentq
 
 from accounting.loss import discretisation as table
+from accounting.loss.cell_table import Focus
 from accounting.loss.density import Density, LaplaceDensity, NormalDensity
 from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import Cells, Ratios, listed_above, listed_below
-from accounting.loss.real_pair import RealPair
-from accounting.loss.table import Focus
+from accounting.loss.real_cells import RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from tests.effort import by_day

@@ -9,12 +9,12 @@ import pytest
 from mpmath import mp, mpf
 
 from accounting.composition.compose import compose
+from accounting.descriptions.real_noise import Gaussian
 from accounting.loss import renyi as module
 from accounting.loss.density import IntegerNormalDensity, LaplaceDensity, NormalDensity
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_cells import RealPair
 from accounting.loss.renyi import renyi
-from accounting.mechanism.real_noise import Gaussian
-from accounting.release.guarantee import PoissonSampled
+from accounting.release.derive_guarantee import PoissonSampled
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope

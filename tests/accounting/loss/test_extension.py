@@ -17,14 +17,14 @@ from flint import arb
 from mpmath import mp, mpf
 
 from accounting.composition.compose import compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian
+from accounting.descriptions.sampling_schemes import Scheme
+from accounting.loss.cell_table import Tables
 from accounting.loss.density import Density, NormalDensity
 from accounting.loss.discrete_loss import Floats
-from accounting.loss.real_pair import RealPair
+from accounting.loss.real_cells import RealPair
 from accounting.loss.renyi import renyi
-from accounting.loss.table import Tables
-from accounting.mechanism.description import Description
-from accounting.mechanism.real_noise import Gaussian
-from accounting.mechanism.sampling_schemes import Scheme
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.subsampled_pairs import SampledRelease, both_ways

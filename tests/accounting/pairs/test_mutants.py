@@ -8,8 +8,8 @@ import mpmath
 import pytest
 from flint import arb
 
-from accounting.laws.gaussian import GaussianPair
-from accounting.laws.laplace import LaplacePair
+from accounting.law_pairs.gaussian import GaussianPair
+from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import ClosedPair

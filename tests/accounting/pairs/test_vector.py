@@ -12,11 +12,11 @@ import pytest
 from flint import arb
 
 from accounting import NotDerived, PrivacyCurve, Pure
-from accounting.laws.registry import Coordinates, candidates, coordinates_of, worst
+from accounting.law_pairs.registry import Coordinates, candidates, coordinates_of, worst
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.composed_loss import ComposedLoss
-from accounting.theorems.convert import as_pure
+from accounting.theorems.claim_conversion import as_pure
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,

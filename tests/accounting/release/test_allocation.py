@@ -12,10 +12,10 @@ import pytest
 from scipy.integrate import quad
 
 from accounting import PrivacyCurve, compose
+from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.loss import allocation_loss
 from accounting.loss.allocation_loss import Side
 from accounting.loss.allocation_renyi import renyi_of_allocation
-from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter

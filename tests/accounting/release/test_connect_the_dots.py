@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.laws.registry import candidates
+from accounting.law_pairs.registry import candidates
+from accounting.loss.cell_table import Focus
 from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import listed_above
-from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.table import Focus
+from accounting.loss.integer_cells import IntegerPair
 from accounting.release import connect_the_dots as dots
 from accounting.release.connect_the_dots import ConnectTheDotsPair, CurvePoint, dominating, highest
 from dpcore.errors import InvalidParameter

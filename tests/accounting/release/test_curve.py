@@ -13,10 +13,10 @@ import mpmath
 import pytest
 
 from accounting import NotDerived, PrivacyCurve, Pure, guarantee
-from accounting.laws.registry import pair_of
+from accounting.law_pairs.registry import pair_of
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import ClosedPair
-from accounting.theorems.convert import as_pure
+from accounting.theorems.claim_conversion import as_pure
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,

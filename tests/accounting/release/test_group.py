@@ -14,8 +14,8 @@ from scipy.optimize import brentq
 
 from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
 from accounting.certificates.certificate import certify
-from accounting.loss.real_pair import RealPair
-from accounting.mechanism.real_noise import Gaussian, Laplace
+from accounting.descriptions.real_noise import Gaussian, Laplace
+from accounting.loss.real_cells import RealPair
 from accounting.pairs.enclose import narrowed
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, Sensitivity

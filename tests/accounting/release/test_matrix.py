@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from accounting import PrivacyCurve, compose, guarantee
+from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.interop.events import to_dp_event
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Tree
-from accounting.mechanism.real_noise import Gaussian, Laplace
 from accounting.release.matrix import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, Sensitivity

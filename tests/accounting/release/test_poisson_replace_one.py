@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accounting import PoissonSampled, PrivacyCurve, compose
-from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
+from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter

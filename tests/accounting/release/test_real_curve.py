@@ -10,10 +10,10 @@ import pytest
 
 from accounting import NotDerived, PrivacyCurve, Pure, compose
 from accounting.composition.compose import Composition
+from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.normal_loss import NormalLoss
-from accounting.mechanism.real_noise import Gaussian, Laplace, RealNoise
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace

@@ -11,9 +11,9 @@ import mpmath
 import pytest
 
 from accounting import NotDerived, PrivacyCurve
+from accounting.loss.cell_table import Focus, Tables
 from accounting.loss.discrete_loss import Listing
 from accounting.loss.discretisation import listed_above
-from accounting.loss.table import Focus, Tables
 from accounting.release.subsampled_pairs import FixedSizeSample
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

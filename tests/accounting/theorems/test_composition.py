@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Approx, Bound, PrivacyCurve, Pure, StatedGuarantee, compose
-from accounting.budget import returning_users as theorems
-from accounting.budget.returning_users import advanced_over_splits
-from accounting.theorems.convert import as_rdp, as_zcdp
+from accounting.composition import per_user as theorems
+from accounting.composition.per_user import advanced_over_splits
+from accounting.theorems.claim_conversion import as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, rational

@@ -26,7 +26,7 @@ from accounting import (
 )
 from accounting.claims.claim import Word, points_of
 from accounting.theorems import filter as filters
-from accounting.theorems.convert import as_approx, as_approx_at, as_rdp, as_zcdp
+from accounting.theorems.claim_conversion import as_approx, as_approx_at, as_rdp, as_zcdp
 from accounting.theorems.filter import (
     SHARES,
     ApproxFilter,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accounting import Approx, Pure, Rdp, ZCdp
 from accounting.theorems import odometer
-from accounting.theorems.convert import as_approx
+from accounting.theorems.claim_conversion import as_approx
 from accounting.theorems.filter import SHARES, ApproxFilter, PureFilter, RdpFilter, ZCdpFilter
 from accounting.theorems.odometer import Odometer, _rate
 from dpcore import InvalidParameter

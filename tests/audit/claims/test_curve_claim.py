@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.mechanism.real_noise import Gaussian
+from accounting.descriptions.real_noise import Gaussian
 from accounting.release.real_curve import RealCurve
 from audit.claims import curve_claim
 from audit.claims.claim import Claim

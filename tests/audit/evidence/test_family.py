@@ -19,8 +19,8 @@ from audit.evidence import family
 from audit.evidence.event import Witness
 from audit.evidence.family import LEADER, FamilyProcess, view_seeds, watch_views, weigh, weigh_views
 from audit.evidence.prequential_test import Evidence, gather, resolution
+from audit.evidence.sample_verdict import capped
 from audit.evidence.sequential_test import watch, watch_curve
-from audit.evidence.verdict import capped
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from tests.alpha_budget import buy_alpha

@@ -265,7 +265,7 @@ def test_every_pair_must_be_measured() -> None:
             assert f"everything on pair {place}: every output was the same" in words(report)
             assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
             with pytest.MonkeyPatch.context() as patch:  # a rule for all pairs together
-                patch.setattr("audit.evidence.verdict.unmeasured_pairs", lambda _: [])
+                patch.setattr("audit.evidence.sample_verdict.unmeasured_pairs", lambda _: [])
                 found = audit(one_pair, "epsilon=1", pairs=both, **options)
                 assert found.verdict == "not_refuted"
     with pytest.raises(NothingMeasured, match=r"on the pair \(2, 3\)"):

@@ -21,7 +21,7 @@ from audit.evidence import family
 from audit.evidence.event import Tally
 from audit.evidence.family import by_averages, holm, weigh_views
 from audit.evidence.prequential_test import gather
-from audit.evidence.verdict import Outcome, reported_row
+from audit.evidence.sample_verdict import Outcome, reported_row
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read

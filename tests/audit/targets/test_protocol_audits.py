@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.protocols.protocol_parameters import Plan as ProtocolPlan
-from accounting.protocols.protocol_parameters import protocol_guarantee
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.plan import Plan as ProtocolPlan
+from accounting.protocol_guarantees.plan import protocol_guarantee
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from audit.claims.claim import Claim
 from audit.exact.divergence import epsilon_at
 from audit.exact.proof import join_layers, prove
@@ -30,9 +30,9 @@ from audit.targets.target import Known, Shifted
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.protocols.modular_sums import AggregatedSum
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle
-from dpcore.protocols.sums import AggregatedSum
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.accounting.shuffled_views import message_laws

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from accounting.budget.returning_users import per_user
 from accounting.certificates.canonical import digest_of
+from accounting.composition.per_user import per_user
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from bandits.combinatorial import streams
 from bandits.combinatorial.streams import StreamPrivatizer, StreamRelease, Totals, totals_of
 from dpcore.continual import DoublingSum, SquareRootSum, TreeSum

@@ -16,7 +16,7 @@ import mpmath
 import pytest
 
 from accounting.claims.bound import Bound
-from accounting.protocols.paper_parameters import cz_shuffled, tkms_bits
+from accounting.protocol_guarantees.paper_parameters import cz_shuffled, tkms_bits
 from bandits.papers import code, csb, cz, tkms
 from bandits.papers.statement import LOOSE, Judgement, answer, shown
 from bandits.papers.table import lines, replay, to_json

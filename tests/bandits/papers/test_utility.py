@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from accounting import PrivacyCurve
-from accounting.protocols import paper_parameters
+from accounting.protocol_guarantees import paper_parameters
 from accounting.theorems import noise_bounds
 from accounting.theorems.real_gaussian import real_gaussian_delta
 from bandits.papers import cz, lzj, utility

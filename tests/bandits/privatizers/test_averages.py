@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from accounting.claims.claim import Approx, Pure
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.batch import Encoding
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
 from dpcore.errors import InvalidParameter

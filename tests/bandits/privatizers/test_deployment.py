@@ -15,7 +15,7 @@ from scipy import stats
 from accounting.claims.claim import Pure
 from accounting.claims.guarantee import Guarantee
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.convert import as_pure
+from accounting.theorems.claim_conversion import as_pure
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, means_of
@@ -37,7 +37,7 @@ from bandits.worlds.environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.sums import AggregatedSum
+from dpcore.protocols.modular_sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha

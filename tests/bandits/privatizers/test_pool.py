@@ -37,7 +37,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
-from dpcore.protocols.sums import AggregatedSum
+from dpcore.protocols.modular_sums import AggregatedSum
 from tests.alpha_budget import buy_alpha
 from tests.bandits.privatizers.test_returning_users import (
     LAPLACE,

@@ -13,11 +13,11 @@ import pytest
 
 from accounting.claims.claim import Assumed, Pure
 from accounting.errors import NotDerived
-from accounting.protocols.protocol_parameters import choose
-from accounting.protocols.pure_shuffle_guarantee import CertifiedShuffle
-from accounting.protocols.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.plan import choose
+from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
-from accounting.release.guarantee import guarantee
+from accounting.release.derive_guarantee import guarantee
 from audit.fit.fit import fit
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
@@ -32,9 +32,9 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.aggregation import IdealAggregation, RelaxedAggregation, Shuffler
+from dpcore.protocols.modular_sums import AggregatedSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run import run
-from dpcore.protocols.sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day

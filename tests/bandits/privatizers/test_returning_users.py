@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from accounting.budget.returning_users import per_user
 from accounting.claims.claim import Pure
+from accounting.composition.per_user import per_user
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.convert import as_pure
+from accounting.theorems.claim_conversion import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination, EliminationState

@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, InvalidParameter, Noise
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
-from dpcore.laws.sums import summed
+from dpcore.laws.law_of_sum import summed
 from dpcore.noise import Divisible
 from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day

@@ -22,7 +22,13 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
+from dpcore.protocols.modular_sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ModularSum,
+    ShuffledPure,
+)
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted import NeverAsked

@@ -24,8 +24,14 @@ from dpcore.protocols.aggregation import (
     _sum_modulo,
     staying,
 )
+from dpcore.protocols.modular_sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ModularSum,
+    ShuffledPure,
+)
 from dpcore.protocols.run import _crowd, _sum, run
-from dpcore.protocols.sums import AggregatedSum, CentralSum, LocalSum, ModularSum, ShuffledPure
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round import MOST_EXPOSURE, size_neighbourhood
 from tests.alpha_budget import buy_alpha

@@ -15,9 +15,9 @@ import pytest
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
 from dpcore.laws.binomial import Binomial
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+from dpcore.protocols.modular_sums import AggregatedSum
 from dpcore.protocols.run import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, BitSum, VectorShuffle
-from dpcore.protocols.sums import AggregatedSum
 from dpcore.sampling.rng import Rng, Words, permutation
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated

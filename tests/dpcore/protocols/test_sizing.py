@@ -14,12 +14,12 @@ from mpmath import mp
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.law_of_sum import summed
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.laws.sums import summed
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
-from dpcore.protocols.sums import AggregatedSum, size_protocol
+from dpcore.protocols.modular_sums import AggregatedSum, size_protocol
 from tests.effort import by_day
 from tests.support.dpcore.crowds import UNIT, masses
 from tests.support.dpcore.mutants import mutated, rewired

@@ -18,9 +18,9 @@ from accounting.fourier.factor import Grid, LossPart
 from accounting.fourier.finite_sum import ContourSum, Window, contour_sum
 from accounting.fourier.pld_composition import ContourIntegral
 from accounting.fourier.real_loss import TabledLoss
+from accounting.loss.cell_table import Focus
 from accounting.loss.discrete_loss import Listing
-from accounting.loss.integer_pair import IntegerPair
-from accounting.loss.table import Focus
+from accounting.loss.integer_cells import IntegerPair
 from accounting.pairs.pair import Pair
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute import real

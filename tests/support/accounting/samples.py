@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from accounting.mechanism.sampling_schemes import (
+from accounting.descriptions.sampling_schemes import (
     Allocation,
     FixedSize,
     Poisson,
     Shifts,
     TruncatedPoisson,
 )
-from accounting.release.guarantee import sampled
+from accounting.release.derive_guarantee import sampled
 
 
 def poisson(curve: Any, rate: Any, relation: Any = None, members: Any = 1) -> Any:

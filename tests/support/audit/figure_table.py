@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from audit.claims.claim import Claim
+from audit.evidence.sample_verdict import Outcome
 from audit.evidence.trace import Trace
-from audit.evidence.verdict import Outcome
 from audit.report.figures import curve_figure, histogram_figure, line_figure, trace_figure
 from tests.support.audit.words import worded
 

@@ -1,0 +1,420 @@
+r"""Parse repeated options into a composition of releases, and format the results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+
+from dpcore.command.input_file import read_text
+from dpcore.command.options import named, option, read_law, share
+from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.terminal import fact, show
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.noise_text import read_sensitivity
+from dpcore.numbers.parameter import whole_number
+from dpcore.numbers.rounding import down, exactly, up
+
+if TYPE_CHECKING:
+    from accounting.budget.search import Edge
+    from accounting.claims.bound import Bound
+    from accounting.claims.guarantee import Guarantee
+    from accounting.composition.compose import Composition
+    from accounting.descriptions.description import Description
+    from accounting.descriptions.sampling_schemes import Scheme
+
+
+Fact: TypeAlias = tuple[str, str]
+"""A name and its value, a line of an answer in text."""
+
+SCHEMA: Final = "dpcore-budget/1"
+MARGIN: Final = 13
+NEIGHBOURS: Final = (
+    "How neighbouring datasets differ: one person replaced (replace), or added or removed "
+    "(add-remove)."
+)
+WIDTH: Final = "The relative width of the two bounds."
+
+Noises = Annotated[
+    list[str],
+    option(
+        "NOISE",
+        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
+        "gaussian:sigma=1.1 or laplace:scale=2. Repeat it for further releases.",
+        "--noise",
+        default=...,
+    ),
+]
+Sensitivities = Annotated[
+    list[str] | None,
+    option(
+        "D",
+        "How much one person can change the query (1 for a count); for vectors l1=3, "
+        "l2-squared=4 or box=1x2 (a bound for each entry). Once, or once for each --noise. "
+        "(default: 1)",
+        "--sensitivity",
+        default=...,
+    ),
+]
+Rounds = Annotated[
+    list[str] | None,
+    option(
+        "K",
+        "How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
+        "--rounds",
+        default=...,
+    ),
+]
+Sampled = Annotated[
+    list[str] | None,
+    option(
+        "RATE",
+        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
+        "256/60000, drawn anew each round and kept secret. --sensitivity is then the change by "
+        "adding a person. Once, or once for each --noise. (default: 100%)",
+        "--poisson",
+        default=...,
+    ),
+]
+Schemes = Annotated[
+    list[str] | None,
+    option(
+        "SCHEME",
+        "Another way to sample: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
+        "random round per epoch; --rounds counts epochs) or "
+        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples cut to a largest size). "
+        "Once, or once for each --noise.",
+        "--scheme",
+        default=...,
+    ),
+]
+
+Delta = Annotated[
+    str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
+]
+CertificateFile = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "Also write a certificate of this epsilon, for dpcore verify.",
+        "--certificate",
+        default=...,
+    ),
+]
+
+Neighbours = Annotated[
+    Relation | None,
+    option(
+        "WORD",
+        f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
+        "otherwise add-remove)",
+        "--relation",
+        default=...,
+        case_sensitive=False,
+    ),
+]
+Group = Annotated[
+    str,
+    option(
+        "K",
+        "Group privacy: protect K people at once, all replaced, or all added or removed.",
+        "--group",
+        default=...,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases:
+    r"""Options that describe a list of releases, one group per noise, as written."""
+
+    noise: Noises
+    sensitivity: Sensitivities = None
+    rounds: Rounds = None
+    poisson: Sampled = None
+    scheme: Schemes = None
+    relation: Neighbours = None
+    group: Group = "1"
+
+    def described(self) -> list[tuple[Description, int]]:
+        r"""Each release as data with its number of rounds.
+
+        If ``relation`` is None, the usual relation of the scheme is used: add-remove for samples,
+        otherwise replace.
+        """
+        from accounting.descriptions.description import Description
+        from accounting.descriptions.real_noise import REAL_LAWS
+        from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, read_scheme
+
+        count = len(self.noise)
+        if self.poisson and self.scheme:
+            reason = "excludes --poisson: write poisson:rate=1/100"
+            raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
+        moved = each("--sensitivity", self.sensitivity or [], count, "1")
+        times = each("--rounds", self.rounds or [], count, "1")
+        schemes: list[Scheme] = [
+            *(Poisson(rate=rate_of(text)) for text in self.poisson or []),
+            *(read_scheme("--scheme", text) for text in self.scheme or []),
+        ]
+        schemes = each("--poisson" if self.poisson else "--scheme", schemes, count, EVERYONE)
+        people = whole("--group", self.group, 1)
+        found = []
+        for text, move, time, scheme in zip(self.noise, moved, times, schemes, strict=True):
+            noise = read_law("--noise", text, REAL_LAWS)
+            with named(**_OPTIONS):
+                asked = Description(
+                    noise=noise,
+                    sensitivity=read_sensitivity("--sensitivity", move),
+                    scheme=scheme,
+                    relation=self.relation,
+                    group=people,
+                )
+            found.append((asked, whole("--rounds", time, 1)))
+        return found
+
+    def composed(self) -> Composition:
+        r"""The composition of the releases."""
+        from accounting.composition.compose import compose
+        from accounting.release.derive_guarantee import guarantee
+
+        asked = self.described()
+        with named(**_OPTIONS):
+            return compose(*((guarantee(one), rounds) for one, rounds in asked))
+
+    def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
+        r"""The single release that a user makes at each of ``visits``, and the assumptions."""
+        total = self.composed()
+        if total.rounds != 1:
+            reason = "counts the rounds of one release: leave out --rounds, and give one --noise"
+            raise InvalidParameter("--visits", visits, reason)
+        return total.parts[0][0], total.assumptions
+
+
+_OPTIONS: Final = {
+    **{name: f"--{name}" for name in ("noise", "scheme", "relation", "group")},
+    **dict.fromkeys(("sigma", "scale"), "--noise"),
+    "members": "--group",
+}
+
+
+def rate_of(text: str) -> Fraction:
+    r"""Parse a sampling rate: 1%, 0.01 or 256/60000."""
+    rate = share("--poisson", text)
+    if not rate:
+        raise InvalidParameter("--poisson", text, "must be above 0%: otherwise no unit is sampled")
+    return rate
+
+
+def of_least(what: str, least: Edge | None) -> list[Fact]:
+    r"""The least noise that a search found, if any, and the cost of one step less."""
+    if least is None:
+        return []
+    said = f"the least {what} is" if least.proven else f"this {what} suffices:"
+    facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
+    if least.beyond is not None:
+        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta", fails="fails"))
+    return facts
+
+
+def beyond_fact(
+    name: str, beyond: str, edge: Edge, quantity: str, *, fails: str = "breaks it"
+) -> Fact:
+    r"""The next value on the side where the guarantee fails, and its result."""
+    said = fails if edge.proven else "is not proven to satisfy it"
+    found = edge.found if edge.found_beyond is None else edge.found_beyond
+    return name, f"{beyond} {said}: {quantity} is {between(found)}"
+
+
+def format_part(source: Guarantee, rounds: int) -> str:
+    r"""Format one component as command options."""
+    from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
+    from accounting.release.curve import described
+
+    asked = described(source)
+    if asked is not None:
+        return f"{rounds} x {asked.text}"
+    if isinstance(source, (Pure, Approx, ZCdp, Rdp)):
+        return f"{rounds} x a claim of {said(source)}"
+    return f"{rounds} x {source!r}"
+
+
+def write_certificate(
+    path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
+) -> list[tuple[str, str]]:
+    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: whole, or not at all.
+
+    Returns a fact to print: the size of a certificate with evidence.
+    """
+    if path is None:
+        return []
+    from accounting.certificates.certificate import certify
+    from accounting.certificates.deadline import deadline
+
+    check_writable("--certificate", path)
+    with deadline(_PROVING) if evidence else nullcontext():
+        text = certify(total, deltas=[delta], evidence=evidence).text()
+    write_whole("--certificate", path, text)
+    return [("evidence", f"{path}: {len(text)} bytes")] if evidence else []
+
+
+def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
+    r"""The result and its inputs, for ``--json``."""
+    return {
+        "schema": SCHEMA,
+        **answer,
+        "rounds": total.rounds,
+        "method": found.method,
+        "theorem": found.theorem,
+        "parts": total.to_json(),
+        "assumptions": list(total.assumptions),
+    }
+
+
+def lines_of(total: Composition, found: Bound) -> list[str]:
+    r"""The components, the method, and the assumptions."""
+    facts = [("rounds", format_part(source, count)) for source, count in total.parts]
+    facts += [("method", computed_by(found)), *assumed(total)]
+    return lines(facts)
+
+
+def assumed(total: Composition) -> list[Fact]:
+    r"""The assumptions."""
+    return [("assumes", reason) for reason in total.assumptions]
+
+
+def lines(facts: Iterable[Fact]) -> list[str]:
+    r"""Format each fact as a line."""
+    return [fact(name, value, margin=MARGIN) for name, value in facts]
+
+
+def show_answer(
+    answer: dict[str, Any],
+    facts: Iterable[Fact],
+    total: Composition,
+    found: Bound,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Print the JSON document, or the facts and the components."""
+    show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
+
+
+_MOST: Final = 1 << 62
+_PROVING: Final = 600.0
+"""Seconds for a certificate with evidence."""
+_DIGITS: Final = 9
+_LONGEST: Final = 1 << 16
+_MOST_NAMES: Final = 1 << 28  # bytes of a file of keys or users
+
+_T = TypeVar("_T")
+
+
+def whole(argument: str, text: str, at_least: int = 0) -> int:
+    r"""A whole number, 1000 or 1e3."""
+    return whole_number(argument, text, at_least=at_least, at_most=_MOST)
+
+
+def counts(argument: str, text: str) -> list[int]:
+    r"""Parse comma-separated integers >= 1; dots continue the sequence of the three before them."""
+    found: list[int] = []
+    dots = False
+    for part in (piece.strip() for piece in text.split(",")):
+        if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
+            if dots or len(found) < 3:
+                raise InvalidParameter(argument, text, "dots need three numbers before them")
+            dots = True
+            continue
+        last = whole(argument, part, 1)
+        found += [*_between(argument, text, found[-3:], last), last] if dots else [last]
+        dots = False
+    if dots:
+        raise InvalidParameter(argument, text, "dots need a number after them")
+    return found
+
+
+def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
+    first, second, third = before
+    if not first < second < third < last:
+        raise InvalidParameter(argument, text, "numbers around dots must increase")
+    times, plus = Fraction(third, second), third - second
+    if Fraction(second, first) == times:
+        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # one of two
+    elif second - first == plus:
+        following = lambda at: at + plus  # noqa: E731  # the other
+    else:
+        raise InvalidParameter(argument, text, "dots need equal steps or equal ratios before them")
+    at = following(Fraction(third))
+    for _ in range(_LONGEST):
+        if at >= last:
+            break
+        yield int(at)
+        at = following(at)
+    if at != last:
+        raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
+
+
+def read_names(argument: str, path: str, what: str) -> list[str]:
+    r"""The lines of a file, or of standard input for ``-``: names of users or keys.
+
+    Only line ends separate names; other line separators are refused as part of a name.
+    """
+    if path != "-" and not Path(path).exists():
+        raise InvalidParameter(argument, path, f"must be a file with one {what} per line")
+    text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
+    if not text.strip():
+        raise InvalidParameter(argument, path, "is empty")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
+    r"""Broadcast one value to ``count`` groups, or check that there is one value per group."""
+    if len(given) == count:
+        return list(given)
+    if len(given) <= 1:
+        return [given[0] if given else otherwise] * count
+    reason = f"must be given once, or once for each of {count} --noise"
+    raise InvalidParameter(argument, " ".join(map(str, given)), reason)
+
+
+def between(bound: Bound) -> str:
+    r"""Format a bound as text, lower and upper if both are known."""
+    if bound.upper == math.inf and bound.lower == math.inf:
+        return "infinite"
+    if bound.upper == math.inf and not bound.lower:
+        return "not bounded by any available theorem"
+    if bound.lower is None:
+        return f"at most {up(bound.upper, _DIGITS)}"
+    if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
+        return f"exactly {up(bound.upper, _DIGITS)}"
+    return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
+
+
+_ENGINES: Final = {
+    "direct": "sums over the outputs of one release",
+    "contour": "a contour integral over the total loss, enclosed from both sides",
+}
+
+
+def computed_by(bound: Bound) -> str:
+    r"""Describe how a bound was computed: the engine and the theorem."""
+    engine = _ENGINES.get(bound.method)
+    return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
+
+
+def exact(value: Fraction) -> float | str:
+    r"""The JSON value of a number: a float if it is exact, otherwise exact text.
+
+    A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
+    """
+    try:
+        near = float(value)
+    except OverflowError:
+        near = math.inf
+    if math.isfinite(near) and Fraction(repr(near)) == value:
+        return near
+    return exactly(value)

@@ -1,0 +1,225 @@
+r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relation and group.
+
+This module only holds data: :func:`accounting.release.derive_guarantee.guarantee` derives the
+guarantee. Python, commands, events of dp-accounting, certificates and ledgers all use this class;
+:func:`description_from_json` parses the output of :meth:`Description.to_json`. For sampling schemes
+see :mod:`accounting.descriptions.sampling_schemes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from shlex import quote
+from typing import Any, Final, cast
+
+from accounting.claims.claim import scope_from_json
+from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
+from accounting.descriptions.sampling_schemes import (
+    EVERYONE,
+    SCHEMES,
+    Everyone,
+    FixedSize,
+    Poisson,
+    Scheme,
+    TruncatedPoisson,
+)
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
+from dpcore.noise import Noise
+from dpcore.noise_text import noise_from_json, sensitivity_from_json, write_noise, write_sensitivity
+from dpcore.numbers.parameter import (
+    make_integers,
+)
+
+_ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
+
+
+GROUP_SAMPLED: Final = "group-sampled"
+REAL_CURVE: Final = "real-curve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    r"""One release: ``noise`` on a query that one unit changes by ``sensitivity``, under
+    ``scheme``.
+
+    Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
+    scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
+    that of replacing one.
+
+    >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
+    'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
+
+    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group
+    without a proven bound for the scheme.
+    """
+
+    noise: Noise | RealNoise
+    sensitivity: Sensitivity | int = 1
+    scheme: Scheme = EVERYONE
+    relation: Relation | None = None
+    unit: Unit = Unit.CONTRIBUTION
+    group: int = 1
+
+    def __post_init__(self) -> None:
+        for name, kind in (("noise", (Noise, RealNoise)), ("scheme", (Scheme,))):
+            if not isinstance(getattr(self, name), kind):
+                must = f"must be a {' or a '.join(each.__name__ for each in kind)}"
+                raise InvalidParameter(name, getattr(self, name), must)
+        object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
+        make_integers(self, "group")
+        usual, *_ = self.scheme.words
+        chosen = usual if self.relation is None else self.relation
+        scope = Scope(unit=self.unit, relation=chosen)
+        object.__setattr__(self, "relation", scope.relation)
+        object.__setattr__(self, "unit", scope.unit)
+        for name, value, must in self._unproven(scope.relation, usual):
+            raise InvalidParameter(name, value, f"must be {must}")
+
+    def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
+        # What nothing is proven of: the field, its value, and what it must be.
+        scheme, gaussian = self.scheme, isinstance(self.noise, Gaussian)
+        if relation not in scheme.words:
+            yield "relation", relation.value, f"{usual.value}: {scheme.why}"
+        if isinstance(scheme, Poisson) and self.replaced and not self.real:
+            must = "add-remove for samples, unless noise is gaussian or laplace, in floats"
+            yield "relation", relation.value, must
+        if scheme.gaussian and not gaussian:
+            noise = write_noise(self.noise)
+            yield (
+                "noise",
+                noise,
+                f"gaussian with the scheme {scheme.name}; no other noise is supported",
+            )
+        if self.group > 1 and not isinstance(scheme, Everyone):
+            if self.replaced or not isinstance(scheme, Poisson):
+                kind = "replaced units of a sample" if self.replaced else f"{scheme.name} batches"
+                yield "group", self.group, f"1: no bound is proven for larger groups with {kind}"
+            elif not scheme.everybody and not gaussian:
+                yield "group", self.group, "1 for samples, unless the noise is gaussian"
+
+    @property
+    def real(self) -> bool:
+        r"""Whether the noise is real-valued."""
+        return isinstance(self.noise, RealNoise)
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of the guarantee."""
+        return Scope(unit=self.unit, relation=cast("Relation", self.relation))
+
+    @property
+    def added(self) -> Relation:
+        r"""The relation of the sensitivity; for samples, a unit is added."""
+        whole = isinstance(self.scheme, (Everyone, FixedSize))
+        return self.scope.relation if whole else _ADDED
+
+    @property
+    def replaced(self) -> bool:
+        r"""Whether replacing a unit may change the query twice as much as adding one."""
+        return self.scope.relation is not self.added
+
+    @property
+    def unsampled(self) -> Description:
+        r"""The release without sampling: replacing a unit then changes the query twice as much."""
+        times = self.group * self.scheme.most_moves * (2 if self.replaced else 1)
+        moves = Sensitivity.of(self.sensitivity).times(times)
+        return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
+
+    @property
+    def text(self) -> str:
+        r"""The description in the syntax of the commands."""
+        moves = write_sensitivity(Sensitivity.of(self.sensitivity))
+        words = [f"{write_noise(self.noise)} --sensitivity {moves}"]
+        if isinstance(self.scheme, Poisson):
+            words.append(f"--poisson {self.scheme.rate}")
+        elif not isinstance(self.scheme, Everyone):
+            words.append(f"--scheme {quote(self.scheme.text)}")
+        if self.relation is not next(iter(self.scheme.words)):
+            words.append(f"--relation {self.scope.relation.value}")
+        if self.group > 1:
+            words.append(f"--group {self.group}")
+        return " ".join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields as JSON, numbers as exact text, named by scheme and relation.
+
+        >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
+        'poisson-sampled'
+        """
+        everyone = isinstance(self.scheme, Everyone)
+        moves = Sensitivity.of(self.sensitivity).times(self.group if everyone else 1)
+        curve = {
+            "claim": REAL_CURVE if self.real else Everyone.words[_REPLACED],
+            "noise": self.noise.to_json(),
+            "sensitivity": moves.to_json(),
+            "scope": replace(self.scope, relation=self.added).to_json(),
+        }
+        if everyone:
+            return curve
+        grouped = self.group > 1
+        found: dict[str, Any] = {
+            "claim": GROUP_SAMPLED if grouped else self.scheme.words[self.scope.relation]
+        }
+        found |= self.scheme.parameters | ({"members": self.group} if grouped else {})
+        if isinstance(self.scheme, TruncatedPoisson):
+            found["relation"] = self.scope.relation.value
+        return {**found, "curve": curve}
+
+
+_WORDS: Final[dict[str, tuple[type[Scheme], Relation]]] = {
+    word: (kind, relation) for kind in SCHEMES for relation, word in kind.words.items()
+} | {GROUP_SAMPLED: (Poisson, Relation.ADD_REMOVE)}
+_CURVES: Final = ("curve", REAL_CURVE)
+
+
+def description_from_json(data: object) -> Description:
+    r"""The inverse of ``Description.to_json``, also for earlier versions.
+
+    >>> from accounting.descriptions.real_noise import Gaussian
+    >>> asked = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)
+    >>> description_from_json(asked.to_json()) == asked
+    True
+
+    Raises :class:`InvalidParameter` for unknown names, missing or superfluous fields, and values
+    out of range.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidParameter("part", data, "must be a JSON object")
+    word = data.get("claim")
+    if not isinstance(word, str) or word not in (*_WORDS, *_CURVES):
+        known = ", ".join(dict.fromkeys((*_CURVES, *_WORDS)))
+        raise InvalidParameter("claim", word, f"must be one of {known}")
+    kind, relation = _WORDS["curve" if word in _CURVES else word]
+    inner = data if word in _CURVES else data.get("curve")
+    keys = ("claim", "noise", "sensitivity", "scope")
+    if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
+        raise InvalidParameter("curve", inner, f"has the fields {', '.join(keys)}")
+    scope = scope_from_json(inner["scope"])
+    given: dict[str, Any] = {}
+    if inner is not data:
+        given = {key: value for key, value in data.items() if key not in ("claim", "curve")}
+        names = {each.name for each in fields(kind)}
+        names |= {"members"} if word == GROUP_SAMPLED else set()
+        names |= {"relation"} if word == "poisson-truncated" else set()
+        if set(given) != names:
+            raise InvalidParameter(
+                "claim", word, f"has the fields curve, {', '.join(sorted(names))}"
+            )
+    group = given.pop("members", 1)
+    between = given.pop("relation", scope.relation if inner is data else relation)
+    if between is None:
+        raise InvalidParameter("relation", between, f"must be {_ADDED.value} or {_REPLACED.value}")
+    found = Description(
+        noise=noise_from_json(inner["noise"], REAL_LAWS),
+        sensitivity=sensitivity_from_json(inner["sensitivity"]),
+        scheme=kind(**given),
+        relation=between,
+        unit=scope.unit,
+        group=group,
+    )
+    if found.added is not scope.relation:
+        must = f"must have relation {found.added.value!r}, the relation of the stated sensitivity"
+        raise InvalidParameter("scope", inner["scope"], must)
+    return found

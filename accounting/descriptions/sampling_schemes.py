@@ -1,0 +1,245 @@
+r"""Participation in a round: sampling schemes as data, with their text form.
+
+A new scheme needs a class here and a case in :func:`accounting.release.derive_guarantee.guarantee`.
+:func:`read_scheme` parses the output of :attr:`Scheme.text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    make_integers,
+    rational,
+    rational_in,
+    whole_number,
+    write_rational,
+)
+from dpcore.spec_syntax import find_name, read_keys, split_name
+
+_ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
+_MOST_ROUNDS: Final = 10**6
+_MOST_WEIGHTS: Final = 65
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    r"""Participation in a round. ``name`` is used in text, ``words`` in JSON, by relation.
+
+    The relations are those with a proven bound, the first by default; ``why`` explains the missing
+    one. ``gaussian``: only for Gaussian noise on the reals.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[dict[Relation, str]]
+    why: ClassVar[str] = ""
+    gaussian: ClassVar[bool] = False
+
+    @property
+    def most_moves(self) -> int:
+        r"""The largest move of the query by one unit, in sensitivities."""
+        return 1
+
+    @property
+    def everybody(self) -> bool:
+        r"""Whether all units participate in every round."""
+        if isinstance(self, FixedSize):
+            return self.sample == self.population
+        return isinstance(self, Everyone) or (isinstance(self, Poisson) and self.rate == 1)
+
+    @property
+    def text(self) -> str:
+        r"""The scheme in the syntax of :func:`read_scheme`.
+
+        >>> FixedSize(sample=10, population=1000).text
+        'fixed-size:sample=10,population=1000'
+        """
+        given = ",".join(f"{key}={_text(value)}" for key, value in self.parameters.items())
+        return f"{self.name}:{given}" if given else self.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        r"""The parameters for JSON."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everyone(Scheme):
+    r"""Every unit participates."""
+
+    name: ClassVar[str] = "everyone"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisson(Scheme):
+    r"""Each unit participates independently, with probability ``rate`` in (0, 1]."""
+
+    name: ClassVar[str] = "poisson"
+    words: ClassVar[dict[Relation, str]] = {
+        _ADDED: "poisson-sampled",
+        _REPLACED: "poisson-replaced",
+    }
+
+    rate: Exact = Exact()
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedSize(Scheme):
+    r"""A uniformly random subset of ``sample`` out of ``population`` units."""
+
+    name: ClassVar[str] = "fixed-size"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
+    why: ClassVar[str] = "such samples have a fixed size"
+
+    sample: int
+    population: int
+
+    def __post_init__(self) -> None:
+        make_integers(self, "population")
+        make_integers(self, "sample", at_most=self.population)
+
+    @property
+    def rate(self) -> Fraction:
+        r"""The probability that a unit is in the sample."""
+        return Fraction(self.sample, self.population)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation(Scheme):
+    r"""Each unit is in ``picks`` uniformly random rounds of the ``rounds`` of an epoch,
+    independently.
+    """
+
+    name: ClassVar[str] = "allocated"
+    words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
+    why: ClassVar[str] = "a replacement example chooses another batch"
+    gaussian: ClassVar[bool] = True
+
+    rounds: int
+    picks: int = 1
+
+    def __post_init__(self) -> None:
+        make_integers(self, "rounds", at_most=_MOST_ROUNDS)
+        make_integers(self, "picks", at_most=self.rounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedPoisson(Scheme):
+    r"""Poisson samples of ``examples`` units, truncated at random to at most ``most``."""
+
+    name: ClassVar[str] = "truncated"
+    words: ClassVar[dict[Relation, str]] = {
+        _ADDED: "poisson-truncated",
+        _REPLACED: "poisson-truncated",
+    }
+    gaussian: ClassVar[bool] = True
+
+    rate: Exact = Exact()
+    examples: int
+    most: int
+
+    def __post_init__(self) -> None:
+        _check_rate(self)
+        make_integers(self, "examples", "most")
+
+    @property
+    def most_moves(self) -> int:
+        r"""2: a unit may replace another one."""
+        return 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shifts(Scheme):
+    r"""The query moves by j times the sensitivity with probability ``weights[j]``.
+
+    The weights are 2 to 65 numbers >= 0 with the sum 1, the last one > 0.
+    """
+
+    name: ClassVar[str] = "shifts"
+    words: ClassVar[dict[Relation, str]] = {_ADDED: "shift-sampled"}
+    why: ClassVar[str] = "one dataset gives the noise without a shift"
+    gaussian: ClassVar[bool] = True
+
+    weights: Sequence[RationalLike]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.weights, (list, tuple)):
+            raise InvalidParameter("weights", self.weights, "must be a list of numbers")
+        found = tuple(rational("weights", each) for each in self.weights)
+        if not 2 <= len(found) <= _MOST_WEIGHTS or min(found) < 0 or not found[-1]:
+            must = f"must be 2 to {_MOST_WEIGHTS} numbers >= 0, the last one > 0"
+            raise InvalidParameter("weights", self.weights, must)
+        if sum(found) != 1:
+            raise InvalidParameter("weights", self.weights, "must sum to 1")
+        object.__setattr__(self, "weights", found)
+
+    @property
+    def most_moves(self) -> int:
+        r"""The number of the last weight."""
+        return len(self.weights) - 1
+
+
+EVERYONE: Final = Everyone()
+SCHEMES: Final[tuple[type[Scheme], ...]] = (
+    Everyone,
+    Poisson,
+    FixedSize,
+    Allocation,
+    TruncatedPoisson,
+    Shifts,
+)
+r"""All of them."""
+
+
+def _check_rate(scheme: Poisson | TruncatedPoisson) -> None:
+    rate = rational_in("rate", scheme.rate, "(0, 1]", "it is a probability")
+    object.__setattr__(scheme, "rate", rate)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return write_rational(value) if isinstance(value, Fraction) else value
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+_NAMES: Final = {kind.name: kind for kind in SCHEMES}
+
+
+def read_scheme(argument: str, text: str) -> Scheme:
+    r"""Parse a sampling scheme: ``poisson:rate=1/100``, ``fixed-size:sample=10,population=1000``.
+
+    >>> read_scheme("--scheme", "allocated:rounds=100")
+    Allocation(rounds=100, picks=1)
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    name, rest = split_name(text)
+    kind = find_name(argument, text, _NAMES, name=name)
+    known = {each.name: each.type for each in fields(kind)}
+    needed = [each.name for each in fields(kind) if each.default is MISSING]
+    written = read_keys(argument, text, rest, known, owner=name, needed=needed)
+    given: dict[str, Any] = {}
+    for key, value in written.items():
+        if known[key] == "int":
+            given[key] = whole_number(argument, value)
+        else:
+            given[key] = value.split() if key == "weights" else value
+    try:
+        return kind(**given)
+    except InvalidParameter as error:
+        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None

@@ -1,0 +1,205 @@
+r"""Skellam noise against its shifts.
+
+With r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) and Amos' bounds (Math. Comp. 28, 1974),
+
+    v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0,
+
+the loss grows without bound like d asinh(m/v), every Renyi divergence is finite, and D_alpha/alpha
+falls to 0. Proofs: docs/proofs/curve.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from flint import arb, ctx
+
+from accounting.law_pairs.gaussian import real_gaussian_epsilon
+from accounting.pairs.log_concave import ShiftedPair
+from accounting.pairs.monotone import Cell, RayPair
+from accounting.pairs.symmetric_sum import (
+    from_ratios,
+    gaussian_reach,
+    renyi_by_sum,
+    zcdp_by_search,
+)
+from dpcore.laws.skellam import Skellam
+from dpcore.numbers.enclosure import Enclosure, ball
+
+_HALVINGS: Final = 40
+_BENT: Final = 0.25
+_MOST_EXTRA: Final = 1 << 16
+_THINNEST: Final = 1e-290
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkellamPair(ShiftedPair):
+    r"""X against X - d for a Skellam noise.
+
+    >>> pair = SkellamPair(noise=Skellam(variance=16), shift=4)
+    >>> pair.renyi(Fraction(32)).str(6, radius=False)
+    '5.82614'
+    """
+
+    noise: Skellam
+
+    def loss(self, m: int) -> arb:
+        r"""log I_|m|(v)/I_|m+d|(v)."""
+        if 2 * m == -self.shift:
+            return arb(0)
+        here, there = abs(m), abs(m + self.shift)
+        return _log_mass(self.noise, here, ctx.prec) - _log_mass(self.noise, there, ctx.prec)
+
+    def near(self, epsilon: Fraction) -> int:
+        r"""v sinh(epsilon/d) - d/2, for L(m) is about d asinh((m + d/2)/v)."""
+        try:
+            slope = math.sinh(epsilon / self.shift)
+            return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
+        except OverflowError:
+            return self.lowest()
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""By bisection; at epsilon = 0 the first m > -d/2, for p falls strictly from 0."""
+        if epsilon == 0:
+            first = -self.shift // 2 + 1
+            return first, first
+        return ShiftedPair.ray(self, epsilon)
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
+        near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
+        # Where epsilon/d is no longer small, L bends and the Gaussian's ray is far out in the tail.
+        if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
+            return RayPair.guess(self, delta)
+        return self.near(Fraction(near))
+
+    def start(self, delta: Fraction) -> Fraction:
+        r"""Approximate loss at which Chernoff's tail bound equals delta."""
+        v, goal = float(self.noise.variance), _log(delta)
+        low, high = 0.0, 2.0
+        while _chernoff(high, v) > goal:
+            low, high = high, 2 * high
+        for _ in range(_HALVINGS):
+            center = (low + high) / 2
+            low, high = (center, high) if _chernoff(center, v) > goal else (low, center)
+        return Fraction(self.shift * math.asinh(high / v)) if v > 0 else Fraction(0)
+
+    def largest_loss(self) -> Enclosure:
+        r"""Infinite: L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
+        return Enclosure.infinite()
+
+    def hidden(self) -> Fraction:
+        r"""0: every integer has mass."""
+        return Fraction(0)
+
+    def zcdp(self) -> Enclosure:
+        r"""The least rho, by branch and bound, to a relative width of 1e-4."""
+        return zcdp_by_search(self, beyond=self.bound_beyond)
+
+    def bound_beyond(self, order: Fraction) -> arb:
+        r"""A bound on D_alpha/alpha for every alpha >= ``order``, or +oo for order near 1.
+
+        With k = alpha - 1 = (v/d) theta cosh theta, (alpha - 1) D_alpha <= X + e^-X, where
+        X = v (cosh theta - 1 + theta^2 cosh theta - theta sinh theta) + theta (d/2 + 1).
+        """
+        v, target = self.noise.variance, (order - 1) * self.shift / self.noise.variance
+        theta = ball(_root_below(target))
+        if not (theta > 0 and theta * theta.cosh() <= ball(target)):
+            return arb("inf")
+        cosh = theta.cosh()
+        bound = ball(v) * (2 * (theta / 2).sinh() ** 2 + theta**2 * cosh - theta * theta.sinh())
+        bound += theta * ball(Fraction(self.shift, 2) + 1)
+        excess = ball(v / self.shift) * theta * cosh
+        return (bound + (-bound).exp()) / excess**2
+
+    # -- orders -------------------------------------------------------------------------------
+
+    def renyi(self, order: Fraction) -> arb:
+        r"""By the sum over all masses; refused for more than 2^20 of them."""
+        return renyi_by_sum(self, order)
+
+    def logarithms(self, reach: int) -> Sequence[arb]:
+        r"""By downward recurrence of r_(n-1) = 1/(2n/v + r_n), which is numerically stable."""
+        return _table(self.noise, _rounded(reach), ctx.prec)[2]
+
+    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
+        r"""t(m+1)/t(m) = r_m (r_m/r_(m+d))^k is at most its Amos bound at ``first``: geometric."""
+        excess = ball(order - 1)
+        ratio = ball(self.noise.variance) / self._amos(first, 1)
+        ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
+        if not ratio < 1:
+            return arb("inf")
+        start = (ball(order) * logarithms[first] - excess * logarithms[first + self.shift]).exp()
+        rest = (start / (1 - ratio)).upper()
+        return arb(rest / 2, rest / 2)
+
+    def reach(self, order: Fraction, bits: int) -> int:
+        r"""The reach of a Gaussian of the same variance."""
+        return gaussian_reach(self.noise.variance, self.shift, order, bits)
+
+    def _amos(self, n: int, halves: int) -> arb:
+        # x + sqrt(x^2 + v^2) at x = n + halves/2.
+        x = ball(Fraction(2 * n + halves, 2))
+        return x + (x * x + ball(self.noise.variance) ** 2).sqrt()
+
+
+def _log(delta: Fraction) -> float:
+    return math.log(delta.numerator) - math.log(delta.denominator)
+
+
+def _chernoff(m: float, v: float) -> float:
+    # About log P(X >= m), in floats: inf over theta of v (cosh theta - 1) - theta m.
+    return m * m / (math.hypot(m, v) + v) - m * math.asinh(m / v) if v > 0 else -math.inf
+
+
+def _root_below(target: Fraction) -> Fraction:
+    # A theta >= 0 with theta cosh theta at most, and about, the target.
+    if target > 10**300:
+        return Fraction(1)
+    goal = float(target)
+    low, high = 0.0, min(goal, 800.0)
+    for _ in range(80):
+        center = (low + high) / 2
+        if center < 700 and center * math.cosh(center) <= goal:
+            low = center
+        else:
+            high = center
+    return Fraction(low * (1 - 1e-12))
+
+
+def _rounded(reach: int) -> int:
+    # A few sizes of table, so that orders near one another share theirs.
+    grain = 1 << max(reach.bit_length() - 3, 5)
+    return -(-reach // grain) * grain
+
+
+@lru_cache(maxsize=1 << 12)
+def _log_mass(noise: Skellam, n: int, bits: int) -> arb:
+    # `bits` is the ambient precision, part of the key.
+    del bits
+    return noise.pmf_ball(n).log()
+
+
+@lru_cache(maxsize=8)
+def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
+    # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). Amos' bounds are taken
+    # so far out that the recurrence, which multiplies a relative error by about -r_n^2 at most, has
+    # shrunk what they leave open below 2^-bits; how far decides on width only.
+    v = ball(noise.variance)
+    fall = math.asinh(reach / max(noise.variance, Fraction(_THINNEST)))
+    start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2
+    x = ball(Fraction(2 * start + 1, 2))
+    low, high = (v / (x + (y * y + v * v).sqrt()) for y in (x + 1, x))
+    ratio, step = low.union(high), 2 / v
+    ratios = []
+    for n in range(start, 0, -1):
+        ratio = 1 / (step * n + ratio)
+        if n <= reach + 1:
+            ratios.append(ratio)
+    ratios.reverse()
+    return (ratios, *from_ratios(noise.pmf_ball(0), ratios[:-1]))

@@ -1,0 +1,223 @@
+r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
+
+This module chooses the engine by the kind of a release; a law whose engine is in a later module
+registers it with :func:`serve`. No function takes an epsilon from its caller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from accounting.claims.claim import Pure, ZCdp
+from accounting.claims.guarantee import Guarantee
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import RealNoise
+from accounting.descriptions.sampling_schemes import (
+    EVERYONE,
+    Allocation,
+    FixedSize,
+    Poisson,
+    Scheme,
+    Shifts,
+    TruncatedPoisson,
+)
+from accounting.law_pairs.registry import coordinates_of
+from accounting.pairs.shift import heaviest
+from accounting.release.allocation import AllocatedSample
+from accounting.release.curve import OneRelease, PrivacyCurve
+from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
+from accounting.release.real_curve import RealCurve
+from accounting.release.subsampled_pairs import (
+    Curve,
+    DescribedSample,
+    FixedSizeSample,
+    MixedSample,
+    PoissonSample,
+    ReplacedSample,
+    curve_of,
+)
+from accounting.release.truncated_sample import TruncatedSample
+from dpcore.continual.stream import ContinualSum
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.local import LocalReport
+from dpcore.mechanism import Mechanism, Relation, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike
+from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
+
+_ROUNDED: Final = 10**9
+
+Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
+Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
+
+_SERVED: Final[dict[type[Noise], Derive]] = {}
+
+
+def guarantee(
+    mechanism: Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description,
+) -> Guarantee:
+    r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
+
+    A :class:`Description` also has noise on the reals, a sampling scheme and a group. The guarantee
+    of a local report is the log of its largest likelihood ratio, rounded up.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
+    Bound([0.1, 0.1], 'exact')
+
+    Raises :class:`NotDerived` for a law whose worst shift is unknown; an assumed guarantee can be
+    stated as :class:`Assumed`, with a reason.
+    """
+    if isinstance(mechanism, Description):
+        return _described(mechanism)
+    if isinstance(mechanism, MatrixMechanism):
+        integers = isinstance(mechanism.noise, DiscreteGaussian)
+        return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
+    if isinstance(mechanism, AboveThreshold | NoisyMax):
+        return Pure(mechanism.epsilon, scope=mechanism.scope)
+    if isinstance(mechanism, Selection):
+        if mechanism.rule is Rule.PERMUTE_AND_FLIP:
+            return Pure(mechanism.epsilon, scope=mechanism.scope)
+        # The loss of each choice has range epsilon/count.
+        rho = mechanism.epsilon**2 / (8 * mechanism.count)
+        return ZCdp(rho, scope=mechanism.scope)
+    if isinstance(mechanism, LocalReport):
+        loss = Fraction(mechanism.loss.upper)
+        rounded, stated = Fraction(math.ceil(loss * _ROUNDED), _ROUNDED), mechanism.epsilon
+        return Pure(min(rounded, stated) if loss <= stated else rounded, scope=mechanism.scope)
+    if isinstance(mechanism, ContinualSum):
+        mechanism = mechanism.mechanism
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidParameter(
+            "mechanism",
+            mechanism,
+            "must be a Mechanism; for a protocol use protocol.mechanism(honest)",
+        )
+    derive = _SERVED.get(type(mechanism.noise))
+    found = None if derive is None else derive(mechanism)
+    if found is not None:
+        return found
+    coordinates_of(mechanism.noise, heaviest(Sensitivity.of(mechanism.sensitivity)))
+    return PrivacyCurve(
+        noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
+    )
+
+
+def sampled(
+    curve: Curve, scheme: Scheme, relation: Relation | None = None, group: int = 1
+) -> OneRelease:
+    r"""The guarantee of the release of ``curve`` from a sample of the units.
+
+    ``curve`` is the release of all units. Its relation is add-remove, for samples of a fixed size
+    replace. Neighbours differ in ``group`` units, by ``relation``, by default the first of the
+    scheme.
+
+    >>> from accounting.descriptions.real_noise import Gaussian
+    >>> from dpcore import Scope
+    >>> curve = RealCurve(
+    ...     noise=Gaussian(sigma=2), sensitivity=1, scope=Scope(relation="add-remove")
+    ... )
+    >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
+    Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
+
+    Raises :class:`InvalidParameter` for anything but a curve, for a curve of another relation, and
+    as :class:`Description` does.
+    """
+    if not isinstance(curve, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
+    asked = Description(
+        noise=curve.noise,
+        sensitivity=curve.sensitivity,
+        scheme=scheme,
+        relation=relation,
+        unit=curve.scope.unit,
+        group=group,
+    )
+    if curve.scope.relation is not asked.added:
+        must = f"must have relation {asked.added.value!r}, the relation of the stated sensitivity"
+        raise InvalidParameter("scope", curve.scope, must)
+    return curve_of(asked.unsampled) if scheme.everybody else _sample_of(asked)
+
+
+def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # as the other guarantees
+    r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
+
+    Units enter independently of one another. Neighbours differ by a unit added or removed, as they
+    must in ``curve``.
+
+    >>> from dpcore import DiscreteGaussian, Scope
+    >>> scope = Scope(relation="add-remove")
+    >>> noise = DiscreteGaussian(sigma_squared=4)
+    >>> curve = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
+    >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
+
+    Raises :class:`InvalidParameter` unless ``curve`` is a curve with the relation add-remove and
+    the rate is in (0, 1].
+    """
+    return sampled(curve, Poisson(rate=rate))
+
+
+def FixedSizeSampled(  # noqa: N802  # as the other guarantees
+    *, curve: Curve, sample: int, population: int
+) -> OneRelease:
+    r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
+
+    Every subset of this size is equally likely. Neighbours differ by a unit replaced, as they must
+    in ``curve``.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
+
+    Raises :class:`InvalidParameter` unless ``curve`` is a curve with the relation replace and 1 <=
+    sample <= population.
+    """
+    return sampled(curve, FixedSize(sample=sample, population=population))
+
+
+def _described(asked: Description) -> Guarantee:
+    if asked.scheme.everybody:
+        return _of_all(asked.unsampled)
+    whole = _of_all(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+    if not isinstance(whole, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("noise", asked.noise, "must have a privacy curve to be sampled")
+    return _sample_of(asked)
+
+
+def _sample_of(asked: Description) -> DescribedSample:
+    scheme = asked.scheme
+    kind = _SAMPLES.get(type(scheme))
+    if isinstance(scheme, Poisson) and asked.group > 1:
+        kind = MixedSample
+    elif isinstance(scheme, Poisson) and asked.replaced:
+        kind = ReplacedSample
+    if kind is None:
+        raise InvalidParameter("scheme", scheme, "has no known privacy bound")
+    return kind(description=asked)
+
+
+_SAMPLES: Final[dict[type[Scheme], type[DescribedSample]]] = {
+    Poisson: PoissonSample,
+    FixedSize: FixedSizeSample,
+    Allocation: AllocatedSample,
+    Shifts: MixedSample,
+    TruncatedPoisson: TruncatedSample,
+}
+
+
+def _of_all(asked: Description) -> Guarantee:
+    if isinstance(asked.noise, RealNoise):
+        return curve_of(asked)
+    return guarantee(Mechanism(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope))
+
+
+def serve(noise: type[Noise], derive: Derive) -> None:
+    r"""Register ``derive`` for mechanisms with this law; if it returns None, the curve is used."""
+    _SERVED[noise] = derive

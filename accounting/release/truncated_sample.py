@@ -1,0 +1,151 @@
+r"""Poisson samples truncated at random to a largest size: the loss of one round.
+
+Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
+a Poisson sample. If they do, the unit replaces a random other one with a known probability: it
+moves the sum by up to twice as much. A round that reveals which of the two cases holds dominates
+every round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089.
+Proofs: docs/proofs/subsampling.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import ClassVar, Final, cast
+
+from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
+from accounting.loss.real_cells import Kinds, RealPair
+from accounting.release.dominating_pairs import DominatingPairs
+from accounting.release.real_curve import RealCurve
+from accounting.release.subsampled_pairs import (
+    PoissonSample,
+    ReplacedSample,
+    SampledRelease,
+    both_ways,
+)
+from dpcore.laws.binomial import Binomial
+from dpcore.mechanism import Sensitivity
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import RationalLike
+
+_BITS: Final = 64
+_CHANCE_BITS: Final = 192
+
+
+class TruncatedSample(SampledRelease):
+    r"""A Poisson sample truncated to ``most`` units, all subsets of a large one equally likely.
+
+    ``examples`` is the size of the dataset: of the larger one if a unit is added or removed, of
+    both if one is replaced. The upper bound reveals whether the other units filled the batch; the
+    lower bound is for neighbours whose other units contribute 0.
+
+    >>> from accounting.descriptions.description import Description
+    >>> from accounting.descriptions.real_noise import Gaussian
+    >>> scheme = TruncatedPoisson(rate="1/100", examples=1000, most=12)
+    >>> TruncatedSample(description=Description(noise=Gaussian(sigma=2), scheme=scheme)).epsilon(
+    ...     "1e-6"
+    ... )
+    Bound([0.0410..., 0.2177...], 'exact')
+    """
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = (
+        "whether the other units fill the batch is revealed (arXiv 2508.15089, 2025)"
+    )
+
+    @property
+    def scheme(self) -> TruncatedPoisson:
+        r"""The scheme of the description."""
+        return cast("TruncatedPoisson", self.description.scheme)
+
+    @property
+    def filled(self) -> Enclosure:
+        r"""The probability that the other units alone fill a batch."""
+        return self._more_than(self.scheme.most - 1, self.scheme.examples - 1)
+
+    @property
+    def kept(self) -> Enclosure:
+        r"""The probability that a unit is in a batch: E[min(1, most/sampled)] if it is sampled."""
+        most, examples = self.scheme.most, self.scheme.examples
+        filled, cut = self.filled, self._more_than(most, examples)
+        low, high = (
+            self.rate * (1 - whole) + most * taken / examples
+            for whole, taken in ((filled.upper, cut.lower), (filled.lower, cut.upper))
+        )
+        return Enclosure(low, high)
+
+    @property
+    def least(self) -> PoissonSample | ReplacedSample:
+        r"""The loss of neighbours whose other units contribute 0 to the query, a lower bound."""
+        kind = ReplacedSample if self.description.replaced else PoissonSample
+        scheme = Poisson(rate=self.kept.lower)
+        return kind(description=replace(self.description, scheme=scheme))
+
+    def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
+        r"""(probability, rate, moves) of the possible rounds: not filled by the others, filled,
+        either.
+
+        The third kind, worse than both, has the mass between the two bounds of ``filled``.
+        """
+        filled, rate = self.filled, self.rate
+        found = (
+            (1 - filled.upper, rate, 1),
+            (filled.lower, self._kept_if_filled(filled), 2),
+            (filled.upper - filled.lower, rate, 2),
+        )
+        return tuple(
+            (Fraction(chance), share, moves) for chance, share, moves in found if chance > 0
+        )
+
+    @property
+    def directions(self) -> tuple[Kinds, ...]:
+        r"""The pair of each part; one direction for replace-one, otherwise two."""
+        replaced, curve = self.description.replaced, cast("RealCurve", self.curve)
+        make = RealPair.replaced if replaced else RealPair.sampled
+        chances, pairs = [], []
+        for chance, share, moves in self.parts():
+            moved = Sensitivity.of(curve.sensitivity).times(moves)
+            chances.append(chance)
+            pairs.append(make(replace(curve, sensitivity=moved).density, share))
+        found = both_ways(*pairs, chances=tuple(chances))
+        return found[:1] if replaced else found
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The kinds as upper bounds, and those of :attr:`least` as lower bounds."""
+        least = self.least.dominating_pairs()
+        if self.directions == self.least.directions:
+            return least
+        found = SampledRelease.dominating_pairs(self)
+        return replace(found, attained=least.attained, aligned=False)
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between the delta of :attr:`least` and that of the kinds."""
+        upper = SampledRelease.enclose_delta(self, epsilon, bits).upper
+        return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between D_alpha of :attr:`least` and that of the kinds."""
+        upper = SampledRelease.enclose_renyi(self, order, bits).upper
+        return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Between the epsilon of :attr:`least` and that of the kinds."""
+        upper = SampledRelease.enclose_epsilon(self, delta, bits).upper
+        return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
+
+    def _more_than(self, count: int, units: int) -> Enclosure:
+        # The chance that more than `count` of so many units are sampled.
+        if count >= units:
+            return Enclosure.exactly(0)
+        if self.rate == 1:
+            return Enclosure.exactly(1)
+        return Binomial(trials=units, probability=self.rate).enclose_sf(count, _CHANCE_BITS)
+
+    def _kept_if_filled(self, filled: Enclosure) -> Fraction:
+        # From above: a unit is kept less often than it is sampled.
+        if filled.lower == 0:
+            return self.rate
+        most, examples = self.scheme.most, self.scheme.examples
+        cut = Fraction(self._more_than(most, examples).upper)
+        return min(most * cut / (examples * Fraction(filled.lower)), self.rate)

@@ -1,0 +1,108 @@
+r"""The server's view of a short combinatorial run, for an audit.
+
+Two base arms, both in the only super arm, and four rounds, so that a tree completes a block on each
+of its three levels. The user of the first round has outcomes 1 and 0, or 0 and 1: both numbers move
+at once, which is the worst pair, and noise shared by both arms would cancel in their difference.
+All other users have outcomes 0. Proofs: docs/proofs/radius.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from accounting.claims.guarantee import Guarantee
+from bandits.audit_targets.server_view import ABSENT, ARMS, ServerView, Views, claim_of
+from bandits.combinatorial.cucb import Cucb
+from bandits.combinatorial.decisions import Bools, Unions
+from bandits.combinatorial.problem import Problem
+from bandits.combinatorial.streams import StreamPrivatizer
+from bandits.play_combinatorial import Coins, Game
+from bandits.worlds.combinatorial import BitWorld
+from dpcore.sampling.rng import Rng
+
+PAIR: Final = Problem(decisions=Unions.subsets(ARMS, ARMS))
+r"""Two base arms, always played together."""
+
+ROUNDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinatorialView(ServerView):
+    r"""The short run of ``policy``; each view is a row of integers."""
+
+    policy: Cucb
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "coordinate:1",
+        "bandits.audit_targets.combinatorial_view:first",
+        "bandits.audit_targets.combinatorial_view:second",
+        "bandits.audit_targets.combinatorial_view:fourth",
+    )
+
+    @property
+    def privatizer(self) -> StreamPrivatizer:
+        r"""The privatizer of the policy."""
+        return self.policy.privatizer
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        worlds = [_Fixed(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
+        # Ties are public: the same in all runs.
+        coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
+        game = Game(self.policy, worlds, coins)
+        steps = self.privatizer.grid if self.privatizer.kind == "factorisation" else 1
+        shown = []
+        for _ in range(ROUNDS):
+            game.play(1)
+            values = np.rint(game.sums.value * steps).astype(np.int64)
+            shown.append(np.where(game.sums.count > 0, values, ABSENT))
+        return np.concatenate(shown, axis=1)
+
+    def curve(self) -> Guarantee:
+        return claim_of("none", self.privatizer.guarantee())
+
+
+def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
+    r"""View of ``policy`` on problem :data:`PAIR` with horizon 4."""
+    sent = 1 if policy.least else PAIR.most
+    short = replace(policy.privatizer, horizon=ROUNDS, sent=sent)
+    return CombinatorialView(policy=replace(policy, problem=PAIR, privatizer=short))
+
+
+def first(view: Any) -> int:
+    r"""The sum of arm 0 minus that of arm 1 after the first round; missing sums count as 0."""
+    return _lead(view, 1)
+
+
+def second(view: Any) -> int:
+    r"""The same difference after the second round."""
+    return _lead(view, 2)
+
+
+def fourth(view: Any) -> int:
+    r"""The same difference after the fourth round."""
+    return _lead(view, ROUNDS)
+
+
+def _lead(view: Any, after: int) -> int:
+    one, other = (
+        0 if int(each) == ABSENT else int(each) for each in view[2 * after - 2 : 2 * after]
+    )
+    return one - other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed(BitWorld):
+    # The outcomes of a view: those of the watched user, then zeros. Of one run only.
+    reward: int
+    asked: list[int] = field(default_factory=list)
+
+    def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:  # noqa: ARG002  # nothing is drawn
+        found = np.zeros((rounds, ARMS), dtype=np.bool_)
+        if not self.asked:
+            found[0, self.reward] = True
+        self.asked.append(rounds)
+        return found

@@ -1,0 +1,165 @@
+r"""The server's view of a short linear run, for an audit.
+
+Two orthogonal actions and two phases. In the first phase one client has the largest average of one
+action and the least of the other, or vice versa: both released sums move as far as one client can
+move them, which is the worst pair, and noise shared by both sums would cancel in their difference.
+All other clients have the midpoint. In the local model there is only that client, so the release is
+its message. Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from accounting.claims.guarantee import Guarantee
+from bandits.actions import Actions, LinearModel
+from bandits.audit_targets.server_view import (
+    ABSENT,
+    ARMS,
+    BATCHES,
+    PolicyStep,
+    RecordingPolicy,
+    ServerView,
+    Views,
+    claim_of,
+    steps_of,
+)
+from bandits.batch import Ask, Encoding
+from bandits.play import play
+from bandits.policies.linear_phased_elimination import PhasedElimination
+from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.worlds.environment import Environment
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import Rng
+
+MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
+r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearView(ServerView):
+    r"""The short run of ``policy``; each view is a row of integers."""
+
+    policy: PhasedElimination
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "bandits.audit_targets.linear_view:lead",
+        "bandits.audit_targets.linear_view:second",
+        "coordinate:-1",
+    )
+
+    @property
+    def privatizer(self) -> AveragePrivatizer:
+        r"""The privatizer of the policy."""
+        return self.policy.privatizer
+
+    @property
+    def horizon(self) -> int:
+        r"""A horizon with two phases of both actions and no third."""
+        return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
+
+    @property
+    def size(self) -> Averages:
+        r"""The release that contains the observed client."""
+        choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
+        (ask, *_) = choice.asks  # type: ignore[union-attr]  # of two actions none is left alone
+        return self.privatizer.size_of(ask)
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        world = np.random.default_rng(0)  # nothing is drawn from it
+        rows = []
+        for _ in range(runs):
+            watching = RecordingPolicy(of=self.policy, by=self.privatizer)
+            fixed = _Fixed(reward=reward)
+            run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
+            seen = watching.seen[:BATCHES]
+            row = [steps for step in seen for steps in self._sums(step)]
+            row += [ABSENT] * (BATCHES * ARMS - len(row))
+            left = seen[-1].after.active if seen else run.active
+            rows.append([*row, sum(1 << action for action in left)])
+        return np.array(rows, dtype=np.int64)
+
+    def _sums(self, step: PolicyStep) -> list[int]:
+        # The released sums of a phase, in steps.
+        found = [ABSENT] * ARMS
+        for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # it asked
+            size = self.privatizer.size_of(ask)
+            for action in ask.actions:
+                total = step.released.sums[action]
+                found[action] = steps_of(self.privatizer, size, size.users, total)
+        return found
+
+    def curve(self) -> Guarantee:
+        held = self.privatizer
+        return claim_of("none", None if held.trust == "none" else held.curve(self.size))
+
+
+def linear_view_of(policy: PhasedElimination) -> LinearView:
+    r"""The short run of ``policy``, whose model is :data:`MODEL`."""
+    if policy.model != MODEL:
+        raise InvalidParameter("model", policy.model, "must be the model of the view, MODEL")
+    if policy.privatizer.trust == "local":
+        held = {each.name: getattr(policy, each.name) for each in fields(policy)}
+        policy = _SingleClient(**held)
+    return LinearView(policy=policy)
+
+
+def lead(view: Any) -> int:
+    r"""The sum of action 0 minus that of action 1 in the first phase, in steps."""
+    return int(view[0]) - int(view[1])
+
+
+def second(view: Any) -> int:
+    r"""The same in the second phase, without the client; ``ABSENT`` if there is no second phase."""
+    held = [int(each) for each in view[ARMS : 2 * ARMS]]
+    return ABSENT if ABSENT in held else held[0] - held[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SingleClient(PhasedElimination):
+    # One client a phase, or a round: what is released is what that client sent.
+    def users(self, phase: int, horizon: int) -> int:
+        del phase, horizon
+        return 1
+
+    def h(self, phase: int) -> int:
+        # With a client a round: one of each action.
+        return 1 if self.clients == "one-a-round" else PhasedElimination.h(self, phase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed(Environment):
+    # The world of a view: everyone holds the middle, and the watched client one of the two ends.
+    # Of one run only.
+    reward: int
+    asked: list[Ask] = field(default_factory=list)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return (1.0, 0.5)
+
+    @property
+    def model(self) -> LinearModel:
+        return MODEL
+
+    def encoded_sums(
+        self,
+        ask: Ask,
+        encoding: Encoding,
+        world: np.random.Generator,  # noqa: ARG002  # nothing is drawn
+    ) -> tuple[int, ...]:
+        middle = encoding.precision // 2
+        ends = (0, encoding.precision)
+        watched = not self.asked
+        self.asked.append(ask)
+        return tuple(
+            ask.users * middle + (ends[self.reward ^ (action % ARMS)] - middle if watched else 0)
+            for action in ask.actions
+        )
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        raise InvalidParameter("ask", (arm, pulls, precision, world), "only averages are supported")

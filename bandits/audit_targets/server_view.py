@@ -1,0 +1,443 @@
+r"""The server's view of short runs, for an audit.
+
+Two arms and two batches in which one user of the first batch has the reward 0 or 1. The other
+rewards are fixed such that this reward tips whether the second arm is dropped: noise decides, and
+the decision is part of the view. Every run is one call of ``play`` with the policy and the
+privatizer of the algorithm, wrapped in a policy that records its observations. Proofs:
+docs/proofs/bandits.md.
+
+``Privatizer.release`` draws the total noise of distributed users at once, which has the same law
+only if each share has its intended law. :class:`Devices` runs the protocol itself
+(``dpcore.protocols.run``), so that an audit sees the messages of devices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.claims.guarantee import Guarantee
+from accounting.composition.per_user import per_user
+from accounting.protocol_guarantees.plan import (
+    mechanism_guarantee,
+    protocol_guarantee,
+)
+from accounting.release.derive_guarantee import guarantee
+from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.play import play
+from bandits.policies.elimination import BatchedElimination
+from bandits.policies.policy import Choice, Policy, Sizes
+from bandits.policies.setting import Schedule
+from bandits.privatizers.privatizer import Privatizer, Releasing
+from bandits.privatizers.protocols import AnyProtocol, Deployment, Relaxed
+from bandits.radius.radius import ExactRadius
+from bandits.worlds.environment import Environment
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import RationalLike
+from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+from dpcore.protocols.modular_sums import LocalSum, ShuffledPure
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import run
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.server import Total
+
+PathName: TypeAlias = Literal["release", "devices"]
+r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
+
+Views: TypeAlias = npt.NDArray[np.int64]
+
+ARMS: Final = 2
+
+BATCHES: Final = 2
+r"""The number of batches in a view."""
+
+FEATURES: Final = (
+    "coordinate:0",
+    "bandits.audit_targets.target:lead",
+    "bandits.audit_targets.target:across",
+    "bandits.audit_targets.target:second",
+    "coordinate:-1",
+)
+r"""The features of an audit: the first column; the lead of arm 0 over arm 1 and the difference
+between its batches, in which shared noise would cancel; its sum in the second batch, without the
+user; and the remaining arms, which reveal a policy that reads rewards.
+"""
+
+ABSENT: Final = -(1 << 62)
+r"""The value of a sum that was not released; smaller than every sum."""
+
+_WIDEST: Final = Fraction(3, 4)
+_MOST_PULLS: Final = 1 << 14
+_MOST_DEVICES: Final = 16
+_FAR: Final = 1 << 40
+
+
+class ServerView(ABC):
+    r"""The server's view of a short run: its draws, features and claim for an audit."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def features(self) -> tuple[str, ...]:
+        r"""The features of a view to audit, by function name."""
+
+    @abstractmethod
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        r"""Views of ``runs`` runs, one per row, in which the observed user has ``reward``."""
+
+    @abstractmethod
+    def curve(self) -> Guarantee:
+        r"""The derived guarantee of the releases that contain the observed user."""
+
+
+def claim_of(name: str, found: Guarantee | None) -> Guarantee:
+    r"""Return ``found``; raise :class:`InvalidParameter` for None, a non-private privatizer."""
+    if found is None:
+        raise InvalidParameter(
+            "privatizer", name, "must be private: a non-private policy has no guarantee"
+        )
+    return found
+
+
+def steps_of(privatizer: Any, size: Any, users: int, released: Fraction | None) -> int:
+    r"""A released sum over ``users`` as the integer that the server saw: encodings plus noise.
+
+    ``ABSENT`` if nothing was released; a released sum that is off its grid is refused.
+    """
+    if released is None:
+        return ABSENT
+    unit, noise = privatizer.encoding(size), privatizer.noise(size)
+    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
+    steps = (released - users * unit.low) / unit.step + centre
+    if steps.denominator != 1:
+        raise InvalidParameter("released", released, "must be a whole number of steps")
+    return int(steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View(ServerView):
+    r"""The small instance: a policy, the users of an arm in each batch, and the number with reward
+    1.
+
+    ``ones[b][a]`` is for batch b + 1 and arm a if the watched user, the first to pull arm 0, has
+    reward 1. A view is a row of integers: for each arm in each batch the released sum in steps (for
+    bits the number of ones), or ``ABSENT``; for each batch the steps of a reward of 1, always the
+    same; at the end the remaining arms, bit a for arm a. With ``path="devices"`` in the local
+    model, where the server sees each message, the watched user's message comes first. ``visits`` is
+    2 if the watched user returns in the second batch.
+    """
+
+    policy: Policy[Any]
+    sizes: tuple[int, ...]
+    ones: tuple[tuple[int, int], ...]
+    path: PathName
+    visits: int = 1
+
+    @property
+    def privatizer(self) -> Privatizer:
+        r"""The privatizer of the policy, which releases a sum for each arm."""
+        found = self.policy.privatizer
+        if not isinstance(found, Privatizer):
+            raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
+        return found
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        r"""The features to audit; for a returning user also the sum of both batches."""
+        return (*FEATURES, "bandits.audit_targets.target:both") if self.visits > 1 else FEATURES
+
+    @property
+    def horizon(self) -> int:
+        r"""The rounds of all batches, and one more round that reveals the last decision."""
+        return ARMS * sum(self.sizes) + 1
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
+        privatizer = self.privatizer
+        units = [privatizer.precision(size) for size in self.sizes]
+        protocol = privatizer.protocol(self.sizes[0])
+        shown = protocol if isinstance(protocol, LocalSum) and self.path == "devices" else None
+        rows = []
+        for _ in range(runs):
+            by = Devices(of=privatizer) if self.path == "devices" else privatizer
+            watching = RecordingPolicy(of=self.policy, by=by)
+            present = tuple(map(privatizer.reporting, self.sizes))
+            fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
+            run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
+            row = []
+            if shown is not None and isinstance(by, Devices):
+                # Known mod m; around 0 it reads best.
+                half = shown.modulus // 2
+                row.append((by.messages[0] + half) % shown.modulus - half)
+            for batch, size in enumerate(self.sizes):
+                there = batch < len(watching.seen)
+                sums = watching.seen[batch].released.sums if there else (None,) * ARMS
+                row += [steps_of(privatizer, size, size, total) for total in sums]
+            rows.append([*row, *units, sum(1 << arm for arm in run.active)])
+        return np.array(rows, dtype=np.int64)
+
+    def curve(self) -> Guarantee:
+        # Over a relaxed aggregation it is of the sum alone, which is what is shown.
+        privatizer, size = self.privatizer, self.sizes[0]
+        record, protocol = privatizer.record(size, "the watched one"), privatizer.protocol(size)
+        found: Guarantee | None = None
+        if record is not None and self.visits > 1:
+            found = per_user(guarantee(record.mechanism), max_visits=self.visits)
+        elif record is not None:
+            found = mechanism_guarantee(record.mechanism)
+        elif protocol is not None:
+            found = protocol_guarantee(protocol, privatizer.deployment.counted_on(size))
+        return claim_of(privatizer.name, found)
+
+
+def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
+    r"""The small instance for ``policy``, with a shortened ``schedule``, if any.
+
+    The first batch has the fewest users that can resolve a lead of 3/4 (at most 16 with devices).
+    In the local model it has one user, whose message is the sum. In every batch the number of ones
+    of arm 1 is the largest with which it would be dropped without noise. With two ``visits`` all
+    rewards are ones, so that there is a second batch.
+    """
+    found = _short_view(policy, path)
+    if visits == 1:
+        return found
+    full = tuple((n, n) for n in map(found.privatizer.reporting, found.sizes))
+    return replace(found, ones=full, visits=visits)
+
+
+def _short_view(policy: Policy[Any], path: PathName) -> View:
+    if not isinstance(policy, BatchedElimination) or policy.most is not None:
+        return _view(policy, path)
+    local = isinstance(policy.privatizer.protocol(1), LocalSum)
+    if path == "devices":
+        most = _MOST_DEVICES
+    else:
+        most = 1 if local else _MOST_PULLS
+    first = 1
+    while True:
+        found = _view(_shortened(policy, first), path)
+        if first == most or found.ones[0][1] >= (1 - _WIDEST) * first:
+            return found
+        first *= 2
+
+
+def _shortened(policy: BatchedElimination, first: int) -> BatchedElimination:
+    radius = policy.radius
+    if isinstance(radius, ExactRadius):
+        radius = ExactRadius(batches=BATCHES)
+    return replace(policy, schedule=Schedule(first=first, growth=2), radius=radius)
+
+
+def _view(policy: Policy[Any], path: PathName) -> View:
+    # Found by asking the policy, which is a function of what it is shown.
+    privatizer = policy.privatizer
+    reporting = privatizer.reporting if isinstance(privatizer, Privatizer) else int
+    state = policy.init(ARMS, _FAR)
+    sizes: list[int] = []
+    for _ in range(BATCHES):
+        size = _size(policy, state)
+        sizes.append(size)
+        state = policy.observe(state, _shown(reporting(size), reporting(size)))
+    state = policy.init(ARMS, ARMS * sum(sizes) + 1)
+    ones = []
+    for size in sizes:
+        # Of those who report: of the others no reward is seen.
+        stay = reporting(size)
+        ones.append((stay, _most_dropped(policy, state, stay)))
+        state = policy.observe(state, _shown(stay, stay))
+    return View(policy=policy, sizes=tuple(sizes), ones=tuple(ones), path=path)
+
+
+def _size(policy: Policy[Any], state: Any) -> int:
+    choice = policy.choose(state)
+    if isinstance(choice, Pulls) and len({*choice.counts}) == 1:
+        return choice.counts[0]
+    raise InvalidParameter("policy", policy.name, "must pull both arms equally often")
+
+
+def _shown(first: int, second: int) -> Released:
+    # Sums without noise: a policy is asked what it would do, and nobody's reward is in them.
+    return Released((ReleasedSum(Fraction(first)), ReleasedSum(Fraction(second))))
+
+
+def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
+    # The largest sum of arm 1 with which it is dropped when all of arm 0 hold 1; 0 if none is.
+    low, high = 0, size
+    while high - low > 1:
+        middle = (low + high) // 2
+        after = policy.choose(policy.observe(state, _shown(size, middle)))
+        low, high = (middle, high) if isinstance(after, Commit) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed(Environment):
+    # The world of a view: the sums are given, and the watched user's reward. Of one run only.
+    sizes: tuple[int, ...]
+    ones: tuple[tuple[int, int], ...]
+    reward: int
+    visits: int
+    pulled: list[int] = field(default_factory=lambda: [0] * ARMS)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return (1.0, 0.5)
+
+    def _encoded_sum(
+        self,
+        arm: int,
+        pulls: int,
+        precision: int,
+        world: np.random.Generator,  # noqa: ARG002  # nothing is drawn
+    ) -> int:
+        batch = self.pulled[arm]
+        self.pulled[arm] += 1
+        if pulls != self.sizes[batch]:
+            raise InvalidParameter(
+                "pulls", pulls, f"must be {self.sizes[batch]}, the planned number"
+            )
+        held = self.ones[batch][arm]
+        if batch < self.visits and arm == 0:
+            held += self.reward - 1
+        # No encoding of 0 or 1 rounds.
+        return held * precision
+
+
+class PolicyStep(NamedTuple):
+    r"""One step of a policy: its state before and after, and its observation in between."""
+
+    before: Any
+    released: Released
+    after: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingPolicy(Policy[Any]):
+    r"""The policy ``of`` with a record of each step of one run; ``by`` is its privatizer."""
+
+    of: Policy[Any]
+    by: Releasing[Any]
+    seen: list[PolicyStep] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def privatizer(self) -> Releasing[Any]:
+        return self.by
+
+    def init(self, arms: int, horizon: int) -> Any:
+        return self.of.init(arms, horizon)
+
+    def choose(self, state: Any) -> Choice:
+        return self.of.choose(state)
+
+    def observe(self, state: Any, released: Released) -> Any:
+        after = self.of.observe(state, released)
+        self.seen.append(PolicyStep(state, released, after))
+        return after
+
+    def sizes(self, arms: int, horizon: int) -> Sizes:
+        return self.of.sizes(arms, horizon)
+
+
+_BATCH: Final = "devices"
+_NOBODY: Final[Mapping[str, Step]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices(Privatizer):
+    r"""As ``of``, but each release is a run of its protocol by n users with rewards 0 and 1."""
+
+    of: Privatizer
+    messages: list[int] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def epsilon(self) -> RationalLike | None:
+        return self.of.epsilon
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return self.of.assumptions
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        return self.of.relaxed
+
+    @property
+    def deployment(self) -> Deployment:
+        return self.of.deployment
+
+    @property
+    def least_noise(self) -> Noise | None:
+        return self.of.least_noise
+
+    def protocol(self, pulls: int) -> AnyProtocol | None:
+        return self.of.protocol(pulls)
+
+    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
+        r"""As ``Privatizer.release``, with the same law, but only for a sum of rewards 0 and 1."""
+        protocol = self.protocol(pulls)
+        ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
+        if rest:
+            raise InvalidParameter("encoded_sum", encoded_sum, "must be a sum of rewards 0 and 1")
+        # The last users vanish, before their message is in.
+        gone = pulls - self.reporting(pulls)
+        held = np.repeat([0, 1, 0], [pulls - gone - ones, ones, gone])
+        vanish = {str(place): Step.INPUT for place in range(pulls - gone, pulls)}
+        match protocol:
+            case None:
+                raise InvalidParameter(
+                    "of", self.of.name, "is not private: it has no devices to simulate"
+                )
+            case BinaryShuffle() | PureShuffle():
+                shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
+                return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
+            case ShuffledPure():
+                # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
+                sent = protocol.randomize(held[: pulls - gone], rng=rng)
+                self.messages.append(int(sent[0]))
+                return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
+            case _:
+                ideal = IdealAggregation(modulus=protocol.modulus)
+                seen = _Seen(ideal, self.messages)
+                outcome = run(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
+                return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum's is one number
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    # An ideal aggregation that notes what the first user sent.
+    ideal: IdealAggregation
+    noted: list[int]
+
+    @property
+    def modulus(self) -> int:
+        return self.ideal.modulus
+
+    def total(
+        self,
+        messages: Mapping[str, Integers],
+        vanish: Mapping[str, Step] = _NOBODY,
+        *,
+        rng: Rng = SYSTEM,
+    ) -> Total:
+        self.noted.append(int(next(iter(messages.values()))[0]))
+        return self.ideal.total(messages, vanish, rng=rng)

@@ -1,0 +1,312 @@
+r"""Bandits as audit targets, by name: ``bandit:dist-dp-se,epsilon=1``.
+
+An audit tests the server's view of short runs of ``play``, see ``audit_view``. This module does not
+import ``audit``: :func:`target` returns a callable, a pair, a claim and features. Proofs:
+docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, cast, get_args
+
+import numpy as np
+
+from bandits.audit_targets.combinatorial_view import PAIR, combinatorial_view_of
+from bandits.audit_targets.linear_view import MODEL, linear_view_of
+from bandits.audit_targets.server_view import (
+    ABSENT,
+    ARMS,
+    BATCHES,
+    PathName,
+    ServerView,
+    Views,
+    view_of,
+)
+from bandits.batch import check_word
+from bandits.combinatorial.cucb import FAMILY, Cucb
+from bandits.combinatorial.streams import StreamRelease
+from bandits.play_combinatorial import cucb_of
+from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.linear_phased_elimination import PhasedElimination
+from bandits.policies.policy import Policy
+from bandits.policies.registry import ALGORITHMS, is_own, own_policy, read_algorithm
+from bandits.policies.setting import Setting
+from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.protocols import Deployment
+from bandits.privatizers.returning_users import SteadyPrivatizer
+from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
+from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
+from dpcore.command.options import share
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
+from dpcore.sampling.rng import SYSTEM, SeededRng
+from dpcore.spec_syntax import did_you_mean, find_name, read_keys
+
+_KEYS: Final = {
+    "epsilon": "",
+    "delta": "the delta of the claim (0, or 1/100 if the loss is unbounded)",
+    "scaling": "for batched elimination on sums",
+    "radius": " or ".join(get_args(RadiusName)),
+    "path": " or ".join(get_args(PathName)),
+    "visits": "1 or 2: the visits of the watched user, and the visits that the noise is for",
+    "honest": "the fraction of honest users",
+    "dropouts": "the fraction of users who drop out",
+    "calibration": f"{' or '.join(get_args(Calibrated))}, for linear algorithms",
+    "release": f"{' or '.join(get_args(StreamRelease))}, for cucb-dp and cucb-dp2",
+}
+_OWN_KEYS: Final = ("delta", "path")
+_WORDS: Final = ("radius", "calibration", "release")
+_BITS: Final = NAMES["binary-shuffle"]
+_FLOORS: Final = (NAMES["none"], "dpe", "pe", "dpe-fixedu", "cucb")
+_HORIZON: Final = 1000
+_USUAL: Final = Fraction(1, 100)
+_GRID: Final = 10**6
+_SEEDS: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditTarget:
+    r"""The input of an audit: ``run(dataset, n, rng)``, which returns n views, pair and claim.
+
+    The claim is the derived guarantee of one release, as a new user is in only one release.
+    ``features`` are the tested features, documented in the module of the view; the joint
+    distribution of all columns is not tested beyond these.
+    """
+
+    name: str
+    run: Callable[[Any, int, np.random.Generator], Views]
+    pair: tuple[int, int]
+    epsilon: Fraction
+    delta: Fraction
+    features: tuple[str, ...]
+
+
+def lead(view: Any) -> int:
+    r"""The sum of arm 0 minus that of arm 1 in the first batch, in steps."""
+    first = _first(view)
+    return int(view[first]) - int(view[first + 1])
+
+
+def across(view: Any) -> int:
+    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward."""
+    return _in_halves(view, -1)
+
+
+def both(view: Any) -> int:
+    r"""The sum of arm 0 over the first two batches, in units of half a reward."""
+    return _in_halves(view, 1)
+
+
+def second(view: Any) -> int:
+    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` if there is none."""
+    return int(view[_first(view) + ARMS])
+
+
+def _in_halves(view: Any, sign: int) -> int:
+    # The sum of arm 0 in the first batch, plus or minus that in the second.
+    after = second(view)
+    if after == ABSENT:
+        return ABSENT
+    before, units = int(view[_first(view)]), [int(unit) for unit in view[-1 - BATCHES : -1]]
+    return round(2 * (Fraction(before, units[0]) + sign * Fraction(after, units[1])))
+
+
+def _first(view: Any) -> int:
+    # The place of the first sum: a message may stand before.
+    return (len(view) - 1 - BATCHES) % ARMS
+
+
+def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT001  # an entry point's
+    r"""The audit target named by ``bandit:`` and ``rest``.
+
+    ``rest`` is an algorithm of ``dpcore bandit run`` (or bit-se, batched elimination over shuffled
+    bits) and its parameters:
+
+        dist-dp-se,epsilon=1 the noise of a batch in one draw dist-dp-se,epsilon=1,path=devices a
+        message of every user dist-rdp-se:s=10,epsilon=1,delta=1e-3 also ...,scaling=10
+        sdp-ae:m=8,epsilon=1,radius=paper the parameters of the paper cdp-dpe,epsilon=1,delta=1/100
+        also ...,calibration=paper cucb-dp,epsilon=1,release=doubling also tree (the default),
+        factorisation
+
+    or your own policy: an instance of :class:`bandits.Policy`, or a callable that returns one
+    without arguments, in a file or module. It takes no ``epsilon``: the guarantee is that of its
+    privatizer.
+
+        mine.py:Policy                              also ...,delta=1e-3,path=devices
+
+    ``delta`` (0, or 1/100 if the noise is not pure) is the delta of the claim, and for bits also
+    that of their calibration. If ``seeded`` is false, the noise comes from the operating system, as
+    in production.
+    """
+    algorithm, _, keys = (part.strip() for part in rest.partition(","))
+    own = is_own(algorithm)
+    known = {key: _KEYS[key] for key in _OWN_KEYS} if own else _KEYS
+    needed = () if own else ("epsilon",)
+    given = read_keys("target", spelling, keys, known, owner=algorithm, needed=needed, hint=_known)
+    delta = rational("delta", given["delta"]) if "delta" in given else None
+    if delta is not None and not 0 <= delta < 1:
+        raise InvalidParameter("delta", given["delta"], "must lie in [0, 1)")
+    path = given.get("path", "release")
+    check_word("path", path, PathName)
+    visits = whole_number("visits", given.get("visits", "1"))
+    policy: Policy[Any] | Cucb
+    if own:
+        policy = own_policy(spelling, algorithm)
+    else:
+        policy = _policy(spelling, algorithm, given, delta or _USUAL, visits)
+    return audit_view(policy, delta=delta, path=cast(PathName, path), seeded=seeded, visits=visits)
+
+
+def audit_view(
+    policy: Policy[Any] | Cucb,
+    *,
+    delta: RationalLike | None = None,
+    path: PathName = "release",
+    seeded: bool = True,
+    visits: int = 1,
+) -> AuditTarget:
+    r"""The server's view of a user's own policy: ``audit.audit(audit_view(policy))``.
+
+    The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
+    ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
+    :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
+    both; the policy's releases must have one law (``bandits.privatizers.returning_users``).
+
+    >>> from bandits.privatizers.sums import SumPrivatizer
+    >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
+    >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
+    Fraction(1, 2)
+
+    Raises :class:`InvalidParameter` for anything but a policy, and for a policy without privacy.
+    """
+    if not isinstance(policy, (Policy, Cucb)):
+        raise InvalidParameter("policy", policy, "must be a bandits.Policy")
+    view = _view_of(policy, path, visits)
+    epsilon, chosen = claimed(view, None if delta is None else rational("delta", delta))
+
+    def run(dataset: Any, n: int, rng: np.random.Generator) -> Views:
+        reward = integer("dataset", dataset)
+        if reward not in (0, 1):
+            raise InvalidParameter("dataset", dataset, "must be 0 or 1")
+        return view.views(reward, n, SeededRng(int(rng.integers(_SEEDS))) if seeded else SYSTEM)
+
+    return AuditTarget(
+        name=f"bandit:{policy.name}",
+        run=run,
+        pair=(0, 1),
+        epsilon=epsilon,
+        delta=chosen,
+        features=view.features,
+    )
+
+
+def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerView:
+    if visits not in (1, BATCHES):
+        raise InvalidParameter(
+            "visits", visits, f"must be 1 or {BATCHES}, the number of batches in the view"
+        )
+    steady = not isinstance(policy, Cucb) and isinstance(policy.privatizer, SteadyPrivatizer)
+    if visits > 1 and not steady:
+        reason = f"must be 1: the releases of {policy.name} do not all have the same law"
+        raise InvalidParameter("visits", visits, reason)
+    if not isinstance(policy, (PhasedElimination, Cucb)):
+        return view_of(policy, path=path, visits=visits)
+    if path != "release":
+        raise InvalidParameter("path", path, f"{policy.name} supports only path=release")
+    return combinatorial_view_of(policy) if isinstance(policy, Cucb) else linear_view_of(policy)
+
+
+def _known(given: Mapping[str, str]) -> str:
+    # Of a key that is not there: the one that was meant, and what the others are.
+    near = next((did_you_mean(key, _KEYS) for key in given if key not in _KEYS), "")
+    keys = "; ".join(f"{key}: {says}" for key, says in _KEYS.items() if says)
+    return f"; {near}{keys}"
+
+
+def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
+    r"""(epsilon, delta) of the first release for the observed user, epsilon rounded up.
+
+    The default ``delta`` is 0, or 1/100 if the loss is unbounded; a delta of 0 then raises
+    :class:`InvalidParameter`.
+    """
+    curve = view.curve()
+    largest = curve.pure().upper
+    pure = largest if isinstance(largest, Fraction) else None
+    if pure is None and delta == 0:
+        raise InvalidParameter("delta", delta, "must lie in (0, 1): the loss is unbounded")
+    if delta is None:
+        delta = _USUAL if pure is None else Fraction(0)
+    if pure is not None and delta == 0:
+        return pure, delta
+    return Fraction(math.ceil(Fraction(curve.epsilon(delta).upper) * _GRID), _GRID), delta
+
+
+def _policy(
+    spelling: str, text: str, given: dict[str, str], delta: Fraction, visits: int
+) -> Policy[Any] | Cucb:
+    name = text.partition(":")[0]
+    known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
+    if name in _FLOORS:
+        reason = f"{name} is a non-private policy: it states no claim to refute"
+        raise InvalidParameter("target", spelling, reason)
+    find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
+    combinatorial = name in FAMILY
+    words: dict[str, Any] = {key: given[key] for key in _WORDS if key in given}
+    setting = Setting(
+        epsilon=given["epsilon"],
+        delta=delta,
+        horizon=_HORIZON,
+        arms=ARMS,
+        schedule="paper",
+        model=PAIR if combinatorial else MODEL,
+        max_visits=None if visits == 1 else visits,
+        deployment=Deployment(
+            honest=share("honest", given.get("honest", "1")),
+            dropouts=share("dropouts", given.get("dropouts", "0")),
+        ),
+        **words,
+    )
+    _check_keys(name, given)
+    if combinatorial:
+        return cucb_of(read_algorithm(text), setting)
+    if text == _BITS:
+        bits = BitPrivatizer(
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            parameters=setting.radius,
+            deployment=setting.deployment,
+        )
+        radius = ExactRadius() if setting.radius == "exact" else PaperRadius()
+        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius)
+    else:
+        policy = read_algorithm(text).policy(setting)
+    if "calibration" in given and not isinstance(policy, PhasedElimination):
+        raise InvalidParameter(
+            "calibration", given["calibration"], f"{name} takes no such parameter: omit it"
+        )
+    if "scaling" not in given:
+        return policy
+    privatizer = policy.privatizer
+    if not isinstance(policy, BatchedElimination) or not isinstance(privatizer, SumPrivatizer):
+        raise InvalidParameter(
+            "scaling", given["scaling"], f"{name} takes no such parameter: omit it"
+        )
+    if text != name:
+        raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
+    return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))
+
+
+def _check_keys(name: str, given: Mapping[str, str]) -> None:
+    # What only some algorithms have.
+    others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}
+    if name not in FAMILY:
+        others = {"release"}
+    elif name.startswith("cucb-ldp"):
+        others.add("release")
+    for key in given:
+        if key in others:
+            raise InvalidParameter(key, given[key], f"{name} takes no such parameter: omit it")

@@ -1,0 +1,318 @@
+"""Descriptions: text and JSON read back, also old JSON; certificates and ledgers take them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from shlex import split
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guarantee, verify
+from accounting.cli.composition_options import Releases
+from accounting.composition.from_json import guarantee_from_json
+from accounting.descriptions.description import Description, description_from_json
+from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, Laplace
+from accounting.descriptions.sampling_schemes import (
+    EVERYONE,
+    SCHEMES,
+    Allocation,
+    FixedSize,
+    Poisson,
+    Scheme,
+    Shifts,
+    TruncatedPoisson,
+    read_scheme,
+)
+from accounting.ledger.request import cost, for_user
+from accounting.matrix.patterns import Participation
+from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
+from accounting.release.curve import PrivacyCurve, described
+from accounting.release.matrix import MatrixMechanism
+from accounting.release.real_curve import RealCurve
+from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
+from dpcore.errors import DpcoreError
+from dpcore.noise_text import noise_from_json, read_noise
+from tests.support.accounting import samples
+from tests.support.dpcore.mutants import mutated
+
+REPLACE, ADDED, UNIT = Relation.REPLACE, Relation.ADD_REMOVE, Unit.CONTRIBUTION
+NORMAL = Gaussian(sigma=2)
+TRUNCATED = TruncatedPoisson(rate="1/100", examples=1000, most=12)
+ALL = [
+    Description(noise=DiscreteGaussian(sigma_squared=4)),
+    Description(noise=Laplace(scale=2), sensitivity=Sensitivity.l1(3), relation=ADDED),
+    Description(noise=NORMAL, sensitivity=Sensitivity.box((1, 2)), unit=Unit.USER),
+    Description(noise=DiscreteGaussian(sigma_squared=4), scheme=Poisson(rate="1/100")),
+    Description(noise=NORMAL, scheme=Poisson(rate="1/100"), relation=REPLACE),
+    Description(noise=NORMAL, scheme=Poisson(rate="1/100"), group=3, unit=Unit.USER),
+    Description(noise=NORMAL, scheme=FixedSize(sample=10, population=1000), sensitivity=2),
+    Description(noise=NORMAL, scheme=Allocation(rounds=100, picks=2)),
+    Description(noise=NORMAL, scheme=TRUNCATED),
+    Description(noise=NORMAL, scheme=TRUNCATED, relation=REPLACE),
+    Description(noise=NORMAL, scheme=Shifts(weights=["81/100", "18/100", "1/100"])),
+]
+
+
+def reads_back(asked: Description, read: Any = description_from_json) -> bool:
+    return bool(read(json.loads(json.dumps(asked.to_json()))) == asked)
+
+
+@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
+def test_text_json_and_guarantee_read_back(asked: Description) -> None:
+    assert reads_back(asked)
+    assert read_scheme("--scheme", asked.scheme.text) == asked.scheme
+    words = split(f"--noise {asked.text}")
+    options: Any = {name[2:]: [value] for name, value in zip(words[::2], words[1::2], strict=True)}
+    whole = {name: options.pop(name)[0] for name in ("relation", "group") if name in options}
+    if "relation" in whole:
+        whole["relation"] = Relation(whole["relation"])
+    assert Releases(**options, **whole).described() == [(replace(asked, unit=UNIT), 1)]
+    derived = guarantee(asked)
+    assert (described(derived), derived.to_json()) == (asked, asked.to_json())
+    assert derived.scope == asked.scope
+    total = compose((derived, 3))
+    assert guarantee_from_json(json.loads(json.dumps(total.to_json()))) == total
+
+
+STRATEGIES = [
+    Tree(rounds=8),
+    Banded(rounds=8, bands=3),
+    Toeplitz(rounds=8, coefficients=(1, "1/2")),
+    Dense(rounds=2, rows=[[1, 0], ["1/2", 1]]),
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.written)
+def test_correlated_noise_reads_back(strategy: Strategy) -> None:
+    taken = Participation(most=2, apart=1)
+    matrix = MatrixMechanism(strategy=strategy, noise=NORMAL, participation=taken)
+    total = compose((guarantee(matrix), 2))
+    data = json.loads(json.dumps(total.to_json()))
+    assert guarantee_from_json(data) == total
+    for name, argument in (("strategy", "strategy"), ("participation", "part"), ("noise", "law")):
+        with pytest.raises(InvalidParameter, match=argument):
+            guarantee_from_json({**data[0]["part"], name: {"strategy": 3, "rounds": 8}})
+
+
+def test_all_schemes_are_here_and_a_relation_that_is_lost_is_seen() -> None:
+    assert {type(asked.scheme) for asked in ALL} == {*SCHEMES}
+    forgetful = mutated(description_from_json, "relation=between", "relation=None")
+    with pytest.raises(InvalidParameter, match="relation"):
+        assert all(reads_back(asked, forgetful) for asked in ALL)
+
+
+SCOPE = {"unit": "contribution", "relation": "add-remove"}
+CURVE = {
+    "claim": "real-curve",
+    "noise": {"law": "gaussian", "sigma": "2"},
+    "sensitivity": {"norm": "absolute", "amount": 1},
+    "scope": SCOPE,
+}
+NARROW = RealCurve(noise=NORMAL, sensitivity=1, scope=Scope(relation=ADDED))
+OLD: list[tuple[dict[str, Any], Any]] = [
+    (
+        {"claim": "group-sampled", "members": 3, "rate": "1/100", "curve": CURVE},
+        samples.poisson(curve=NARROW, rate="1/100", members=3),
+    ),
+    (
+        {"claim": "shift-sampled", "weights": ["1/2", "1/2"], "curve": CURVE},
+        samples.shifted(curve=NARROW, weights=["1/2", "1/2"]),
+    ),
+    (CURVE, NARROW),
+    (
+        {**CURVE, "claim": "curve", "noise": {"law": "discrete-gaussian", "sigma_squared": "4"}},
+        PrivacyCurve(
+            noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=Scope(relation=ADDED)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "made"), OLD)
+def test_json_of_earlier_versions(data: dict[str, Any], made: Any) -> None:
+    assert guarantee_from_json(data) == made
+    assert made.to_json() == data
+    whole = [{"part": data, "rounds": 2}]
+    user = {"unit": "user", "relation": "add-remove"}
+    charge = {"claim": "composition", "parts": whole, "scope": user, "reason": "as recorded"}
+    found = guarantee_from_json(charge)
+    assert (found.to_json(), found.scope.unit) == (whole, Unit.USER)
+
+
+SAMPLE = {"claim": "poisson-sampled", "rate": "1/2", "curve": CURVE}
+CUT_SAMPLE = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most": 3, "curve": CURVE}
+EMPTY: list[Any] = [None, "", 0, []]
+
+
+@pytest.mark.parametrize(
+    ("data", "argument"),
+    [
+        (3, "part"),
+        ({}, "claim"),
+        ({"claim": ["curve"]}, "claim"),
+        ({**CURVE, "claim": "perfect"}, "claim"),
+        ({**CURVE, "noise": 3}, "noise"),
+        ({**CURVE, "noise": {"law": "gaussian"}}, "noise"),
+        ({**CURVE, "noise": {"law": "gaussian", "sigma": "0"}}, "sigma"),
+        ({**CURVE, "sensitivity": 1}, "sensitivity"),
+        ({**CURVE, "sensitivity": {"norm": "l7", "amount": 1}}, "norm"),
+        ({**CURVE, "sensitivity": {"norm": "l1", "amount": 0}}, "sensitivity"),
+        ({**CURVE, "scope": "user"}, "scope"),
+        ({**CURVE, "more": 1}, "curve"),
+        ({**SAMPLE, "curve": 3}, "curve"),
+        ({**SAMPLE, "curve": {**CURVE, "claim": "pure"}}, "curve"),
+        ({**SAMPLE, "curve": {**CURVE, "scope": {**SCOPE, "relation": "replace"}}}, "scope"),
+        ({**SAMPLE, "rate": "2"}, "rate"),
+        ({**SAMPLE, "members": 2}, "claim"),
+        ({**SAMPLE, "claim": "group-sampled"}, "claim"),
+        ({"claim": "random-allocation", "rounds": 0, "picks": 1, "curve": CURVE}, "rounds"),
+        *(({**CUT_SAMPLE, "relation": each}, "relation") for each in EMPTY),
+        ([{"part": CURVE}], "parts"),
+        ([], "parts"),
+        ({"claim": "composition", "parts": []}, "composition"),
+        ({"claim": "pure", "epsilon": "-1", "scope": SCOPE}, "epsilon"),
+    ],
+    ids=str,
+)
+def test_json_that_describes_nothing_is_refused_by_name(data: Any, argument: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        guarantee_from_json(data)
+    assert refused.value.argument == argument
+
+
+JUNK = st.sampled_from([None, True, -1, 3, "", "x", "1/2", [], [1], {}, {"a": 1}, "replace"])
+
+
+@given(st.sampled_from(ALL), st.lists(st.tuples(st.integers(0, 30), JUNK), min_size=1, max_size=3))
+def test_damaged_json_is_read_or_refused(
+    asked: Description, damages: list[tuple[int, Any]]
+) -> None:
+    data: Any = [{"part": asked.to_json(), "rounds": 2}]
+    for place, junk in damages:
+        inside = [each for each in nodes(data) if each]
+        node = inside[place % len(inside)]
+        node[[*(node if isinstance(node, dict) else range(len(node)))][place % len(node)]] = junk
+    with suppress(DpcoreError):
+        guarantee_from_json(data)
+
+
+def nodes(data: Any) -> list[Any]:
+    """The objects and lists of a document, the outermost first."""
+    if not isinstance(data, (dict, list)):
+        return []
+    inside = data.values() if isinstance(data, dict) else data
+    return [data, *(node for each in inside for node in nodes(each))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "bernoulli:rate=1", "poisson", "poisson:rate=0", "poisson:rate=2", "poisson:rate=x",
+     "poisson:chance=1/2", "everyone:rate=1", "fixed-size:sample=2,population=1",
+     "shifts:weights=x", "fixed-size:sample=1.5,population=9", "allocated:rounds=0",
+     "allocated:rounds=2,picks=3"],
+)  # fmt: skip
+def test_a_scheme_that_is_none_names_the_option(text: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"^--scheme = "):
+        read_scheme("--scheme", text)
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"noise": 3}, "noise"),
+        ({"scheme": "poisson"}, "scheme"),
+        ({"group": 0}, "group"),
+        ({"relation": "both"}, "relation"),
+        ({"scheme": FixedSize(sample=1, population=2), "relation": ADDED}, "relation"),
+        ({"scheme": Allocation(rounds=2), "relation": REPLACE}, "relation"),
+        ({"scheme": Shifts(weights=[0, 1]), "relation": REPLACE}, "relation"),
+        ({"scheme": Allocation(rounds=2), "group": 2}, "group"),
+        ({"scheme": Poisson(rate="1/2"), "relation": REPLACE, "group": 2}, "group"),
+        ({"noise": Laplace(scale=1), "scheme": Poisson(rate="1/2"), "group": 2}, "group"),
+        (
+            {
+                "noise": DiscreteGaussian(sigma_squared=4),
+                "scheme": Poisson(rate="1/2"),
+                "relation": REPLACE,
+            },
+            "relation",
+        ),
+    ],
+    ids=str,
+)
+def test_what_nothing_is_proven_of_is_refused_by_name(given: Any, argument: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        Description(**{"noise": NORMAL, **given})
+    assert refused.value.argument == argument
+
+
+def test_a_scheme_without_an_engine_is_refused() -> None:
+    class Other(Scheme):
+        name = "other"
+        words = {ADDED: "other"}  # noqa: RUF012  # a class attribute of a test
+
+    with pytest.raises(InvalidParameter, match="scheme"):
+        guarantee(Description(noise=NORMAL, scheme=Other()))
+
+
+def test_everybody_sampled_is_nobody_left_out() -> None:
+    for scheme, relation, moves in (
+        (Poisson(rate=1), ADDED, 3),
+        (FixedSize(sample=9, population=9), REPLACE, 3),
+        (EVERYONE, REPLACE, 3),
+    ):
+        group = 1 if scheme == FixedSize(sample=9, population=9) else 3
+        asked = Description(noise=NORMAL, scheme=scheme, relation=relation, group=group)
+        curve = RealCurve(
+            noise=NORMAL, sensitivity=moves if group == 3 else 1, scope=Scope(relation=relation)
+        )
+        assert guarantee(asked) == curve
+    twice = Description(noise=NORMAL, scheme=Poisson(rate=1), relation=REPLACE)
+    assert guarantee(twice) == RealCurve(noise=NORMAL, sensitivity=2)
+
+
+CERTIFIED = {"everyone", "poisson"}
+
+
+@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
+def test_certificates_and_ledgers_take_a_scheme_or_say_what_is_not_proven(
+    asked: Description,
+) -> None:
+    total = compose(guarantee(asked))
+    if asked.scheme.name in CERTIFIED:
+        assert verify(certify(total, deltas=["1e-7"]).text()).holds
+    else:
+        with pytest.raises(NotDerived, match="certificate"):
+            certify(total, deltas=["1e-7"])
+    if asked.unit is Unit.USER:
+        return
+    user = Scope(unit=Unit.USER, relation=asked.scope.relation)
+    assert for_user(total, 1).scope == user
+    real = asked.real and not asked.replaced
+    if asked.scheme == EVERYONE or (asked.scheme.name == "poisson" and real):
+        grouped = compose(guarantee(replace(asked, group=2)))
+        assert for_user(total, 2) == replace(grouped, scope=user)
+    else:
+        with pytest.raises(NotDerived, match="rows"):
+            for_user(total, 2)
+
+
+def test_a_ledger_charges_a_description_of_any_scheme() -> None:
+    budget = Approx(9, "1e-5", scope=Scope(unit=Unit.USER, relation=ADDED))
+    for asked in ALL:
+        if asked.scope.relation is ADDED and asked.unit is Unit.CONTRIBUTION:
+            keeper = ApproxFilter(budget=budget, slack="1e-6", charge_delta="1e-9")
+            direct, derived = cost(keeper, asked, 1), cost(keeper, guarantee(asked), 1)
+            assert direct == derived
+            assert direct[0].amounts
+
+
+@pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
+def test_noise_reads_back(asked: Description) -> None:
+    assert read_noise(asked.text.split()[0], REAL_LAWS) == asked.noise
+    assert noise_from_json(asked.noise.to_json(), REAL_LAWS) == asked.noise

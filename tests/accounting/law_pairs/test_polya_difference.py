@@ -1,0 +1,160 @@
+"""Polya differences: what is left of distributed noise after dropouts, and more than one draw."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+from flint import arb
+
+from accounting import PrivacyCurve, Pure
+from accounting.law_pairs.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
+from accounting.pairs.pair import Coordinates
+from accounting.release.composed_loss import ComposedLoss
+from accounting.theorems.claim_conversion import as_pure
+from dpcore import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import RationalLike
+from tests.effort import by_day
+from tests.support.accounting.brute import close, real
+from tests.support.accounting.worlds import Worlds, agrees, difference, polya
+
+SHAPES = [("1/2", "1", 2), ("9/10", "3/2", 3), ("1/16", "1", 1), ("2", "1", 2), ("5/2", "3/2", 3)]
+POINTS = ("0", "1/10", "2/3", "1", "4/3", "19/10", "199/100", "2", "5/2", "3", "7")
+
+
+def curve(shape: RationalLike, scale: RationalLike, shift: int) -> PrivacyCurve:
+    noise = PolyaDifference(shape=shape, scale=scale)
+    return PrivacyCurve(noise=noise, sensitivity=shift)
+
+
+def worlds(shape: str, scale: str, shift: int) -> Worlds:
+    # Beyond 80 scales the law has lost 1e-33 of its mass.
+    reach = 90 * Fraction(scale).__ceil__()
+    mass = difference(polya(shape, scale), 2 * reach)
+    return Worlds(mass=mass, most=shift, low=-reach, high=reach)
+
+
+@pytest.mark.parametrize(
+    ("honest", "losses"),
+    [("0.9", ("1.09894", "1.17056", "1.18082")), ("0.5", ("1.67514", "2.34343", "2.57808"))],
+)
+def test_the_loss_with_dropouts_known_from_elsewhere(honest: str, losses: tuple[str, ...]) -> None:
+    for shift, loss in zip((1, 10, 32), losses, strict=True):
+        found = curve(honest, shift, shift).enclose_epsilon(0)
+        assert abs(Fraction(found.upper) - Fraction(loss)) <= Fraction(1, 2 * 10**5)
+        assert found.width <= found.upper / 2**64
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[:3])
+def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: int) -> None:
+    ours, brute = curve(shape, scale, shift), worlds(shape, scale, shift)
+    with mpmath.workdps(50):
+        truth = mpmath.log(brute.mass(0) / brute.mass(shift))
+    assert close(ours.enclose_epsilon(0), truth)
+    assert as_pure(ours) == Pure(Fraction(ours.epsilon(0).upper))
+    assert ours.enclose_delta(Fraction(ours.epsilon(0).upper)) == Enclosure.exactly(0)
+    just_below = ours.enclose_delta(Fraction(ours.enclose_epsilon(0).lower) - Fraction(1, 10**9))
+    assert 0 < just_below.lower <= just_below.upper < Fraction(1, 10**8)
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[3:])
+def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift: int) -> None:
+    ours, top = curve(shape, scale, shift), Fraction(shift) / Fraction(scale)
+    assert ours.enclose_epsilon(0) == Enclosure.exactly(top)
+    assert as_pure(ours) == Pure(top)
+    assert ours.enclose_delta(top) == Enclosure.exactly(0)
+    assert Fraction(ours.enclose_delta(top - Fraction(1, 10)).lower) > 0
+
+
+def test_shape_1_is_the_discrete_laplace_law() -> None:
+    one = curve(1, 10, 3)
+    laplace = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=3)
+    for epsilon in ("0", "1/10", "1/4", "3/10"):
+        assert one.enclose_delta(epsilon) == laplace.enclose_delta(epsilon)
+    assert one.enclose_zcdp() == laplace.enclose_zcdp()
+
+
+@pytest.mark.parametrize("shape", ["1000001/1000000", "999999/1000000"])
+def test_either_side_of_shape_1_is_near_it(shape: str) -> None:
+    laplace = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
+    for epsilon in ("0", "1/2", "4/3"):
+        near = Fraction(curve(shape, 2, 3).delta(epsilon).upper)
+        assert abs(near - Fraction(laplace.delta(epsilon).upper)) < Fraction(1, 10**5)
+
+
+# -- mutants -----------------------------------------------------------------------------------
+
+
+@by_day(1)
+@pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
+def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
+    # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.
+    shape, scale = Fraction(1, 10**6), Fraction(6)
+    found = curve(shape, scale, 29).enclose_tradeoff(alpha)
+    with mpmath.workdps(50):
+        r, beta = real(shape), mpmath.exp(-1 / real(scale))
+
+        def mass(n: int) -> Any:
+            rising = beta**n * mpmath.rf(r, n) / mpmath.factorial(n)
+            return (1 - beta) ** (2 * r) * rising * mpmath.hyp2f1(r, n + r, n + 1, beta**2)
+
+        missed, left = mpmath.mpf(1), real(alpha)
+        points = [(mass(abs(m)), mass(abs(m + 29))) for m in range(-600, 572)]
+        for here, there in sorted(points, key=lambda both: both[1] / both[0]):
+            share = min(left / there, 1)
+            missed, left = missed - share * here, left - share * there
+        assert close(found, missed, relative="1e-20")
+        assert found.width < Fraction(1, 10**10)
+
+
+def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The deciding ray is the 125th. The guess took the ray it started from for it, as its first
+    # step was cut short, and all rays between were tried one by one.
+    tried, original = list[int](), PolyaDifferenceAboveOne.tails
+
+    def counted(pair: PolyaDifferenceAboveOne, m: int) -> tuple[arb, arb]:
+        tried.append(m)
+        return original(pair, m)
+
+    monkeypatch.setattr(PolyaDifferenceAboveOne, "tails", counted)
+    wide = curve("1221/997", "4/7", 1)
+    found = wide.enclose_epsilon("1e-100")
+    assert 125 in tried
+    assert len(tried) < 60
+    assert (
+        wide.enclose_delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
+    )
+
+
+class WrongShift(PolyaDifferenceBelowOne):
+    def coordinates(self) -> Coordinates:
+        return Coordinates(noise=self.noise, there=self.shift + 1)
+
+
+class WrongMasses(PolyaDifferenceBelowOne):
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        return PolyaDifferenceBelowOne.mass_balls(self, first + 1, last + 1)
+
+
+@by_day(1)
+@pytest.mark.parametrize("kind", [WrongShift, WrongMasses])
+def test_a_broken_lean_pair_is_caught(kind: type[PolyaDifferenceBelowOne]) -> None:
+    brute, noise = worlds("1/2", "3/2", 3), PolyaDifference(shape="1/2", scale="3/2")
+    points = ("0", "2/3", "19/10", "199/100", "21/10")
+
+    def found(pair: PolyaDifferenceBelowOne) -> Any:
+        low, high = (ComposedLoss(parts=((pair, 1),), above=above) for above in (False, True))
+
+        def ask(at: str) -> Enclosure:
+            ends = low.delta(Fraction(at)).lower, high.delta(Fraction(at)).upper
+            return Enclosure(*ends) if ends[0] <= ends[1] else Enclosure.exactly(2)
+
+        return ask
+
+    assert agrees(found(PolyaDifferenceBelowOne(noise=noise, shift=3)), brute.delta, points)
+    assert not agrees(found(kind(noise=noise, shift=3)), brute.delta, points)
+    assert not agrees(curve("1/2", "1.5000001", 3).enclose_delta, brute.delta, points)

@@ -1,0 +1,164 @@
+"""Skellam noise: against sums of Bessel functions over every shift, both ways."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+from flint import arb
+
+from accounting import NotDerived, PrivacyCurve
+from accounting.law_pairs.skellam import SkellamPair
+from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.symmetric_sum import renyi_by_sum
+from dpcore import DiscreteGaussian
+from dpcore.laws.skellam import Skellam
+from dpcore.numbers.enclosure import Enclosure, precision
+from dpcore.numbers.parameter import RationalLike
+from tests.effort import by_day
+from tests.support.accounting.brute import close, real
+from tests.support.accounting.worlds import Worlds, skellam
+from tests.support.dpcore.mutants import mutated
+
+CASES = [("1/2", 2, 50), ("4", 3, 70), ("16", 4, 110), ("30", 1, 130)]
+
+
+def curve(variance: RationalLike, shift: int) -> PrivacyCurve:
+    return PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift)
+
+
+def pair(variance: RationalLike, shift: int, kind: type[SkellamPair] = SkellamPair) -> SkellamPair:
+    return kind(noise=Skellam(variance=variance), shift=shift)
+
+
+def worlds(variance: str, shift: int, reach: int) -> Worlds:
+    return Worlds(mass=skellam(variance), most=shift, low=-reach, high=reach)
+
+
+def test_orders_known_from_elsewhere() -> None:
+    assert curve(16, 4).enclose_renyi(32).lower_float == pytest.approx(5.82614, abs=5e-6)
+    # Agarwal, Kairouz and Liu (2021), Theorem 3.5, as an upper bound.
+    for variance, shift in ((16, 4), (400, 1), (50, 7)):
+        for order in (Fraction(3, 2), Fraction(2), Fraction(32), Fraction(1000)):
+            bound = order * shift**2 / Fraction(2 * variance) + min(
+                ((2 * order - 1) * shift**2 + 6 * shift) / Fraction(4 * variance**2),
+                Fraction(3 * shift, 2 * variance),
+            )
+            assert curve(variance, shift).renyi(order).upper <= bound
+
+
+def test_a_large_variance_has_the_curve_of_a_gaussian() -> None:
+    for exponent in (20, 40, 60):
+        wide = curve(2**exponent, 2 ** (exponent // 2 - 4)).enclose_epsilon("1e-6")
+        gaussian = PrivacyCurve(
+            noise=DiscreteGaussian(sigma_squared=2**exponent),
+            sensitivity=2 ** (exponent // 2 - 4),
+        ).enclose_epsilon("1e-6")
+        ratio = Fraction(wide.upper) / Fraction(gaussian.upper)
+        assert abs(ratio - 1) < Fraction(4, 1 << exponent // 2)
+
+
+def test_the_loss_is_never_bounded() -> None:
+    assert curve(400, 1).pure().lower == math.inf
+    assert curve(400, 1).enclose_epsilon(0) == Enclosure.infinite()
+    assert curve(400, 1).enclose_tradeoff(0) == Enclosure.exactly(1)
+    far = pair(4, 2)
+    for m in (1, 100, 10**6):
+        with precision(200):
+            assert far.loss(m) >= 2 * (arb(2 * m + 1) / 8).asinh()
+
+
+@pytest.mark.parametrize("variance", ["1/3", "5", "400", "100000"])
+def test_amos_bounds_hold_the_ratio(variance: str) -> None:
+    one = pair(variance, 1)
+    with mpmath.workdps(60), precision(200):
+        for n in (0, 1, 2, 7, 50, 1000):
+            v = real(variance)
+            ratio = mpmath.besseli(n + 1, v) / mpmath.besseli(n, v)
+            low = v / (n + mpmath.mpf(1) / 2 + mpmath.sqrt((n + mpmath.mpf(3) / 2) ** 2 + v * v))
+            top = v / (n + mpmath.mpf(1) / 2 + mpmath.sqrt((n + mpmath.mpf(1) / 2) ** 2 + v * v))
+            assert low <= ratio <= top
+            assert abs(one._amos(n, 1) / arb(str(v / top)) - 1) < arb("1e-40")
+
+
+@pytest.mark.parametrize(("variance", "shift"), [("1", 1), ("16", 4), ("400", 1), ("3", 20)])
+def test_the_bound_beyond_an_order_holds_and_falls(variance: str, shift: int) -> None:
+    one = pair(variance, shift)
+    before = None
+    for order in map(Fraction, (2, 5, 20, 100, 700)):
+        with precision(128):
+            bound = Enclosure.of(one.bound_beyond(order))
+        for later in (order, 2 * order):
+            assert Enclosure.of(as_ball(one.renyi(later) / int(later))).lower <= bound.upper
+        assert before is None or bound.upper <= before
+        before = bound.upper
+
+
+def test_what_takes_too_long_is_refused_with_the_reason() -> None:
+    wide = curve(2**40, 1)
+    with pytest.raises(NotDerived, match="masses"):
+        wide.enclose_renyi(2)
+    with pytest.raises(NotDerived, match="no theorem applies"):
+        wide.enclose_zcdp()
+
+
+# -- mutants -----------------------------------------------------------------------------------
+
+
+@by_day(6)
+@pytest.mark.parametrize("delta", ["1/2", "1e-6", "1e-30", "1e-100"])
+@pytest.mark.parametrize(
+    ("variance", "shift"), [("27/500", 4), ("1/1000", 1), ("1/10", 30), ("16", 1)]
+)
+def test_far_from_a_real_gaussian_few_rays_are_tried(
+    monkeypatch: pytest.MonkeyPatch, variance: str, shift: int, delta: str
+) -> None:
+    # The start from a real Gaussian led to rays near 10^14, where one mass takes a second, or so
+    # far out that the way back took more rays than are tried, at every precision.
+    tried = []
+
+    def loss(self: SkellamPair, m: int) -> arb:
+        tried.append(m)
+        return plain(self, m)
+
+    plain = SkellamPair.loss
+    monkeypatch.setattr(SkellamPair, "loss", loss)
+    found = curve(variance, shift).enclose_epsilon(delta)
+    assert max(map(abs, tried)) < 10**4
+    assert len(tried) < 500
+    if delta == "1e-100":
+        return  # beyond the digits of the sums below
+    largest = worlds(variance, shift, shift + (160 if variance == "16" else 40))
+    with mpmath.workdps(60):
+        for end, wrong in ((found.lower, -1), (found.upper, 1)):
+            if found.upper == 0 and wrong < 0:
+                continue  # delta(0) may lie below the target
+            difference = largest.delta(Fraction(end)) - real(delta)
+            assert wrong * difference <= real(delta) * mpmath.mpf(10) ** -15
+
+
+ENOUGH = "if max(left, right.rad()) <= total * arb(2) ** (-ctx.prec):"
+WHOLE = "return (total + right + arb(left / 2, left / 2)).log() / ball(order - 1)"
+
+
+class Short(SkellamPair):
+    def reach(self, order: Fraction, bits: int) -> int:
+        del order, bits
+        return 12
+
+
+def test_a_sum_that_forgets_its_rest_is_caught() -> None:
+    # Cut far too early: with its rest the sum is wide and true, without it narrow and wrong.
+    brute, indent = worlds("4", 3, 70).renyi("2"), " " * 16
+    hasty = mutated(renyi_by_sum, ENOUGH, "if True:")
+    forgetful = mutated(
+        renyi_by_sum,
+        f"{ENOUGH}\n{indent}{WHOLE}",
+        f"if True:\n{indent}return total.log() / ball(order - 1)",
+    )
+    with precision(96):
+        for sum_of, right in ((renyi_by_sum, True), (hasty, True), (forgetful, False)):
+            found = Enclosure.of(sum_of(pair(4, 3, Short), Fraction(2)))
+            assert close(found, brute, relative="1e-25") is right

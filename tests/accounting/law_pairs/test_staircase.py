@@ -1,0 +1,165 @@
+"""Staircase noise: against sums over every shift, both ways, and against linear programming."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from accounting import NotDerived, PrivacyCurve, compose
+from accounting.law_pairs import staircase
+from accounting.law_pairs.staircase import StaircasePair
+from dpcore import DiscreteLaplace, Sensitivity, Staircase
+from dpcore.numbers.enclosure import narrow, precision
+from tests.support.accounting.brute import EPSILONS, mass_of
+from tests.support.accounting.worlds import Worlds, agrees, inverts
+from tests.support.dpcore.mutants import mutated
+
+CASES = [("2", 3, 2, 3), ("3", 4, 1, 3), ("1", 2, 1, 5), ("5/2", 3, 3, 7)]
+
+
+def curve(noise: Staircase, shift: int) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=shift)
+
+
+def worlds(noise: Staircase, shift: int) -> Worlds:
+    reach = math.ceil(75 / noise.epsilon) * noise.sensitivity
+    return Worlds(mass=mass_of(noise), most=shift, low=-reach, high=reach)
+
+
+@pytest.mark.parametrize(("epsilon", "sensitivity", "plateau", "shift"), CASES)
+def test_the_curve_is_the_worst_over_all_shifts(
+    epsilon: str, sensitivity: int, plateau: int, shift: int
+) -> None:
+    noise = Staircase(epsilon=epsilon, sensitivity=sensitivity, plateau=plateau)
+    ours, brute = curve(noise, shift), worlds(noise, shift)
+    assert agrees(ours.enclose_delta, brute.delta, EPSILONS)
+    assert agrees(ours.enclose_renyi, brute.renyi, ("11/10", "3"))
+    assert agrees(ours.enclose_tradeoff, brute.tradeoff, ("1/20", "1/2"))
+    assert inverts(ours.enclose_epsilon("1/10"), brute, "1/10")
+    assert ours.pure().upper == noise.epsilon * -(-shift // sensitivity)
+
+
+def listed(noise: Staircase, shift: int) -> list[tuple[Fraction, float, float]]:
+    r"""The losses with their masses, output by output, for a window of few left-over masses."""
+    reach = math.ceil(40 / noise.epsilon) * noise.sensitivity + shift
+    mass = mass_of(noise)
+    found: dict[int, list[float]] = {}
+    for x in range(-reach, reach):
+        p, q = float(mass(x)), float(mass(x + shift))
+        sums = found.setdefault(round(math.log(p / q) / float(noise.epsilon)), [0.0, 0.0])
+        sums[0], sums[1] = sums[0] + p, sums[1] + q
+    return [(m * noise.epsilon, found[m][0], found[m][1]) for m in sorted(found)]
+
+
+MUTANTS = {
+    "the last steps counted once": ("number in (-far, 1)", "number == -far"),
+    "a step further left": (" + 1\n    all_behind", "\n    all_behind"),
+    "an end left out": ("max(first, left) + 1", "max(first, left)"),
+    "one neighbour of a step": ("last + shift) + 1", "first + shift) + 1"),
+}
+
+
+@pytest.mark.parametrize("name", ["", *MUTANTS])
+def test_losses_are_those_of_the_outputs(name: str) -> None:
+    code = staircase._listed.__wrapped__
+    code = mutated(code, *MUTANTS[name]) if name else code
+    seen = False
+    for epsilon, sensitivity, plateau, shift in CASES:
+        noise = Staircase(epsilon=epsilon, sensitivity=sensitivity, plateau=plateau)
+        truth = listed(noise, shift)
+        try:
+            with precision(96):
+                found = [(m, float(p), float(q)) for m, p, q in code(noise, shift, 96)]
+        except KeyError:
+            seen = True
+            continue
+        seen |= [m for m, *_ in found] != [m for m, *_ in truth] or not np.allclose(
+            np.array(found, dtype=float), np.array(truth, dtype=float), rtol=1e-9
+        )
+    assert seen == bool(name)
+
+
+def test_two_releases_are_their_products() -> None:
+    noise = Staircase(epsilon=2, sensitivity=3)
+    rows = listed(noise, 4)
+    for epsilon in (0, 1, 3, 5):
+        delta = sum(
+            max(p * a - math.exp(epsilon) * q * b, 0.0) for _, p, q in rows for _, a, b in rows
+        )
+        found = compose((curve(noise, 4), 2)).delta(epsilon)
+        assert found.upper_float == pytest.approx(delta, rel=1e-8)
+        assert found.lower_float == pytest.approx(delta, rel=1e-8)
+
+
+def test_a_sensitivity_of_one_is_the_discrete_laplace() -> None:
+    pair = [
+        PrivacyCurve(noise=noise, sensitivity=1)
+        for noise in (Staircase(epsilon="1/2", sensitivity=1), DiscreteLaplace(scale=2))
+    ]
+    for rounds in (1, 30):
+        one, other = (compose((each, rounds)).epsilon("1e-6") for each in pair)
+        assert one.lower is not None
+        assert other.lower is not None
+        assert one.lower <= other.upper
+        assert other.lower <= one.upper
+
+
+def program(epsilon: float, sensitivity: int, reach: int) -> float:
+    r"""The least E[X^2] of a law on -reach..reach, epsilon-DP under shifts within: not above ours.
+
+    Cutting the support only drops constraints, so the optimum of all laws is no smaller.
+    """
+    size = 2 * reach + 1
+    rows = [
+        (i, j)
+        for i in range(size)
+        for j in range(max(0, i - sensitivity), min(size, i + sensitivity + 1))
+        if i != j
+    ]
+    above = np.zeros((len(rows), size))
+    for at, (i, j) in enumerate(rows):
+        above[at, i], above[at, j] = 1, -math.exp(epsilon)
+    squares = np.arange(-reach, reach + 1.0) ** 2
+    found = linprog(squares, above, np.zeros(len(rows)), np.ones((1, size)), [1.0])
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(("epsilon", "sensitivity", "reach"), [(3, 2, 24), (2, 4, 40)])
+def test_no_other_noise_of_this_epsilon_has_less_variance(
+    epsilon: int, sensitivity: int, reach: int
+) -> None:
+    noise = Staircase(epsilon=epsilon, sensitivity=sensitivity)
+    assert program(epsilon, sensitivity, reach) == pytest.approx(
+        noise.variance.upper_float, rel=1e-4
+    )
+    for plateau in range(1, sensitivity + 1):
+        other = Staircase(epsilon=epsilon, sensitivity=sensitivity, plateau=plateau)
+        assert other.plateau == noise.plateau or other.variance > noise.variance
+
+
+@pytest.mark.parametrize("epsilon", ["1/10", "2", "4", "9"])
+def test_beside_the_discrete_laplace(epsilon: str) -> None:
+    # The discrete Laplace of the same epsilon; from Geng et al. the gain grows with epsilon.
+    noise = Staircase(epsilon=epsilon, sensitivity=60)
+    laplace = DiscreteLaplace(scale=60 / Fraction(epsilon))
+    gain = laplace.variance.lower_float / noise.variance.upper_float
+    assert gain > {"1/10": 1.0000001, "2": 1.06, "4": 1.8, "9": 14.0}[epsilon]
+    # The plateau over the sensitivity, which is at most 1/2 for the real law.
+    b = mpmath.exp(-mpmath.mpf(str(Fraction(epsilon))) if "/" not in epsilon else -mpmath.mpf(0.1))
+    real = -b / (1 - b) + mpmath.cbrt((b - 2 * b**2 + 2 * b**4 - b**5) / 2) / (1 - b) ** 2
+    assert noise.plateau == pytest.approx(60 * float(real), abs=1)
+
+
+def test_refusals() -> None:
+    noise = Staircase(epsilon=1, sensitivity=2)
+    with pytest.raises(NotDerived, match="at most 1024 times the sensitivity"):
+        StaircasePair(noise=noise, shift=2049)
+    with pytest.raises(NotDerived, match="one coordinate at a time"):
+        PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(2)).delta(1)
+    assert narrow(partial(noise.pmf_ball, 3), 64) == narrow(partial(noise.pmf_ball, -3), 64)

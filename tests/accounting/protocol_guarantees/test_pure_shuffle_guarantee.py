@@ -1,0 +1,206 @@
+r"""Pure DP by shuffling: the certificate against every composition, pair and output, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from flint import arb
+
+from accounting.claims.claim import Pure
+from accounting.errors import NotDerived
+from accounting.protocol_guarantees import pure_shuffle_guarantee
+from accounting.protocol_guarantees.plan import choose
+from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.protocols.pure_shuffle import PureShuffle
+from tests.support.accounting.shuffled_views import worst_loss
+from tests.support.dpcore.mutants import rewired
+
+TIGHT = 1e-9
+
+
+def shuffle(
+    users: int, precision: int, reach: int, cover: str, parties: int, scale: int
+) -> PureShuffle:
+    share = PolyaDifference(shape=Fraction(1, parties), scale=scale)
+    return PureShuffle(users=users, precision=precision, reach=reach, cover=cover, share=share)
+
+
+CERTIFIED = shuffle(12, 1, 20, "1/1000", 8, 1)
+ALL_COUNTED = shuffle(12, 1, 20, "1/1000", 12, 1)
+HARDLY_COVERED = shuffle(6, 1, 4, f"1/{2**100}", 3, 1)
+SMALL = [
+    CERTIFIED,
+    ALL_COUNTED,
+    HARDLY_COVERED,
+    shuffle(6, 1, 10, "1/100", 4, 1),
+    shuffle(4, 3, 9, "1/16", 3, 3),
+    shuffle(5, 2, 12, "1/64", 3, 2),
+    shuffle(3, 5, 2, "1/3", 1, 4),
+    shuffle(1, 2, 3, "1/8", 1, 1),
+    plan_pure_shuffle(users=2, epsilon=1),
+    plan_pure_shuffle(users=3, epsilon=2),
+]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> Iterator[None]:
+    purity.cache_clear()
+    yield
+    purity.cache_clear()
+
+
+def bound(protocol: PureShuffle, honest: int | None = None) -> Fraction:
+    return Fraction(purity(protocol, honest or protocol.users).guarantee.epsilon(0).upper)
+
+
+@pytest.mark.parametrize("protocol", SMALL)
+def test_no_output_of_any_composition_exceeds_the_certificate(protocol: PureShuffle) -> None:
+    assert worst_loss(protocol, protocol.users) <= bound(protocol) + TIGHT
+
+
+@pytest.mark.parametrize("honest", [1, 2, 4])
+def test_fewer_honest_users_hide_less(honest: int) -> None:
+    protocol = SMALL[3]
+    assert worst_loss(protocol, honest) <= bound(protocol, honest) + TIGHT
+    assert bound(protocol, honest) >= bound(protocol)
+
+
+@pytest.mark.parametrize(
+    ("users", "epsilon"), [(14, 2), pytest.param(20, 1, marks=pytest.mark.nightly)]
+)
+def test_a_plan_keeps_its_epsilon_whatever_the_others_hold(users: int, epsilon: int) -> None:
+    protocol = plan_pure_shuffle(users=users, epsilon=epsilon)
+    assert protocol.share.shape < 1
+    assert purity(protocol, users).guarantee == Pure(epsilon)
+    assert worst_loss(protocol, users) <= epsilon
+
+
+def test_too_little_noise_is_seen() -> None:
+    # The noise of every user counted: the true loss is above 1, and so is the certificate.
+    assert worst_loss(CERTIFIED, 12) <= 1 < worst_loss(ALL_COUNTED, 12)
+    assert bound(CERTIFIED) == 1 < bound(ALL_COUNTED)
+
+
+def test_without_covers_the_ends_give_a_user_away() -> None:
+    # At the ends everybody is at an end: the bound is that of the ends, and exact.
+    found = worst_loss(HARDLY_COVERED, 6)
+    assert found > 2
+    assert bound(HARDLY_COVERED) == pytest.approx(found, abs=1e-8)
+
+
+# -- mutants: each must fall below the brute force on a protocol that is not private enough -------
+
+
+def refuted(monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, case: PureShuffle) -> None:
+    true = worst_loss(case, case.users)
+    assert bound(case) >= true - TIGHT
+    monkeypatch.setattr(pure_shuffle_guarantee, name, stand_in)
+    purity.cache_clear()
+    assert bound(case) < true - TIGHT
+
+
+def test_a_mutant_that_counts_everybody_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = pure_shuffle_guarantee._loss_at_centre
+
+    def everybody(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
+        del others
+        return original(protocol, protocol.users - 1, jumps)
+
+    refuted(monkeypatch, "_loss_at_centre", everybody, ALL_COUNTED)
+
+
+def test_a_mutant_with_covers_out_of_thin_air_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = pure_shuffle_guarantee._loss
+
+    def covered(law: Any, *given: Any) -> Fraction:
+        return original(replace(law, chance=law.chance * arb(2) ** 90), *given)
+
+    refuted(monkeypatch, "_loss", covered, HARDLY_COVERED)
+
+
+def test_a_mutant_that_forgets_its_neighbours_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(values: Any, width: int, pick: Any) -> Any:
+        del pick
+        return values[width - 1 :]
+
+    refuted(monkeypatch, "_sliding", alone, HARDLY_COVERED)
+
+
+def test_what_a_narrow_window_drops_is_added_again() -> None:
+    narrow = rewired(pure_shuffle_guarantee._loss_at_centre, _BEYOND=-1)
+    forgetful = rewired(
+        pure_shuffle_guarantee._loss_at_centre,
+        _BEYOND=-1,
+        _loss=lambda law, noise, covers, _: pure_shuffle_guarantee._loss(law, noise, covers),
+    )
+    wide = pure_shuffle_guarantee._loss_at_centre(CERTIFIED, 7, 3)
+    assert forgetful(CERTIFIED, 7, 3) < 2 * wide < narrow(CERTIFIED, 7, 3)
+
+
+# -- plans ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("users", "epsilon", "most_bits", "most_noise"),
+    [
+        (100, "1/2", 170, 1.08),
+        (100, 1, 95, 1.07),
+        (100, 2, 60, 1.07),
+        (1000, 1, 105, 1.01),
+        (10**4, 2, 70, 1.002),
+    ],
+)
+def test_plans_are_certified_short_and_near_discrete_laplace(
+    users: int, epsilon: str, most_bits: int, most_noise: float
+) -> None:
+    plan = choose(instance="pure-shuffle", users=users, epsilon=epsilon)
+    assert plan.meets
+    assert plan.guarantee == Pure(epsilon)
+    assert isinstance(plan.protocol, PureShuffle)
+    assert plan.protocol.bits_per_user <= most_bits
+    one = PolyaDifference(shape=1, scale=1 / Fraction(epsilon)).variance
+    square = plan.protocol.square_error(users)
+    assert 1 < float(square / Fraction(one.lower)) < most_noise**2
+    assert plan.protocol.missed(users) <= Fraction("1.01e-6")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epsilon": 0},
+        {"epsilon": "nan"},
+        {"users": 0},
+        {"failure": 0},
+        {"failure": 1},
+        {"precision": 0},
+        {"precision": 10**6},
+        {"parameters": "paper"},
+        {"coordinates": 2},
+        {"scaling": 2},
+        {"delta": 1},
+    ],
+)
+def test_what_is_out_of_range_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        choose(**{"instance": "pure-shuffle", "users": 50, "epsilon": 1, **given})
+
+
+def test_what_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidParameter):
+        purity(CERTIFIED, 13)
+    with pytest.raises(InvalidParameter):
+        purity(shuffle(12, 1, 3000, "1/1000", 8, 1), 12)
+    with pytest.raises(InvalidParameter):
+        purity("shuffle", 1)
+    monkeypatch.setattr(
+        "accounting.protocol_guarantees.plan.plan_pure_shuffle",
+        lambda **_: ALL_COUNTED,
+    )
+    with pytest.raises(NotDerived, match="certified for Pure"):
+        choose(instance="pure-shuffle", users=12, epsilon=1)
