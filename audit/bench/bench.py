@@ -38,16 +38,8 @@ from audit.evidence.sample_verdict import versions
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
-from audit.wording.result import (
-    Case,
-    Outcome,
-    Result,
-    Statement,
-    computed,
-    fact,
-    format_share,
-    members,
-)
+from audit.wording.ci_formats import Case, Outcome
+from audit.wording.result import Result, Statement, computed, fact, format_share, members
 from dpcore.command.terminal import aligned
 from dpcore.command.workers import in_processes
 from dpcore.errors import InvalidParameter

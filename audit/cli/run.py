@@ -15,7 +15,7 @@ import typer
 from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
 from audit.cli.output import Written, check_files
 from audit.spec import AuditSpec
-from audit.wording.result import format_of
+from audit.wording.ci_formats import format_of
 from dpcore.command.options import FORMAT_HELP, Format, option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say

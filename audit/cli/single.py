@@ -19,7 +19,8 @@ import typer
 from audit.cli.options import spec_of, with_spec
 from audit.cli.output import leave_with
 from audit.spec import AuditSpec
-from audit.wording.result import Result, format_of
+from audit.wording.ci_formats import format_of
+from audit.wording.result import Result
 from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit

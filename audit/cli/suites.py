@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from audit.cli.options import spec_of, with_spec
 from audit.cli.output import leave, leave_with
 from audit.spec import read_seed
-from audit.wording.result import format_of
+from audit.wording.ci_formats import format_of
 from dpcore.command.options import (
     AsFormat,
     AsJson,

@@ -23,17 +23,8 @@ from audit.corpus.entry import ROLES, Entry, Role, Side
 from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, environments
 from audit.evidence.sample_verdict import versions
 from audit.spec import AuditSpec
-from audit.wording.result import (
-    Case,
-    Outcome,
-    Result,
-    Statement,
-    computed,
-    fact,
-    json_text,
-    members,
-    plain,
-)
+from audit.wording.ci_formats import Case, Outcome
+from audit.wording.result import Result, Statement, computed, fact, json_text, members, plain
 from audit.wording.result import aligned as named_rows
 from dpcore.command.terminal import aligned
 from dpcore.command.workers import in_processes

@@ -17,7 +17,8 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.spec import SensitivityNorm
-from audit.wording.result import Case, Facts, Result, Statement, computed, fact
+from audit.wording.ci_formats import Case
+from audit.wording.result import Facts, Result, Statement, computed, fact
 from audit.wording.shorten import cut, shortened
 
 Severity: TypeAlias = Literal["error", "warning", "note"]

@@ -26,7 +26,8 @@ from audit.report.sentences import (
     tested,
     values_alone,
 )
-from audit.wording.result import Case, Statement, format_enclosure, outcome_of
+from audit.wording.ci_formats import Case, outcome_of
+from audit.wording.result import Statement, format_enclosure
 from audit.wording.shorten import cut
 from dpcore.numbers.rounding import down
 

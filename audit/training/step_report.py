@@ -12,7 +12,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.verdicts import VERDICTS, format_p_value, level_upper
 from audit.report.sentences import FAULTS
-from audit.wording.result import Case, Outcome, Result, Statement, computed, fact, format_share
+from audit.wording.ci_formats import Case, Outcome
+from audit.wording.result import Result, Statement, computed, fact, format_share
 
 SCHEMA: Final = "dpcore-dpsgd/1"
 

@@ -18,7 +18,7 @@ cannot tell, with balls: the law is exact. Proofs: docs/proofs/selection.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import A_SCOPE, Mechanism, Scope
+from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.floating import Floats, exp_neg
-from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
+from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
 from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng, below
 
@@ -223,61 +223,3 @@ def _settle(exponent: Fraction, drawn: int, rng: Rng) -> bool:
         if Fraction(drawn, 1 << bits) >= chance.upper:
             return False
         drawn, bits = (drawn << 64) | rng.bits(64), bits + 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyThreshold:
-    r"""Release each key whose noisy count is at least ``threshold``, with that count.
-
-    ``mechanism`` says how far one user moves all counts together, and its noise;
-    ``rows_per_user`` how many rows, and so how many keys, one user has at most: r rows move the
-    counts by r in l1 if the user is added or removed, and by 2 r if the user is replaced.
-
-    >>> from dpcore import DiscreteLaplace, Scope, SeededRng, Sensitivity
-    >>> noisy = Mechanism(
-    ...     noise=DiscreteLaplace(scale=1),
-    ...     sensitivity=Sensitivity.l1(1),
-    ...     scope=Scope(relation="add-remove"),
-    ... )
-    >>> release = NoisyThreshold(mechanism=noisy, threshold=20)
-    >>> release.release({"paris": 1000, "rome": 1}, rng=SeededRng(1))
-    {'paris': 1000}
-    """
-
-    mechanism: Of[Mechanism] = Of(Mechanism, "must be a Mechanism")
-    threshold: Whole = Whole()
-    rows_per_user: Whole = Whole(1, at_most=1 << 10)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def scope(self) -> Scope:
-        r"""The scope of the mechanism."""
-        return self.mechanism.scope
-
-    def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:
-        r"""The keys that reach the threshold, in order, with their noisy counts.
-
-        Raises :class:`InvalidParameter` for counts that are not integers >= 1: a key that nobody
-        has must not be there.
-        """
-        if not isinstance(value, Mapping):
-            raise InvalidParameter("value", value, "must map keys to counts")
-        keys = sorted(value)
-        counts = [integer("value", value[key], at_least=1) for key in keys]
-        if not keys:
-            return {}
-        noisy = self.mechanism.release(np.array(counts, dtype=np.int64), rng=rng).tolist()
-        return {k: n for k, n in zip(keys, noisy, strict=True) if n >= self.threshold}
-
-    def to_json(self) -> dict[str, Any]:
-        r"""All fields."""
-        noise, moves = self.mechanism.noise.to_json(), self.mechanism.sensitivity
-        return {
-            "mechanism": "noisy-threshold",
-            "noise": noise,
-            "sensitivity": moves.to_json() if not isinstance(moves, int) else moves,
-            "threshold": self.threshold,
-            "rows_per_user": self.rows_per_user,
-        }

@@ -24,13 +24,12 @@ from audit.exact.report import ExactReport
 from audit.fit.fit import FitReport
 from audit.replay.findings import Finding, ReplayReport
 from audit.training.canaries import canaries
+from audit.wording.ci_formats import Case, formatted
 from audit.wording.result import (
-    Case,
     Result,
     Statement,
     format_enclosure,
     format_share,
-    formatted,
     json_ends,
     json_number,
     json_schema,
