@@ -29,10 +29,11 @@ class AlphaBudget:
     >>> budget = AlphaBudget("1e-3")
     >>> budget.buy("a count", "4e-4")
     Fraction(1, 2500)
-    >>> budget.buy("a mean", "7e-4")
-    Traceback (most recent call last):
-    ...
-    audit.testing.alpha_budget.BudgetExceeded: 'a mean' asks for 7e-4, and 6e-4 of 1e-3 is left
+    >>> try:
+    ...     budget.buy("a mean", "7e-4")
+    ... except BudgetExceeded as refused:
+    ...     print(str(refused).partition(":")[0])
+    'a mean' needs alpha = 7e-4, but only 6e-4 of 1e-3 is left
 
     Raises :class:`InvalidParameter` for a total <= 0.
     """

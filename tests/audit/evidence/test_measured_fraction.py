@@ -115,7 +115,7 @@ def test_where_a_part_was_measured_the_resolution_says_so() -> None:
     assert report.verdict == "not_refuted"
     assert report.resolution >= report.coverage[0].once / report.runs > 0.1
     once = report.coverage[0].once
-    assert f"(nothing was measured of {once:,} outputs that occurred only once)" in words(report)
+    assert f"(nothing was measured for {once:,} outputs that occurred only once)" in words(report)
     assert "outputs that occurred only once" in report.to_html()
 
 
@@ -247,7 +247,7 @@ def test_outputs_that_a_feature_cannot_read_are_not_measured() -> None:
     assert code(half, "sign") == 0
     report = audit(half, "epsilon=3", pair=(0.0, 0.25), features=["sign"], seed=7, runs=2000)
     assert report.coverage[0].unread > 600
-    assert f"of {report.coverage[0].unread:,} outputs that a feature could not read" in words(
+    assert f"for {report.coverage[0].unread:,} outputs that a feature could not read" in words(
         report
     )
     # One feature that reads enough is enough.

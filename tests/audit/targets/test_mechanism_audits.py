@@ -137,7 +137,7 @@ def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None
     report = audit(target)
     assert report.verdict == "proven"
     proves = "for every event, on this pair, of one release"
-    gaps = ", gaps of 8 or more taken as one" * ("gap" in words)
+    gaps = ", counting gaps of 8 or more as one" * ("gap" in words)
     assert report.layers[0].proves == proves + gaps
     assert report.epsilon_lower > 0.5
     less = Fraction(report.epsilon_lower).limit_denominator(1000) - Fraction(1, 1000)
