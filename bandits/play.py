@@ -115,7 +115,7 @@ def play(
     if not isinstance(privatizer, Releasing):
         reason = f"must have a Privatizer, not {privatizer!r}; use Unprotected() for no privacy"
         raise InvalidParameter("policy", policy, reason)
-    promised = users.guarantee(privatizer, sizes)
+    derived = users.guarantee(privatizer, sizes)
     named = frozenset(sizes) if isinstance(sizes, tuple) else sizes
     sent = _Sent(privatizer, policy.name, users, named)
     state = policy.init(arms, horizon)
@@ -132,7 +132,7 @@ def play(
         releases=tuple(sent.releases),
         bits_per_user=sent.most_bits,
         mean_bits_per_user=sent.bits / sent.users if sent.users else 0.0,
-        guarantee=promised,
+        guarantee=derived,
         simulated=type(rng) is not SystemRng,
         numbers=sent.numbers,
         bits_sent=sent.bits,

@@ -230,7 +230,7 @@ def _runs(policy: Cucb, game: Game, score: _Score) -> tuple[Run, ...]:
     count = privatizer.horizon if privatizer.trust == "local" else 1
     batch = f"{policy.name}/{'one of the rounds' if count > 1 else 'all rounds'}"
     records = () if mechanism is None else (Release(mechanism=mechanism, batch=batch),) * count
-    promise, bits = policy.promise(), privatizer.bits
+    guarantee, bits = policy.guarantee(), privatizer.bits
     return tuple(
         Run(
             policy=policy.name,
@@ -243,7 +243,7 @@ def _runs(policy: Cucb, game: Game, score: _Score) -> tuple[Run, ...]:
             releases=records,
             bits_per_user=privatizer.sent * bits,
             mean_bits_per_user=numbers * bits / privatizer.horizon,
-            guarantee=promise,
+            guarantee=guarantee,
             simulated=type(coins.rng) is not SystemRng,
             numbers=numbers,
             bits_sent=numbers * bits,

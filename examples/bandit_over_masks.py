@@ -32,4 +32,4 @@ found = play(policy, pages, horizon=1500, world=world, rng=SeededRng(1), users=p
 print("best page:  ", found.active)
 print("rounds:     ", len(found.releases))
 print("most visits:", pool.most_visits)
-print("promise:    ", pool.guarantee(private, (128, 256)).epsilon("1e-6"))
+print("guarantee:  ", pool.guarantee(private, (128, 256)).epsilon("1e-6"))

@@ -4,7 +4,7 @@ r"""A counter that looks private, but reports an empty room as 0: "there is nobo
         --pair '[]' '["ada"]' -n 2000
 
 The audit refutes it (exit 1) and names the event: any other number says that somebody was there.
-``visitors_protected`` makes the same promise and keeps it (exit 0).
+``visitors_protected`` makes the same claim and satisfies it (exit 0).
 """
 
 from dpcore import DiscreteLaplace

@@ -1,4 +1,4 @@
-r"""The main job in half a screen: one promise proven, two broken ones refuted with their witness.
+r"""The main job in half a screen: one claim proven, two false ones refuted with their witness.
 
 Each line after ``$`` is a command you can run yourself; this script runs exactly that, with
 ``--json`` added, and prints what matters of the answer.

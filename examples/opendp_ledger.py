@@ -35,9 +35,9 @@ def release(
     pure = measure == dp.max_divergence()
     if not pure and measure != dp.zero_concentrated_divergence():
         raise ValueError(f"output_measure = {measure}: must be max or zero-concentrated divergence")
-    promise: Pure | ZCdp = Pure(loss, scope=USER) if pure else ZCdp(loss, scope=USER)
+    claim: Pure | ZCdp = Pure(loss, scope=USER) if pure else ZCdp(loss, scope=USER)
     reason = f"OpenDP {version('opendp')} maps a distance of {d_in} to this"
-    ledger.charge(users, Assumed(promise, reason), batch=batch)
+    ledger.charge(users, Assumed(claim, reason), batch=batch)
     return measurement(value)
 
 

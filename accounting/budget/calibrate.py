@@ -200,7 +200,7 @@ class Calibration:
         }
 
 
-def calibrate(  # noqa: PLR0913 - the parts of one promise, by keyword
+def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     *,
     noise: str,
     epsilon: RationalLike,

@@ -98,14 +98,14 @@ def calibrate_sum(
     integer("horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     setting = MECHANISMS[mechanism](horizon=horizon, noise=_ANY, scope=scope, **items)
     pure = rational("delta", delta) == 0
-    promises = [("discrete-laplace", Fraction(0))]
-    promises += [] if pure else [("discrete-gaussian", rational("delta", delta))]
+    candidates = [("discrete-laplace", Fraction(0))]
+    candidates += [] if pure else [("discrete-gaussian", rational("delta", delta))]
     found = [
         _with_noise(
             setting,
             calibrate(noise=law, epsilon=epsilon, delta=at, sensitivity=setting.sensitivity),
         )
-        for law, at in promises
+        for law, at in candidates
     ]
     return min(found, key=lambda each: each.mean.upper)
 

@@ -267,8 +267,8 @@ class Rdp(_Stated):
             at = order_above_one(order)
             if at in exact:
                 raise InvalidParameter("order", order, "is given twice")
-            promised = epsilon.upper if isinstance(epsilon, Enclosure) else epsilon
-            exact[at] = _amount("epsilon", promised)
+            stated = epsilon.upper if isinstance(epsilon, Enclosure) else epsilon
+            exact[at] = _amount("epsilon", stated)
         if not exact:
             raise InvalidParameter("points", self.points, "must contain at least one order")
         object.__setattr__(self, "points", tuple(sorted(exact.items())))

@@ -42,7 +42,7 @@ class Guarantee(ABC):
     no bound.
 
     >>> from accounting.claims.claim import Pure, ZCdp
-    >>> [f"{promise.epsilon('1e-6'):.3f}" for promise in (Pure(1), ZCdp("1/800"))]
+    >>> [f"{claim.epsilon('1e-6'):.3f}" for claim in (Pure(1), ZCdp("1/800"))]
     ['1.000', '0.206']
     >>> f"{ZCdp('1/800').tradeoff('1/20'):.3f}"
     '0.943'

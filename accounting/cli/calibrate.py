@@ -128,11 +128,11 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import calibrate as least_noise
 
     laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    promised = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
+    asked = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
     count, kept = whole("--rounds", wanted.rounds, 1), rational("--delta", wanted.delta)
     with (
         progress_bar("sizes of the noise tried", None) as advance,
-        named(honest_fraction="--honest", members="--group", **promised, **laws),
+        named(honest_fraction="--honest", members="--group", **asked, **laws),
     ):
         found = least_noise(
             noise=wanted.noise,
@@ -147,10 +147,10 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
             watch=advance,
         )
     quantity, plural = f"delta({wanted.epsilon})" if kept else "epsilon(0)", "s" * (count != 1)
-    promise = f"epsilon = {wanted.epsilon}, delta = {wanted.delta}"
+    target = f"epsilon = {wanted.epsilon}, delta = {wanted.delta}"
     facts = [
         ("noise", write_noise(found.noise)),
-        ("target", f"{promise} over {count} round{plural}"),
+        ("target", f"{target} over {count} round{plural}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None:
@@ -191,9 +191,9 @@ def _most(wanted: CalibrationOptions) -> _Answer:
             found = largest_rate(
                 asked.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
             )
-    quantity, promise = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
+    quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
-        (what, f"at most {exactly(found.value)} satisfy {promise} = {wanted.delta}"),
+        (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),
         ("kept", f"{quantity} is {between(found.found)}"),
     ]
     if found.beyond is not None:

@@ -92,8 +92,8 @@ def open_command(
     from accounting.ledger import Ledger
 
     with _said_of_options():
-        promised = read_claim("--budget", budget, _scope(Unit.USER, relation))
-        with Ledger.create(db, budget=promised, renews=renews) as book:
+        limit = read_claim("--budget", budget, _scope(Unit.USER, relation))
+        with Ledger.create(db, budget=limit, renews=renews) as book:
             _describe(book, as_json=as_json)
 
 
@@ -284,8 +284,8 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
         said["budget"] += f" for each {book.renews} (UTC)"
         said["periods"] = f"{len(periods)}, {periods[0]} to {periods[-1]}" if periods else "none"
     if together is not None:
-        promise = _claim_text(together, _UP)
-        said["together"] = f"{promise}; each further {book.renews} adds a budget"
+        total = _claim_text(together, _UP)
+        said["together"] = f"{total}; each further {book.renews} adds a budget"
     lines = [_line(name, str(value)) for name, value in said.items()]
     show(lines + ([] if damages is None else _history(damages)))
 

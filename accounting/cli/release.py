@@ -286,12 +286,12 @@ class _Charge(NamedTuple):
 
 
 def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
-    promise = found.promise()
+    parameters = found.privacy_parameters()
     if as_json:
         many = isinstance(found.value, dict)
         ends = found.interval
         interval = {k: _ends(e) for k, e in ends.items()} if many else _ends(ends)
-        guarantee = {word: exact(number) for word, number in promise.items()}
+        guarantee = {word: exact(number) for word, number in parameters.items()}
         document = {
             "schema": _SCHEMA,
             "query": found.query.name,
@@ -310,7 +310,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
         show(document)
         return
     relation = found.scope.scope.relation.value
-    said = ", ".join(f"{word}={_decimal(number, up)}" for word, number in promise.items())
+    said = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
     lines = [*_values(found), ("noise", found.noise), ("guarantee", f"{said} ({relation} a user)")]
     if found.standard_error is not None:
         lines.append(("standard error", up(Fraction(found.standard_error), 6)))

@@ -109,7 +109,7 @@ def _one_laplace(asked: Description) -> bool:
 
 def _noise(dp: Any, asked: Description) -> Any:
     # The noise of everybody. A larger loss is a smaller multiplier: rounded so that the event
-    # promises no more.
+    # guarantees no more.
     moves = Sensitivity.of(asked.sensitivity)
     match asked.noise:
         case DiscreteLaplace(scale=scale) if _one_laplace(asked):

@@ -92,7 +92,7 @@ class Released:
         r"""The guarantee to each user, derived from the mechanism."""
         return guarantee_of(self.mechanism)
 
-    def promise(self) -> dict[str, Fraction]:
+    def privacy_parameters(self) -> dict[str, Fraction]:
         r"""The guarantee in the terms of the target, rounded up.
 
         A threshold's rho is that of the noisy counts, its delta that of keys that appear.
@@ -114,7 +114,7 @@ class Released:
         return {word: Fraction(number) for word, number in found.items()}
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{word}={up(n, 6)}" for word, n in self.promise().items())
+        said = ", ".join(f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items())
         return f"Released({self.query.name}: {_shown(self.value)}, {said})"
 
 

@@ -69,19 +69,19 @@ class CurveClaim:
     points: tuple[Claim, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        promise = _promise(self.spelling)
-        points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in promise.points()]
+        stated = _stated_curve(self.spelling)
+        points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in stated.points()]
         if not points:
             reason = f"gives no privacy below epsilon = {_EPSILONS[-1]}, where audits end"
             raise InvalidParameter("claim", self.spelling, reason)
-        object.__setattr__(self, "spelling", promise.spelling)
+        object.__setattr__(self, "spelling", stated.spelling)
         object.__setattr__(self, "relation", points[0].relation)
         object.__setattr__(self, "points", tuple(points))
 
     def delta_upper(self, epsilon: RationalLike) -> float:
         r"""The curve: a proven upper bound of delta at ``epsilon`` >= 0, rounded up."""
         exact = at_least_zero("epsilon", epsilon)
-        return min(1.0, round_up(_promise(self.spelling).delta(exact)))
+        return min(1.0, round_up(_stated_curve(self.spelling).delta(exact)))
 
     def __str__(self) -> str:
         return self.spelling
@@ -124,7 +124,7 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Promise:
+class _StatedCurve:
     # delta at each epsilon, from above; the pure epsilon, None where there is none.
     spelling: str
     delta: _Delta
@@ -164,12 +164,12 @@ def _first(delta: _Delta, target: Fraction) -> Fraction | None:
 
 
 @lru_cache(maxsize=64)
-def _promise(text: str) -> _Promise:
+def _stated_curve(text: str) -> _StatedCurve:
     word, _, value = (piece.strip() for piece in text.partition("="))
     try:
         if word in _WORDS:
             amount = positive_rational(word, value, f"{word} = 0 would be perfect privacy")
-            return _Promise(
+            return _StatedCurve(
                 spelling=f"{word}={format_rational(amount)}", delta=_WORDS[word](amount)
             )
         noise, at, sensitivity = text.rpartition("@")
@@ -204,14 +204,14 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
     return f"did you mean gdp={moves.amount / sigma}? that is Gaussian noise on the reals"
 
 
-def _mechanism(noise: Noise, moves: Sensitivity) -> _Promise:
+def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
     from accounting.release.derive_guarantee import guarantee
     from dpcore.noise_text import write_noise, write_sensitivity
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
     largest = curve.pure().upper
     curve.delta(0)  # refuses here what no theorem gives
-    return _Promise(
+    return _StatedCurve(
         spelling=f"{write_noise(noise)}@{write_sensitivity(moves)}",
         delta=lambda epsilon: _end(curve.delta(epsilon).upper),
         pure=largest if isinstance(largest, Fraction) else None,

@@ -71,12 +71,12 @@ def target_of(
 ) -> Catalogued:
     r"""Build a target whose claim is the guarantee of the release of ``query``."""
     planned = plan(query, scope, price)
-    mechanism, promise = planned.mechanism, planned.promise()
-    delta = Fraction(promise.get("delta", 0))
-    if "epsilon" not in promise:
+    mechanism, parameters = planned.mechanism, planned.privacy_parameters()
+    delta = Fraction(parameters.get("delta", 0))
+    if "epsilon" not in parameters:
         delta = delta or _DELTA
-        promise["epsilon"] = epsilon_at(planned.guarantee, delta)
-    epsilon, delta = (_rounded_up(each) for each in (promise["epsilon"], delta))
+        parameters["epsilon"] = epsilon_at(planned.guarantee, delta)
+    epsilon, delta = (_rounded_up(each) for each in (parameters["epsilon"], delta))
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         value = query.encode(_table(dataset), scope, rng)

@@ -115,7 +115,7 @@ def certificate_of(
 
 def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keyword
     policy: str,
-    promised: RunGuarantee | None,
+    derived: RunGuarantee | None,
     released: Mapping[Mechanism, int],
     *,
     arms: int,
@@ -126,16 +126,16 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
 ) -> RunCertificate:
     r"""As :func:`certificate_of`, from the guarantee of a run and the counts of its mechanisms."""
     most = integer("most_steps", most_steps, at_least=0)
-    if promised is None:
+    if derived is None:
         raise NotDerived(f"a certificate of {policy}", "a non-private policy has no guarantee")
-    promised = _played(released, promised)
-    if not promised.parts:
+    derived = _played(released, derived)
+    if not derived.parts:
         raise NotDerived(f"a certificate of {policy}", "the policy releases nothing before round T")
     at = _deltas(deltas)
-    listed = _released(released, promised)
-    if len(promised.parts) > _MOST_CHECKED and any(map(_is_vector, promised.parts)):
+    listed = _released(released, derived)
+    if len(derived.parts) > _MOST_CHECKED and any(map(_is_vector, derived.parts)):
         most = 0
-    parts = tuple(_part(part, at, most) for part in promised.parts)
+    parts = tuple(_part(part, at, most) for part in derived.parts)
     draft = RunCertificate(
         algorithm=ascii_text(policy),
         arms=arms,
@@ -143,7 +143,7 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
         claims=tuple(_worst(parts, delta) for delta in at),
         parts=parts,
         released=listed,
-        assumptions=(*map(ascii_text, promised.assumptions), SEEDED if simulated else SYSTEM),
+        assumptions=(*map(ascii_text, derived.assumptions), SEEDED if simulated else SYSTEM),
     )
     assumed = (*required_assumptions(draft.to_json()), *draft.assumptions)
     found = replace(draft, assumptions=tuple(dict.fromkeys(assumed)))
@@ -151,13 +151,13 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
     return found
 
 
-def _played(released: Iterable[Mechanism], promised: RunGuarantee) -> RunGuarantee:
+def _played(released: Iterable[Mechanism], derived: RunGuarantee) -> RunGuarantee:
     # Where each release is calibrated to one target: the releases that there were. Another would
     # have kept the target too, or been refused by the calibration.
-    if not any(type(part) in (Approx, Pure) for part in promised.parts):
-        return promised
+    if not any(type(part) in (Approx, Pure) for part in derived.parts):
+        return derived
     found = {guarantee(mechanism): None for mechanism in released}
-    return RunGuarantee(parts=tuple(found), assumptions=promised.assumptions)
+    return RunGuarantee(parts=tuple(found), assumptions=derived.assumptions)
 
 
 def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
@@ -341,9 +341,9 @@ def _worst(parts: tuple[Mapping[str, Any], ...], delta: Fraction) -> dict[str, s
 
 
 def _released(
-    released: Mapping[Mechanism, int], promised: RunGuarantee
+    released: Mapping[Mechanism, int], derived: RunGuarantee
 ) -> tuple[dict[str, Any], ...]:
-    known = [law for part in promised.parts for law in _laws(part)]
+    known = [law for part in derived.parts for law in _laws(part)]
     found = []
     for mechanism, times in released.items():
         curve = PrivacyCurve(noise=mechanism.noise, sensitivity=mechanism.sensitivity)

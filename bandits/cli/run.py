@@ -27,7 +27,7 @@ from dpcore.numbers.parameter import whole_number
 
 if TYPE_CHECKING:
     from bandits.experiments.experiment import Cell, Experiment
-    from bandits.experiments.summary import Promises
+    from bandits.experiments.summary import Guarantees
     from bandits.worlds import Worlds
 
 
@@ -52,7 +52,7 @@ def _publish(  # the folder of results, and the rows
     experiment: Experiment,
     worlds: Worlds,
     cells: list[Cell],
-    promises: Promises,
+    guarantees: Guarantees,
     folder: Path | None,
     *,
     as_json: bool,
@@ -61,7 +61,7 @@ def _publish(  # the folder of results, and the rows
     from bandits.experiments.results import write_results
     from bandits.experiments.summary import document, rows_of, write_json
 
-    rows = rows_of(experiment, cells, promises)
+    rows = rows_of(experiment, cells, guarantees)
     found = document(experiment, worlds, rows)
     shown = write_json(found) if as_json else page(run_lines(experiment, rows))
     # Files first: a reader of standard output may be gone, and what was found must not go with it.
@@ -218,7 +218,7 @@ def run(
     try:
         from bandits.cli.run import as_options, read_experiment, read_path
         from bandits.experiments.results import check_results, refuse_inputs
-        from bandits.experiments.summary import promises_of
+        from bandits.experiments.summary import guarantees_of
         from dpcore.command.output_file import made_folder
         from dpcore.command.progress import progress_bar
 
@@ -236,13 +236,13 @@ def run(
             # Every policy is made before a folder or a file is.
             kinds = len(experiment.algorithms) * len(experiment.epsilons)
             with progress_bar("preparing", kinds) as progress:
-                promises = promises_of(experiment, worlds.arms, progress=progress)
+                guarantees = guarantees_of(experiment, worlds.arms, progress=progress)
             with made_folder("--output", folder):
                 if folder is not None:
                     check_results(folder, experiment)
                 cells = _played(experiment, worlds, workers, state)
                 stopped = _HALFWAY
-                _publish(experiment, worlds, cells, promises, folder, as_json=as_json)
+                _publish(experiment, worlds, cells, guarantees, folder, as_json=as_json)
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; continue with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)

@@ -79,7 +79,7 @@ class Cucb:
         r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T."""
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
-    def promise(self) -> RunGuarantee | None:
+    def guarantee(self) -> RunGuarantee | None:
         r"""The guarantee of a run for each user, who is in one round; None without privacy."""
         found = self.privatizer.guarantee()
         if found is None:

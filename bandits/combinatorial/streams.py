@@ -285,7 +285,7 @@ class _Doubling(_Separate):
 class _Factorisation(_Separate):
     # Items are sums of blocks, ``exact`` that of the block not yet closed. y = C x + z in integers,
     # and noise[cell] is y up to the last item, then z. What is released is a function of y alone,
-    # A C^-1 y in floats: errors of floats are errors of the estimate, not of the promise.
+    # A C^-1 y in floats: errors of floats are errors of the estimate, not of the guarantee.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
         held = self.privatizer

@@ -269,7 +269,7 @@ class Experiment(RunParameters):
         r"""The guarantee of each run of the algorithm for each user; None without privacy."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
-            return policy.promise()
+            return policy.guarantee()
         sizes = policy.sizes(*arms_and_horizon(arms, self.horizon))
         return self.users_of(policy, 0).guarantee(policy.privatizer, sizes)
 
@@ -283,7 +283,7 @@ class Experiment(RunParameters):
         r"""The policy of this name; ``model`` is by default that of the first instance, if any."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
         if model is None and preset.kind != "arms":
-            # The promise is of every set of actions in as many dimensions, or of as many base arms.
+            # It depends only on the dimension of the actions, or on the number of base arms.
             model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
         setting = self.setting(epsilon, arms, model)
         combinatorial = preset.kind == "combinatorial"

@@ -167,14 +167,14 @@ def certificates(
         if cell.instance:
             continue
         arms = worlds.environments[0].arms
-        promised = experiment.guarantee(cell.algorithm, cell.epsilon, arms)
-        if promised is None or not promised.parts:
+        derived = experiment.guarantee(cell.algorithm, cell.epsilon, arms)
+        if derived is None or not derived.parts:
             continue
         name = certificate_name(cell.algorithm, cell.epsilon)
         try:
             found = certify_run(
                 experiment.policy(cell.algorithm, cell.epsilon, arms).name,
-                promised,
+                derived,
                 {_mechanism(*each): times for *each, times in cell.released},
                 arms=arms,
                 horizon=experiment.horizon,

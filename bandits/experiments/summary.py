@@ -36,7 +36,7 @@ from dpcore.numbers.rounding import up
 SCHEMA: Final = "dpcore-bandit/1"
 ROWS: Final = "rows.json"
 
-Promises: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+Guarantees: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 r"""The guarantee of an algorithm at an epsilon, both as text."""
 
 _SHORT: Final = 12
@@ -80,18 +80,18 @@ class Row:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def promises_of(
+def guarantees_of(
     experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
-) -> Promises:
+) -> Guarantees:
     r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs."""
-    found: Promises = {}
+    found: Guarantees = {}
     for algorithm, epsilon in experiment.kinds():
         try:
-            promised = experiment.guarantee(algorithm, epsilon, arms)
+            derived = experiment.guarantee(algorithm, epsilon, arms)
             most = experiment.max_visits
-            found[algorithm, epsilon] = guarantee_json(promised, experiment.delta, max_visits=most)
+            found[algorithm, epsilon] = guarantee_json(derived, experiment.delta, max_visits=most)
             if read_algorithm(algorithm).entry.world == "linear":
-                found[algorithm, epsilon] |= _labelled(found[algorithm, epsilon], promised, epsilon)
+                found[algorithm, epsilon] |= _labelled(found[algorithm, epsilon], derived, epsilon)
         except DpcoreError as error:
             if isinstance(error, InvalidParameter) and error.argument in _OWN:
                 raise
@@ -102,12 +102,12 @@ def promises_of(
 
 
 def _labelled(
-    written: dict[str, Any], promised: RunGuarantee | None, epsilon: str
+    written: dict[str, Any], derived: RunGuarantee | None, epsilon: str
 ) -> dict[str, Any]:
     # The true delta at the epsilon that was asked for, in words where it is not the one asked for.
-    if promised is None:
+    if derived is None:
         return {"delta_upper": None}
-    true = promised.delta(epsilon).upper
+    true = derived.delta(epsilon).upper
     if true <= Fraction(written["delta"]):
         return {"delta_upper": float_up(Fraction(true))}
     words = f"{written['text']}; at epsilon {epsilon} the true delta is {up(true)}"
@@ -123,15 +123,17 @@ def _reason(error: DpcoreError) -> str:
     return f"{reason}; use a smaller epsilon, horizon or s"
 
 
-def rows_of(experiment: Experiment, cells: Iterable[Cell], promises: Promises) -> tuple[Row, ...]:
+def rows_of(
+    experiment: Experiment, cells: Iterable[Cell], guarantees: Guarantees
+) -> tuple[Row, ...]:
     r"""The rows, in the order of the cells."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
-    return tuple(_row(experiment, found, promises[key]) for key, found in grouped.items())
+    return tuple(_row(experiment, found, guarantees[key]) for key, found in grouped.items())
 
 
-def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) -> Row:
+def _row(experiment: Experiment, cells: list[Cell], derived: dict[str, Any]) -> Row:
     horizon = experiment.horizon
     each = tuple(cell.regret[-1] / horizon for cell in cells)
     mean, error = mean_and_error(each)
@@ -150,7 +152,7 @@ def _row(experiment: Experiment, cells: list[Cell], promised: dict[str, Any]) ->
             "bits": fmean(cell.bits_sent for cell in cells),
         },
         out_of_users=fmean(cell.out_of_users for cell in cells),
-        guarantee=promised,
+        guarantee=derived,
         by_instance=each,
     )
 
@@ -174,7 +176,7 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float,
 
 
 def guarantee_json(
-    promised: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
+    derived: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
 ) -> dict[str, Any]:
     r"""The guarantee of a run for each user over all ``max_visits``, as text and numbers.
 
@@ -182,7 +184,7 @@ def guarantee_json(
     numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
-    if promised is None:
+    if derived is None:
         return {
             "text": "none: rewards are released as they are",
             "pure": None,
@@ -190,9 +192,9 @@ def guarantee_json(
             "epsilon_upper": None,
             "assumptions": [],
         }
-    bound = promised.epsilon(exact)
+    bound = derived.epsilon(exact)
     upper = bound.upper_float
-    largest = promised.pure().upper
+    largest = derived.pure().upper
     pure = largest if isinstance(largest, Fraction) else None
     if pure is not None and (max_visits is None or pure <= bound.upper):
         words = f"{written_up(pure)}-DP"
@@ -205,7 +207,7 @@ def guarantee_json(
         "pure": None if pure is None else write_rational(pure),
         "delta": write_rational(exact),
         "epsilon_upper": upper if math.isfinite(upper) else None,
-        "assumptions": [*promised.assumptions],
+        "assumptions": [*derived.assumptions],
     }
 
 

@@ -61,7 +61,7 @@ def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
 def below(
     points: Iterable[tuple[Fraction, Fraction]], true: Callable[[Fraction], Any]
 ) -> list[Any]:
-    """The points that a curve does not promise."""
+    """The points that a curve does not imply."""
     with mpmath.workdps(DIGITS):
         # The sums leave out less than this.
         slack = mpmath.mpf(10) ** -30
@@ -126,11 +126,11 @@ def test_a_delta_that_is_rounded_down_is_caught() -> None:
     def true(epsilon: Fraction) -> mpmath.mpf:
         return reached(masses, 1, epsilon)
 
-    promise = curve_claim._promise("discrete-gaussian:sigma_squared=4@1")
+    stated = curve_claim._stated_curve("discrete-gaussian:sigma_squared=4@1")
     line = "rounded = Fraction(up(delta(epsilon), _DIGITS))"
-    mutant = mutated(type(promise).points, line, line.replace("up(", "down("), down=down)
-    assert not below(promise.points(), true)
-    assert len(below(mutant(promise), true)) == 7
+    mutant = mutated(type(stated).points, line, line.replace("up(", "down("), down=down)
+    assert not below(stated.points(), true)
+    assert len(below(mutant(stated), true)) == 7
 
 
 @pytest.mark.parametrize("rho", ["1/1000", "0.1", "0.5", "2"])

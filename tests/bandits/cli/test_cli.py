@@ -16,7 +16,7 @@ import pytest
 from accounting import Status
 from bandits.certificates.recheck import recheck
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.summary import compare, promises_of, read_document
+from bandits.experiments.summary import compare, guarantees_of, read_document
 from bandits.policies.registry import ALGORITHMS
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.support.bandits.command import MAIN, Bandit
@@ -273,7 +273,7 @@ def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
     ends = Experiment(
         preset=PLAYED[kind], algorithms=names, epsilons=(epsilon,), horizon=10_000, instances=1
     )
-    assert len(promises_of(ends, 10)) == len(names)
+    assert len(guarantees_of(ends, 10)) == len(names)
 
 
 def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +285,7 @@ def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setattr(Experiment, "guarantee", lost)
     with pytest.raises(InvalidParameter, match="there is no guarantee") as refused:
-        promises_of(small, 10)
+        guarantees_of(small, 10)
     assert refused.value.argument == "epsilon (for se)"
 
 

@@ -15,7 +15,7 @@ import pytest
 from bandits.experiments import runner as module
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.experiments.runner import _coins, play_task, run_cells
-from bandits.experiments.summary import guarantee_json, mean_and_error, promises_of, rows_of
+from bandits.experiments.summary import guarantee_json, guarantees_of, mean_and_error, rows_of
 from bandits.worlds import Worlds
 from bandits.worlds.environment import Bernoulli, Environment, Reordered, Table
 from dpcore.errors import DpcoreError
@@ -116,7 +116,7 @@ def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rows_are_means_over_instances() -> None:
-    rows = rows_of(small(), CELLS, promises_of(small(), 4))
+    rows = rows_of(small(), CELLS, guarantees_of(small(), 4))
     assert [(row.algorithm, row.epsilon) for row in rows] == [
         ("cdp-se", 0.5),
         ("cdp-se", 1.0),
