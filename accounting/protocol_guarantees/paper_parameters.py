@@ -95,7 +95,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> SumParameters:
-    r"""Parameters of Chowdhury and Zhou for an instance of ``protocol_parameters``, corrected."""
+    r"""Parameters of Chowdhury and Zhou for an instance of ``plan``, corrected."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)

@@ -17,6 +17,7 @@ _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 _NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
+_NAMED_FILE = re.compile(r"(?<![\w/.:-])(?!kernel\.py)(?:[\w-]+/)*[\w-]+\.(?:md|py)\b(?![\w(])")
 _NOT_CODE = re.compile(r"""r?"{3}(?s:.*?)"{3}|#.*""")
 _NAMED_TEST = re.compile(r"(?:tests/)?(?:\w+/)*\btest_\w+(?:\.py)?\b(?!/)")
 PACKAGES = ("dpcore", "accounting", "audit", "bandits", "benchmarks", "examples")
@@ -44,6 +45,20 @@ def leads_somewhere(page: Path, target: str) -> bool:
 
 def dead_links(page: Path) -> list[str]:
     return [target for target in links(page) if not leads_somewhere(page, target)]
+
+
+@cache
+def tails_of_the_tree() -> frozenset[str]:
+    """Every file below this folder, by its whole path and by each end of it."""
+    folders = (*PACKAGES, "tests", "docs")
+    found = [path.relative_to(ROOT) for name in folders for path in (ROOT / name).rglob("*.*")]
+    found += [path.relative_to(ROOT) for path in ROOT.glob("*.*")]
+    return frozenset("/".join(path.parts[i:]) for path in found for i in range(len(path.parts)))
+
+
+def absent_files(text: str) -> list[str]:
+    """The pages and modules that a text names and that are nowhere in the tree."""
+    return [name for name in _NAMED_FILE.findall(text) if name not in tails_of_the_tree()]
 
 
 def absent_pages(source: str) -> list[str]:
@@ -95,6 +110,19 @@ def test_every_page_that_the_code_names_is_there() -> None:
         for path in sources
     }
     assert {name: pages for name, pages in absent.items() if pages} == {}
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *pages()], ids=lambda page: page.stem)
+def test_every_file_that_a_page_for_contributors_names_is_there(page: Path) -> None:
+    assert absent_files(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_file_that_is_named_and_absent_is_noticed() -> None:
+    there = "`bandits/combinatorial/streams.py`, `problem.py`, curve.md"
+    assert absent_files(f"{there}, `totals.py` or `docs/proofs/absent.md`") == [
+        "totals.py",
+        "docs/proofs/absent.md",
+    ]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
