@@ -60,7 +60,7 @@ bench: .venv/.dev  ## speed and tightness beside the peers, as JSON; an hour
 	@set -e; for file in benchmarks/[a-z]*.py; do \
 	    name=$${file##*/}; $(PY) -m benchmarks.$${name%.py}; done
 	@$(PY) -m benchmarks.auditing && $(PY) -m benchmarks.auditing.fit
-	@$(PY) -m benchmarks.auditing.corpus && $(PY) -m benchmarks.auditing.dp_sniper
+	@$(PY) -m benchmarks.auditing.peers_on_corpus && $(PY) -m benchmarks.auditing.dp_sniper
 
 figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; a quarter of an hour on two idle cores
 	@$(PY) -m benchmarks.figures --output docs/figures

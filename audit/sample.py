@@ -24,7 +24,7 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
-from audit.evidence.family import weigh, weigh_views
+from audit.evidence.many_tests import weigh, weigh_views
 from audit.evidence.measured_fraction import unmeasured
 from audit.evidence.sample_verdict import Weighed, versions
 from audit.outputs.guard import stdout_to_stderr
@@ -269,7 +269,7 @@ def run_baselines(
 ) -> AuditReport:
     r"""Add the bounds of other methods and the figures, for the reported view and point."""
     from audit.evidence.baseline_bounds import compare
-    from audit.evidence.family import LEADER
+    from audit.evidence.many_tests import LEADER
     from audit.evidence.trace import trace
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band

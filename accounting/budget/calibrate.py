@@ -27,7 +27,7 @@ from accounting.errors import NotDerived
 from accounting.pairs.shift import heaviest
 from accounting.release.curve import OneRelease
 from accounting.release.derive_guarantee import guarantee
-from accounting.release.matrix import MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixMechanism
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.laws.law_of_sum import summed

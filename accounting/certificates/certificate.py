@@ -40,7 +40,7 @@ from accounting.kernel.neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.derive_guarantee import guarantee
-from accounting.release.matrix import MatrixCurve, MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixCurve, MatrixMechanism
 from dpcore.command.terminal import html_table
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted

@@ -132,7 +132,7 @@ def verify_command(
 
     Example: dpcore verify c.json
     """
-    from accounting.cli.readers import MOST_TEXT, verdict_of, why_not_a_certificate
+    from accounting.cli.certificate_readers import MOST_TEXT, verdict_of, why_not_a_certificate
 
     # One byte more than the longest certificate tells it from a longer text, which may not end.
     with _in_time(deadline):

@@ -175,7 +175,7 @@ def matrix(
     from accounting.matrix.patterns import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
     from accounting.release.derive_guarantee import guarantee
-    from accounting.release.matrix import MatrixMechanism
+    from accounting.release.matrix_mechanism import MatrixMechanism
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
     participation = Participation(

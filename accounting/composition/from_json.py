@@ -22,7 +22,7 @@ from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.release.derive_guarantee import guarantee
-from accounting.release.matrix import MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixMechanism
 from dpcore.errors import InvalidParameter
 from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text

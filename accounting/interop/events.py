@@ -33,7 +33,7 @@ from accounting.interop.distributions import assumes, at_least, library
 from accounting.interop.read_events import from_dp_event, refused_part
 from accounting.release.curve import OneRelease, described
 from accounting.release.derive_guarantee import guarantee
-from accounting.release.matrix import MatrixCurve
+from accounting.release.matrix_mechanism import MatrixCurve
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity

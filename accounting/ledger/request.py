@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeAlias, cast
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of, said
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
-from accounting.composition.threshold import threshold_guarantee
+from accounting.composition.noisy_threshold import threshold_guarantee
 from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical

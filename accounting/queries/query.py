@@ -387,7 +387,7 @@ class Histogram(Additive):
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         if self.keys is not None:
             return noisy(self.moves(scope), scope, target)
-        from accounting.composition.threshold import least_threshold
+        from accounting.composition.noisy_threshold import least_threshold
 
         if not target.delta:
             reason = "must be given and > 0: a key of a single user may appear"

@@ -125,7 +125,7 @@ def _shown(value: Any) -> str:
 def guarantee_of(mechanism: Releasable) -> Guarantee:
     r"""The guarantee of a query's mechanism."""
     if isinstance(mechanism, NoisyThreshold):
-        from accounting.composition.threshold import threshold_guarantee
+        from accounting.composition.noisy_threshold import threshold_guarantee
 
         return threshold_guarantee(mechanism)
     return guarantee(mechanism)

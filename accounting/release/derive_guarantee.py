@@ -29,7 +29,7 @@ from accounting.law_pairs.registry import coordinates_of
 from accounting.pairs.shift import heaviest
 from accounting.release.allocation import AllocatedSample
 from accounting.release.curve import OneRelease, PrivacyCurve
-from accounting.release.matrix import MatrixCurve, MatrixMechanism, MatrixOrders
+from accounting.release.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampled_pairs import (
     Curve,

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.threshold_family import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
+from audit.evidence.threshold_rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.lazy_import import LazyModule
 from dpcore.numbers.clopper_pearson import lower_end
@@ -35,7 +35,7 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, ratio
 special: Final = LazyModule("scipy.special")  # not loaded by an audit that counts no runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
-r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_family.EXPERTS``."""
+r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_rule.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
 r"""The same for a view of a family with its own leader."""
@@ -242,7 +242,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
     The worlds must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
     give the same evidence. ``isotonic`` is that of
-    :func:`audit.evidence.threshold_family.learn_rule`.
+    :func:`audit.evidence.threshold_rule.learn_rule`.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import LOOKS
-from audit.evidence.family import gather_views, parts_of, view_seeds, watch_views
+from audit.evidence.many_tests import gather_views, parts_of, view_seeds, watch_views
 from audit.evidence.sample_verdict import capped
 from audit.evidence.view import View
 from audit.wording.result import fact

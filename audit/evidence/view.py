@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from audit.evidence.event import Event, Witness
-from audit.evidence.threshold_family import Trial
+from audit.evidence.threshold_rule import Trial
 from audit.outputs.output_parser import Outputs
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class View:
     ``outputs`` are scores, each by a model that was fitted only on earlier blocks, with the blocks
     of the test; ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)``
     gives the scores of an audit of this many runs. ``followed``: whether the leader of its pair may
-    follow it (:mod:`audit.evidence.family`).
+    follow it (:mod:`audit.evidence.many_tests`).
     """
 
     pair: int = 0

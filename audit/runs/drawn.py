@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.evidence.family import FamilyProcess, watch_views
+from audit.evidence.many_tests import FamilyProcess, watch_views
 from audit.evidence.prequential_test import block_ends
 from audit.evidence.view import View
 from audit.features.defaults import default_features

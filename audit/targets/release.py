@@ -18,7 +18,7 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.composition.threshold import most_exposed
+from accounting.composition.noisy_threshold import most_exposed
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan

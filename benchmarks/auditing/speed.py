@@ -16,7 +16,7 @@ import numpy as np
 from audit.catalogue import find
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.evidence.family import weigh_views
+from audit.evidence.many_tests import weigh_views
 from audit.evidence.prequential_test import gather
 from audit.evidence.sequential_test import watch
 from audit.evidence.view import View

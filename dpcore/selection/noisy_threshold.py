@@ -1,7 +1,7 @@
 r"""Counts by key above a threshold: keys that nobody listed beforehand, with their noisy counts.
 
 delta is the probability that a key that only one user has reaches the threshold:
-``accounting.composition.threshold``. Proofs: docs/proofs/selection.md.
+``accounting.composition.noisy_threshold``. Proofs: docs/proofs/selection.md.
 """
 
 from __future__ import annotations

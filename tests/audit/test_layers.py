@@ -13,7 +13,7 @@ import pytest
 
 from audit.assembly import Audit
 from audit.evidence.event import Witness
-from audit.evidence.family import LEADER
+from audit.evidence.many_tests import LEADER
 from audit.outputs.output_parser import Outputs
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec

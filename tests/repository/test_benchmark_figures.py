@@ -41,7 +41,7 @@ LAWS = {
 WAYS = ("sent", "received")
 COMMANDS = {
     "audit": "benchmarks.auditing",
-    "corpus": "benchmarks.auditing.corpus",
+    "corpus": "benchmarks.auditing.peers_on_corpus",
     "dp_sniper": "benchmarks.auditing.dp_sniper",
 }
 RESULTS = sorted(path.stem for path in (ROOT / "benchmarks" / "results").glob("*.json"))

@@ -18,7 +18,7 @@ from accounting.kernel.neighbours import Correlated
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
 from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
-from accounting.release.matrix import MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import Relation, Scope, Sensitivity
 from tests.accounting.certificates.conftest import clear

@@ -29,7 +29,7 @@ from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Toeplitz
 from accounting.release.curve import PrivacyCurve
 from accounting.release.derive_guarantee import PoissonSampled
-from accounting.release.matrix import MatrixCurve, MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity

@@ -18,7 +18,7 @@ import dpcore.command.app
 from accounting import Finding, Status, Verdict, verify
 from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
-from accounting.cli import readers
+from accounting.cli import certificate_readers
 from accounting.release.curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certificate import certificate_of
@@ -30,7 +30,7 @@ from tests.support.accounting.claiming import certificate, enclosed, noise
 from tests.support.typed import Answer, typed
 
 POINT = EntryPoint("verify", "accounting.cli.certificate:verify", "dpcore.commands")
-READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", readers.GROUP)
+READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", certificate_readers.GROUP)
 Verify = Callable[..., Answer]
 
 
@@ -42,7 +42,7 @@ def command(
         return [READER] if (group, name) == (READER.group, READER.name) else []
 
     monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"verify": POINT})
-    monkeypatch.setattr(readers, "entry_points", found)
+    monkeypatch.setattr(certificate_readers, "entry_points", found)
 
     def run(text: str | bytes, *words: object) -> Answer:
         place = tmp_path / "c.json"
@@ -159,7 +159,7 @@ def test_a_false_claim_beside_one_that_is_late_is_called_false(
 ) -> None:
     late = Finding(where="x", status=Status.UNDECIDED, reason="late")
     wrong = Finding(where="y", status=Status.FAILS, reason="wrong")
-    monkeypatch.setattr(readers, "verify", lambda text: Verdict(findings=(late, wrong)))
+    monkeypatch.setattr(certificate_readers, "verify", lambda text: Verdict(findings=(late, wrong)))
     assert command(of_one_gaussian()).out.splitlines()[-1] == "DOES NOT HOLD"
 
 
@@ -214,12 +214,12 @@ def rude(text: bytes) -> Verdict:
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, schema: str, *values: str) -> None:
-    points = [EntryPoint(schema, value, readers.GROUP) for value in values]
+    points = [EntryPoint(schema, value, certificate_readers.GROUP) for value in values]
 
     def found(*, group: str, name: str) -> list[EntryPoint]:
-        return points if (group, name) == (readers.GROUP, schema) else []
+        return points if (group, name) == (certificate_readers.GROUP, schema) else []
 
-    monkeypatch.setattr(readers, "entry_points", found)
+    monkeypatch.setattr(certificate_readers, "entry_points", found)
 
 
 def test_a_package_reads_its_own_schema(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_no_package_reads_the_schema_of_this_one(
 ) -> None:
     reading(monkeypatch, "dpcore-certificate/1", f"{__name__}:sound")
     text = of_one_gaussian().encode()
-    assert readers.verdict_of(text) == verify(text)
+    assert certificate_readers.verdict_of(text) == verify(text)
     changed = command(of_one_gaussian().replace("0.1892073", "0.1892072"))
     assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
 
@@ -275,9 +275,11 @@ def test_a_reader_that_does_not_read_is_named(
     "text", [b"\0", of_one_gaussian().encode() + b" ", b'{"schema": "alien/1"}']
 )
 def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: bytes) -> None:
-    answer = command(text.ljust(readers.MOST_TEXT + 1))
+    answer = command(text.ljust(certificate_readers.MOST_TEXT + 1))
     assert answer.code == 1
-    assert answer.out.startswith(f"certificate: fails: must be at most {readers.MOST_TEXT} bytes\n")
+    assert answer.out.startswith(
+        f"certificate: fails: must be at most {certificate_readers.MOST_TEXT} bytes\n"
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")
@@ -288,7 +290,7 @@ def test_a_text_without_end_is_not_read_to_the_end(
         monkeypatch.setattr("sys.stdin", endless)
         answer = typed(capsys, "verify", "-")
     assert answer.code == 1
-    assert f"at most {readers.MOST_TEXT} bytes" in answer.out
+    assert f"at most {certificate_readers.MOST_TEXT} bytes" in answer.out
     by_name = typed(capsys, "verify", "/dev/zero")
     assert (by_name.code, by_name.out) == (2, "")
     assert "FILE = /dev/zero: is not a regular file" in by_name.err

@@ -32,7 +32,7 @@ from accounting.ledger.request import cost, for_user
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
 from accounting.release.curve import PrivacyCurve, described
-from accounting.release.matrix import MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError

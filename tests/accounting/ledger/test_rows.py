@@ -13,7 +13,7 @@ import pytest
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.composition.compose import Composition, compose
-from accounting.composition.threshold import appearance
+from accounting.composition.noisy_threshold import appearance
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger

@@ -13,7 +13,7 @@ from scipy.stats import chisquare, kstest
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
 from audit.catalogue.randomness import float_laplace, grid
 from audit.claims.curve_claim import read_claim
-from audit.evidence.family import weigh_views
+from audit.evidence.many_tests import weigh_views
 from audit.evidence.prequential_test import gather, resolution
 from audit.evidence.view import View
 from audit.features.feature import read_feature

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from audit.corpus.entry import Entry, entries, find, read_entry
-from benchmarks.auditing.corpus import page_counts
-from benchmarks.auditing.corpus import page_table as peers_table
 from benchmarks.auditing.peers import PEERS
+from benchmarks.auditing.peers_on_corpus import page_counts
+from benchmarks.auditing.peers_on_corpus import page_table as peers_table
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down
@@ -198,7 +198,7 @@ def peers_shown(found: dict[str, Any], page: str) -> bool:
 
 def test_the_page_shows_what_other_auditors_said() -> None:
     # To write it: print(page_counts(found), page_table(found["rows"]))
-    # of benchmarks/auditing/corpus.py.
+    # of benchmarks/auditing/peers_on_corpus.py.
     results = ROOT / "benchmarks" / "results" / "corpus.json"
     found = json.loads(results.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ from audit.catalogue import ENTRIES
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.event import Tally
-from audit.evidence.family import watch_views, weigh, weigh_views
+from audit.evidence.many_tests import watch_views, weigh, weigh_views
 from audit.evidence.measured_fraction import Coverage, unmeasured_pairs, unseen
 from audit.evidence.prequential_test import WEIGHTS, gather, resolution
 from audit.evidence.sequential_test import watch

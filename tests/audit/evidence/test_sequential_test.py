@@ -17,7 +17,7 @@ from scipy import stats
 from audit.claims.verdicts import LOOKS
 from audit.evidence import sequential_test as sequential
 from audit.evidence.sequential_test import EProcess, watch, watch_curve
-from audit.evidence.threshold_family import learn_rule
+from audit.evidence.threshold_rule import learn_rule
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from tests.alpha_budget import buy_alpha

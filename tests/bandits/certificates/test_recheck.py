@@ -19,7 +19,7 @@ from accounting.certificates.canonical import digest_of
 from accounting.certificates.canonical import required_assumptions as ordinary
 from accounting.certificates.certificate import certify
 from accounting.claims.claim import Pure
-from accounting.cli.readers import verdict_of
+from accounting.cli.certificate_readers import verdict_of
 from accounting.composition.compose import compose
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.certificate import certificate_of

@@ -44,7 +44,7 @@ from audit.evidence.sample_verdict import (
     resolution_of,
     verdict_of,
 )
-from audit.evidence.threshold_family import EXPERTS
+from audit.evidence.threshold_rule import EXPERTS
 from audit.evidence.view import View, scored
 from audit.outputs.output_parser import Outputs
 from dpcore.errors import InvalidParameter

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from accounting.composition.threshold import appearance, least_threshold, threshold_guarantee
+from accounting.composition.noisy_threshold import appearance, least_threshold, threshold_guarantee
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
 from dpcore.selection import NoisyThreshold
 from tests.effort import by_day

@@ -14,7 +14,7 @@ from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.interop.events import to_dp_event
 from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Banded, Dense, Tree
-from accounting.release.matrix import MatrixMechanism
+from accounting.release.matrix_mechanism import MatrixMechanism
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, Sensitivity
 from dpcore.continual import TreeSum

@@ -1,7 +1,8 @@
 r"""The corpus of real failures, by dpcore's auditor and by those of others.
 
-``python -m benchmarks.auditing.corpus [NAME ...] [--peer PEER=/path/to/python ...] [--cache FOLDER]
-[--jobs 2]``, with a package index within reach. Without names it writes ``results/corpus.json``.
+``python -m benchmarks.auditing.peers_on_corpus [NAME ...] [--peer PEER=/path/to/python ...]
+[--cache FOLDER] [--jobs 2]``, with a package index within reach. Without names it writes
+``results/corpus.json``.
 
 Each failure and each twin is audited by ``dpcore audit corpus``, and then as many runs, drawn anew
 and once for all peers, go to each ``--peer`` by the code of ``benchmarks/auditing/peer_programs``:

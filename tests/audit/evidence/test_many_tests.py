@@ -15,9 +15,16 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.evidence import family
+from audit.evidence import many_tests
 from audit.evidence.event import Witness
-from audit.evidence.family import LEADER, FamilyProcess, view_seeds, watch_views, weigh, weigh_views
+from audit.evidence.many_tests import (
+    LEADER,
+    FamilyProcess,
+    view_seeds,
+    watch_views,
+    weigh,
+    weigh_views,
+)
 from audit.evidence.prequential_test import Evidence, gather, resolution
 from audit.evidence.sample_verdict import capped
 from audit.evidence.sequential_test import watch, watch_curve
@@ -246,7 +253,7 @@ def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
         start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
         states.append(start.update(0, told, worlds))
     assert max(expected_growth(state, two_answers(right)) for state in states) <= 1.0
-    monkeypatch.setattr(family, "_log_mean", lambda paths, _: paths.max(axis=0))
+    monkeypatch.setattr(many_tests, "_log_mean", lambda paths, _: paths.max(axis=0))
     assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
 
 
@@ -268,7 +275,9 @@ def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatc
     alpha, repeats = buy_alpha("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths up: three times what it may claim.
-    monkeypatch.setattr(family, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0))
+    monkeypatch.setattr(
+        many_tests, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
+    )
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
 
 
