@@ -107,6 +107,11 @@ class TrainingRun:
         passes = self.sampling in (Sampling.SHUFFLED, Sampling.ALLOCATED)
         return (1, self.batches) if passes else (self.batch_size, self.examples)
 
+    @property
+    def _passes(self) -> int:
+        # Of which at least one batch is drawn.
+        return -(-self.rounds // self.batches)
+
     def first(self, rounds: int) -> TrainingRun:
         r"""The run after so many rounds."""
         return replace(self, rounds=rounds, epochs=0)
@@ -128,11 +133,11 @@ class TrainingRun:
             case Sampling.POISSON:
                 scheme = the.Poisson(rate=self.rate)
             case Sampling.ALLOCATED:
-                scheme, count = the.Allocation(rounds=self.batches), math.ceil(self.epochs)
+                scheme, count = the.Allocation(rounds=self.batches), self._passes
             case Sampling.FIXED:
                 scheme, moves = the.FixedSize(sample=self.batch_size, population=self.examples), 2
             case Sampling.SHUFFLED:
-                moves, count = 2, math.ceil(self.epochs)
+                moves, count = 2, self._passes
         if self.sampling is Sampling.SHUFFLED and self.relation is Relation.ADD_REMOVE:
             must = "must be replace: shuffled batches keep their size"
             raise InvalidParameter("relation", self.relation.value, must)
@@ -156,9 +161,11 @@ class TrainingRun:
     def bounded(self, found: Bound) -> Bound:
         r"""The bound of the composition, for a run with these settings.
 
-        A secret shuffle may give more privacy than the composition, so there is no lower bound.
+        A secret shuffle may give more privacy than the composition, and so does an allocation whose
+        last pass ends early: then there is no lower bound.
         """
-        return replace(found, lower=None) if self.sampling is Sampling.SHUFFLED else found
+        early = self.sampling is Sampling.ALLOCATED and self.rounds % self.batches
+        return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found
 
     def command(self, delta: str) -> str:
         r"""The equivalent ``dpcore budget epsilon`` command."""
@@ -194,7 +201,8 @@ def dpsgd(  # noqa: PLR0913  # the numbers of a training script
     -------
     Bound
         A proven lower and a proven upper bound on epsilon, for noise that follows the normal law
-        exactly. The lower one is None for shuffled batches.
+        exactly. The lower one is None for shuffled batches, and where the last pass of allocated
+        batches is incomplete.
 
     Raises
     ------

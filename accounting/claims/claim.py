@@ -148,6 +148,8 @@ class Pure(_Response):
 
     word: ClassVar[str] = "pure"
     numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon",)
+    # Whether the guarantee is known to be no better than the claim at every delta.
+    attained: ClassVar[bool] = True
 
     stated_epsilon: Exact = Exact()
 

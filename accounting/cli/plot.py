@@ -63,7 +63,7 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     with progress_bar("epochs", len(counts)) as advance:
         for count in counts:
             shorter = run.first(count)
-            found = run.bounded(shorter.composition().epsilon(delta, _WIDEST))
+            found = shorter.bounded(shorter.composition().epsilon(delta, _WIDEST))
             points.append((float(shorter.epochs), found))
             advance(len(points))
     others: dict[str, tuple[tuple[float, float], ...]] = {}

@@ -230,7 +230,8 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
         case OneRelease():
             return source.dominating_pairs()
         case Pure(stated_epsilon=epsilon):
-            return DominatingPairs.exactly(_response(Fraction(epsilon)))
+            exact = DominatingPairs.exactly(_response(Fraction(epsilon)))
+            return exact if source.attained else replace(exact, attained=(), aligned=False)
         case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
             return DominatingPairs(above=laws, attained=laws, lost=Fraction(delta))
@@ -313,7 +314,8 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
         return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
     pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
     found = narrowed(lambda: pair.renyi(order), 64)
-    return Bound.of(found, "exact", "randomised response dominates")
+    bound = Bound.of(found, "exact", "randomised response dominates")
+    return bound if source.attained else replace(bound, lower=None)
 
 
 def _summed(found: Iterable[tuple[Bound, int]], method: str, theorem: str) -> Bound:

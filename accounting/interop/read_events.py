@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any, Final
+from typing import Any, ClassVar, Final, cast
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
@@ -26,6 +26,7 @@ from accounting.interop.write_events import Event, event_of
 from accounting.release.curve import described
 from accounting.release.derive_guarantee import guarantee
 from accounting.release.subsampled_pairs import MOST_MEMBERS
+from accounting.release.truncated_sample import TruncatedSample
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Relation, Scope, Sensitivity
@@ -124,11 +125,12 @@ def _truncated(event: Event, scope: Scope) -> Guarantee:
     most = integer("truncated_batch_size", event.truncated_batch_size, at_least=0)
     if not (rate and examples and most):
         return Pure(0, scope=scope)
-    if event.noise_multiplier == 0:
-        return Approx(0, 1, scope=scope)
-    noise = Gaussian(sigma=_positive("noise_multiplier", event.noise_multiplier))
+    bare = event.noise_multiplier == 0
+    noise = Gaussian(sigma=1 if bare else _positive("noise_multiplier", event.noise_multiplier))
     scheme = TruncatedPoisson(rate=rate, examples=examples, most=most)
-    return _release(noise, 1, scope, scheme)
+    found = _release(noise, 1, scope, scheme)
+    # Whoever is kept is seen.
+    return Approx(0, cast("TruncatedSample", found).kept.upper, scope=scope) if bare else found
 
 
 def _mixture(event: Event, scope: Scope) -> Guarantee:
@@ -193,7 +195,16 @@ def _response(event: Event, scope: Scope) -> Guarantee:
         return Approx(0, 1, scope=scope)
     with precision(_BITS):
         loss = Enclosure.of(ball((1 - p) * k / p + 1).log())
-    return Pure(Fraction(loss.upper), scope=scope)
+    return (Pure if k == 2 else _AtMost)(Fraction(loss.upper), scope=scope)
+
+
+class _AtMost(Pure):
+    # Of more than two buckets others are shown too, with the same chance from both: the curve lies
+    # below that of randomised response at the same epsilon.
+
+    __slots__ = ()
+
+    attained: ClassVar[bool] = False
 
 
 def _sampled(event: Event, scope: Scope) -> Guarantee:

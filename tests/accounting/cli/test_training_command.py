@@ -112,6 +112,19 @@ def test_rounds_are_passes_over_the_data_without_their_incomplete_batch(sampling
         assert of_rounds.first(1).release()[1] == 1
 
 
+def test_a_pass_that_ends_early_has_no_lower_bound() -> None:
+    # One of two batches: the example is in it with probability 1/2, as in one Poisson sample.
+    half: dict[str, Any] = {"noise_multiplier": 1, "batch_size": 6, "examples": 12, "rounds": 1}
+    truth = accounting.dpsgd(**half, delta="1e-3")
+    found = accounting.dpsgd(**half, delta="1e-3", sampling="allocated")
+    assert (found.lower, found.upper > truth.upper) == (None, True)
+    run = TrainingRun(**half, sampling=Sampling.ALLOCATED)
+    whole = replace(run, rounds=2, epochs=0)
+    assert accounting.dpsgd(**{**half, "rounds": 2}, delta="1e-3", sampling="allocated").lower
+    # Epochs that hold no batch of another pass are no other pass.
+    assert replace(run, rounds=0, epochs="1.01").release() == whole.release()
+
+
 def _event(path: Path, document: Any) -> Path:
     file = path / "event.json"
     file.write_text(document if isinstance(document, str) else json.dumps(document))

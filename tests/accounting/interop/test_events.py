@@ -327,6 +327,21 @@ def test_randomised_response(events: Any, parameter: float, buckets: int) -> Non
         assert 0 <= real(Fraction(found.stated_epsilon)) - truth < mpmath.mpf(10) ** -30
 
 
+def test_a_lower_bound_is_that_of_the_event_not_of_its_claim(events: Any) -> None:
+    # Of ten buckets delta(0) is p_true - p_other = 1/2; a claim of the same epsilon implies 5/6.
+    response = from_dp_event(events.RandomizedResponseDpEvent(0.5, 10), Scope())
+    assert response.delta(0).upper >= Fraction(1, 2)
+    bounds = (response.delta(0), response.epsilon("1/2"), response.renyi(2))
+    assert [bound.lower for bound in bounds] == [None, None, None]
+    # Without noise a unit is seen if it is kept: for 4 units in batches of 2 it is, beside 0 to 3
+    # others, in 1/2 (1/8 + 3/8 + 3/8 2/3 + 1/8 1/2) of the rounds.
+    for units, size, seen in ((2, 1, "3/8"), (2, 2, "1/2"), (4, 2, "13/32")):
+        bare = events.TruncatedSubsampledGaussianDpEvent(units, 0.5, size, 0.0)
+        found = from_dp_event(bare).delta(1)
+        assert found.lower is not None
+        assert found.lower <= Fraction(seen) <= found.upper < Fraction(seen) + Fraction(1, 10**15)
+
+
 def test_no_round_trip_lowers_the_risk(dp: Any) -> None:
     parts: list[Composition] = [
         compose((curve(DiscreteLaplace(scale="7/3"), 2), 3)),

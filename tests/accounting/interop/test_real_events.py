@@ -80,7 +80,7 @@ def test_batches_that_are_cut(dp: Any, events: Any) -> None:
     # What samples nothing, and what adds no noise.
     for nothing in (cut(4, 0.0, 2, 1.0), cut(0, 0.5, 2, 1.0), cut(4, 0.5, 0, 1.0)):
         assert from_dp_event(nothing).parts == ((Pure(0, scope=ADD_REMOVE), 1),)
-    assert from_dp_event(cut(4, 0.5, 2, 0.0)).parts == ((Approx(0, 1, scope=ADD_REMOVE), 1),)
+    assert from_dp_event(cut(4, 1.0, 4, 0.0)).parts == ((Approx(0, 1, scope=ADD_REMOVE), 1),)
     (source, _), *_ = from_dp_event(both, Scope()).parts
     assert isinstance(source, TruncatedSample)
     other = replace(source.scheme, rate="1/3")
