@@ -317,3 +317,11 @@ def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) 
     for size in ("1e-251", "1e251"):
         with pytest.raises(InvalidParameter, match="at least 1e-250"):
             Mean(column="x", low=0, high=size, step=size)
+
+
+@pytest.mark.parametrize("query", [Count(), Histogram(column="city", keys=("rome",))])
+def test_a_row_with_more_cells_than_names_is_refused(tmp_path: Path, query: Query) -> None:
+    # Without quotes the user of both rows would be a first name: each counts, for another user.
+    text = "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n"
+    with pytest.raises(InvalidParameter, match="cannot be read: found more fields"):
+        release(query, written(tmp_path, text), SCOPE, Target(epsilon=1))
