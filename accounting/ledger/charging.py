@@ -7,6 +7,7 @@ itself. Proofs: docs/proofs/ledger.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from json import loads
 from typing import Any, Final, NamedTuple, Self, TypeAlias
@@ -411,7 +412,8 @@ def _value_of(text: str) -> Any:
     found = loads(text)
     # What AboveThreshold says of each answer, None or a truth value among them, stays a list.
     if isinstance(found, list) and not any(each is None or type(each) is bool for each in found):
-        return np.array(found, dtype=np.int64)
+        with suppress(OverflowError):  # a gap beyond int64, of answers beyond it
+            return np.array(found, dtype=np.int64)
     return found
 
 

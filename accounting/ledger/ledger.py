@@ -34,7 +34,7 @@ from dpcore.local import LocalReport
 from dpcore.mechanism import Release, Scope, Unit
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection import AboveThreshold
+from dpcore.selection import AboveThreshold, NoisyThreshold
 
 _MOST_SHOWN: Final = 100
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
@@ -298,6 +298,13 @@ class Ledger:
         ):
             reason = "must have one number for each user, who has one row"
             raise InvalidParameter("value", value, reason)
+        if isinstance(mechanism, NoisyThreshold) and isinstance(value, Mapping):
+            # The value is stored as JSON after the draw: an error there would tell, unpaid, that
+            # a key reached the threshold.
+            for key in value:
+                if not isinstance(key, str | int | float):
+                    reason = "must have keys of text or numbers, which a ledger can store"
+                    raise InvalidParameter("value", key, reason)
         draw = partial(act, value, rng=rng)
         (outcome,) = self._take([replace(asked, draw=draw)])
         if not isinstance(outcome, Receipt):

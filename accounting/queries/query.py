@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from accounting.ledger.request import Releasable
 
 _MOST_STEPS: Final = 1 << 32
+_LEAST_STEP: Final = Fraction(1, 10**250)
+r"""Floats hold all steps and bounds, and the products of errors and steps."""
 _MOST_GRID: Final = 1 << 22
 _ROOT: Final = 1 << 40
 
@@ -246,6 +248,9 @@ class Clipped(Query):
         for end in (self.low, self.high):
             if (end / self.step).denominator != 1:
                 reason = f"must divide both bounds of the range; {end} is not a multiple of it"
+                raise InvalidParameter("step", self.step, reason)
+            if not _LEAST_STEP <= self.step <= max(self.step, abs(end)) <= 1 / _LEAST_STEP:
+                reason = "must be at least 1e-250, and the bounds of the range at most 1e250"
                 raise InvalidParameter("step", self.step, reason)
             if abs(end / self.step) > _MOST_STEPS:
                 reason = f"is too fine: {end} is more than 2^32 steps"

@@ -139,14 +139,19 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
         return Fraction(ZCdp(Fraction(found.zcdp().upper)).epsilon(delta).upper)
 
 
-def plan(query: Query, scope: TableScope, target: Target) -> Released:
+def plan(
+    query: Query, scope: TableScope, target: Target, confidence: Fraction = CONFIDENCE
+) -> Released:
     r"""The release without its value: no data is read, no noise drawn, no user charged."""
     mechanism = query.mechanism(scope, target)
     error: float | None = None
-    if isinstance(query, Additive) and not isinstance(query, Mean):
+    if isinstance(query, Additive):
         law = mechanism.mechanism if isinstance(mechanism, NoisyThreshold) else mechanism
         assert not isinstance(law, Selection)  # noqa: S101  # additive noise
-        error = scaled(spread(law.noise, CONFIDENCE)[0], Fraction(query.unit))
+        # Noise without a standard error or an interval is refused here, before the draw.
+        each = 1 - (1 - confidence) / 2 if isinstance(query, Mean) else confidence
+        found = scaled(spread(law.noise, each)[0], Fraction(query.unit))
+        error = None if isinstance(query, Mean) else found
     answer = Answer(None, error, None)
     return Released(query=query, scope=scope, target=target, mechanism=mechanism, answer=answer)
 
@@ -181,7 +186,7 @@ def release(  # noqa: PLR0913 - one release, by keyword
     charged.
     """
     sure = rational_in("confidence", confidence, "(0, 1)")
-    planned = plan(query, scope, target)
+    planned = plan(query, scope, target, sure)
     mechanism, rows = planned.mechanism, Table.of(table)
     rows.require(scope.user, argument="user")
     rows.require(*query.columns)

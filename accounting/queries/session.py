@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import Word, read_claim, said
-from accounting.ledger.errors import BudgetExhausted
+from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable
 from accounting.ledger.request import cost
 from accounting.queries.query import Query, Target
 from accounting.queries.released import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
-from accounting.theorems.filter import filter_for
+from accounting.theorems.filter import Price, filter_for
 from dpcore.command.terminal import html_table
+from dpcore.errors import DpcoreError
 from dpcore.numbers.parameter import RationalLike
 from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -62,6 +64,7 @@ class Session:
         self._total = (0,) * len(self._filter.limits)
         self._users = None if users is None else tuple(users)
         self._rng = rng
+        self._lock = RLock()
         self.answers: list[Released] = []
         r"""Everything that was released, in order."""
 
@@ -86,27 +89,44 @@ class Session:
         named = batch or f"{query.name} {len(self.answers) + 1}"
         price, _ = cost(self._filter, plan(query, self._scope, target).mechanism)
         stored = self._ledger is not None and self._ledger.has(named)
-        if not stored and not self._filter.admits(self._total, price):
-            left = {_EVERYBODY: self._left()}
-            charge = self._filter.format_cost(price)
-            raise BudgetExhausted(named, (_EVERYBODY,), 1, left, charge)
-        found = release(
-            query,
-            self._table,
-            self._scope,
-            target,
-            ledger=self._ledger,
-            batch=named if self._ledger is not None else None,
-            users=self._users,
-            confidence=confidence,
-            rng=self._rng,
-        )
-        if not found.repeated:
-            self._total = tuple(
-                held + amount for held, amount in zip(self._total, price.amounts, strict=True)
+        if not stored:
+            self._pay(named, price)
+        try:
+            found = release(
+                query,
+                self._table,
+                self._scope,
+                target,
+                ledger=self._ledger,
+                batch=named if self._ledger is not None else None,
+                users=self._users,
+                confidence=confidence,
+                rng=self._rng,
             )
+        except LedgerUnavailable:
+            raise  # The answer may be stored, and a second call returns it.
+        except DpcoreError:
+            if not stored:
+                self._add(price, -1)  # Refused before anything was drawn.
+            raise
+        if found.repeated and not stored:
+            self._add(price, -1)
         self.answers.append(found)
         return found
+
+    def _pay(self, named: str, price: Price) -> None:
+        # Before the release: other threads ask meanwhile, and an interrupt may follow the draw.
+        with self._lock:
+            if not self._filter.admits(self._total, price):
+                left = {_EVERYBODY: self._left()}
+                charge = self._filter.format_cost(price)
+                raise BudgetExhausted(named, (_EVERYBODY,), 1, left, charge)
+            self._add(price, 1)
+
+    def _add(self, price: Price, times: int) -> None:
+        with self._lock:
+            pairs = zip(self._total, price.amounts, strict=True)
+            self._total = tuple(held + times * amount for held, amount in pairs)
 
     @property
     def spent(self) -> Word:

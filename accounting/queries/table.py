@@ -207,7 +207,12 @@ class Table:
         polars = _polars()
         if self.name.lower().endswith(".csv"):
             # Cells are read as text; the query parses them as numbers. Names are without spaces.
-            return polars.scan_csv(self.name, infer_schema=False, new_columns=list(self.columns))
+            rows = polars.scan_csv(self.name, infer_schema=False, new_columns=list(self.columns))
+            # All columns are read: of some alone, the engine takes rows with more cells than names,
+            # as "Smith, Ada" without quotes has, and a user would be a cell of another column.
+            return rows.map_batches(
+                lambda read: read, projection_pushdown=False, streamable=True, schema=None
+            )
         return polars.scan_parquet(self.name)
 
     def _named(self, scope: TableScope) -> Any:

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from accounting import guarantee
 from accounting.claims.claim import Pure
 from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, backup
-from dpcore import DiscreteGaussian, Mechanism, Sensitivity
+from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     HadamardResponse,
@@ -28,7 +28,7 @@ from dpcore.local import (
     UnaryEncoding,
 )
 from dpcore.mechanism import Scope, Unit
-from dpcore.selection import AboveThreshold, NoisyMax, Selection
+from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.workers import NOISY, processes, release_at_once, release_on
@@ -92,7 +92,7 @@ def test_every_mechanism_is_charged_what_its_guarantee_says(mechanism: Any, valu
 
 
 @pytest.mark.parametrize("gap", [False, True])
-@pytest.mark.parametrize("value", [[-(10**6), 10**6], [10**6], [-(10**6)], []], ids=str)
+@pytest.mark.parametrize("value", [[-(10**6), 10**6], [10**6], [10**30], [-(10**6)], []], ids=str)
 def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
     ledger: Ledger, value: list[int], gap: bool
 ) -> None:
@@ -107,6 +107,20 @@ def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
     assert [each is not None and each is not False for each in found[0].value] == said
     assert all(type(each) in (bool, int, type(None)) for each in found[0].value)
     assert (ledger.charges(), ledger.check()) == (1, ())
+
+
+def test_keys_that_no_ledger_stores_are_refused_before_the_draw(tmp_path: Path) -> None:
+    # Refused after it, and rolled back, the error told whether a key had reached the threshold.
+    counts = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity.l1(2))
+    keys = NoisyThreshold(mechanism=counts, threshold=20)
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=100,delta=1e-3") as ledger:
+        asked: Any = {"users": ["ada"], "rows_per_user": 1}
+        for number, rows in enumerate((1, 10**9)):
+            wrong: Any = {(1, 2): rows}
+            with pytest.raises(InvalidParameter, match="must have keys of text or numbers"):
+                ledger.release(keys, wrong, batch=f"{number}", **asked)
+        assert ledger.charges() == 0
+        assert ledger.release(keys, {"a": 10**9, "b": 1}, batch="2", **asked).value.keys() == {"a"}
 
 
 def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 import polars as pl
@@ -14,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it brings no types
 import pytest
 
 from accounting.claims.claim import Pure
-from accounting.ledger import BudgetExhausted, Ledger
+from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.queries import (
     Count,
     Histogram,
@@ -32,6 +35,7 @@ from accounting.queries.query import Query
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
+from dpcore.sampling.rng import Rng
 
 SCOPE = TableScope(user="user", rows_per_user=2)
 REPLACE = TableScope(user="user", rows_per_user=2, relation=Relation.REPLACE)
@@ -246,3 +250,78 @@ def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
         assert values[0] == values[1]
         assert session.remaining == {"epsilon": 1}
         assert ledger.remaining("bob") == {"epsilon": 1}
+
+
+def test_threads_do_not_overspend_a_session() -> None:
+    # All wait in the table until every one has asked: each saw the whole budget.
+    asked = threading.Barrier(4)
+    session = Session(pl.DataFrame(DATA), SCOPE, "epsilon=1")
+
+    class Slow(Count):
+        def encode(self, table: Table, scope: TableScope, rng: Rng) -> int:
+            with suppress(threading.BrokenBarrierError):
+                asked.wait(0.3)
+            return super().encode(table, scope, rng)
+
+    def ask() -> int:
+        with suppress(BudgetExhausted):
+            session.ask(Slow(), epsilon=1)
+            return 1
+        return 0
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(lambda _: ask(), range(4))) == 1
+    assert session.remaining == {"epsilon": 0}
+
+
+def test_a_session_pays_for_what_was_drawn_and_not_for_what_was_refused(tmp_path: Path) -> None:
+    class Interrupted(Count):
+        def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> NoReturn:
+            raise KeyboardInterrupt
+
+    class Lost:  # A ledger that fails after its commit.
+        def __init__(self, ledger: Ledger) -> None:
+            self.ledger = ledger
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.ledger, name)
+
+        def release(self, *args: Any, **asked: Any) -> NoReturn:
+            self.ledger.release(*args, **asked)
+            raise LedgerUnavailable("ledger", "no answer")
+
+    session = Session(pl.DataFrame(DATA), SCOPE, "epsilon=1")
+    with pytest.raises(InvalidParameter):
+        session.ask(Sum(column="key", low=0, high=1), epsilon=1)
+    assert session.remaining == {"epsilon": 1}
+    with pytest.raises(KeyboardInterrupt):
+        session.ask(Interrupted(), epsilon=1)
+    assert session.remaining == {"epsilon": 0}
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
+        lost: Any = Lost(ledger)
+        session = Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", lost)
+        with pytest.raises(LedgerUnavailable):
+            session.ask(Count(), epsilon=1)
+        lost.release = ledger.release
+        assert session.ask(Count(), epsilon=1).repeated  # the stored answer, which was paid for
+        assert session.remaining == {"epsilon": 0}
+
+
+def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) -> None:
+    mean, table = Mean(column="x", low=0, high=10**9), pl.DataFrame(DATA)
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
+        target = Target(epsilon="1e-6")
+        with pytest.raises(InvalidParameter, match="scale"):
+            release(mean, table, REPLACE, target, ledger=ledger, batch="mean")
+        assert ledger.charges() == 0
+    for size in ("1e-251", "1e251"):
+        with pytest.raises(InvalidParameter, match="at least 1e-250"):
+            Mean(column="x", low=0, high=size, step=size)
+
+
+@pytest.mark.parametrize("query", [Count(), Histogram(column="city", keys=("rome",))])
+def test_a_row_with_more_cells_than_names_is_refused(tmp_path: Path, query: Query) -> None:
+    # Without quotes the user of both rows would be a first name: each counts, for another user.
+    text = "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n"
+    with pytest.raises(InvalidParameter, match="cannot be read: found more fields"):
+        release(query, written(tmp_path, text), SCOPE, Target(epsilon=1))
