@@ -179,6 +179,15 @@ class CanaryReport(Result):
                 f"{total:,} canaries cannot refute {self.claim} even if all guesses are right: "
                 f"{more} could"
             )
+        for guesses, right, _ in self.tried:
+            # Without any leak at most 1e-6, by Hoeffding's inequality.
+            missing = 1 - 2 * right / guesses
+            if missing > 0 and math.exp(-guesses * missing**2 / 2) < _UNLIKELY:
+                found.append(
+                    f"only {right:,} of {guesses:,} guesses are right, fewer than by chance: a "
+                    "larger score must mean that the model seems to have seen the canary"
+                )
+                break
         return tuple(found)
 
     @property
@@ -242,6 +251,7 @@ _PARTS: Final = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25)}
 _FEWEST: Final = 32
 _MOST_NEEDED: Final = 10**9
 _UNFAIR: Final = 1e-9
+_UNLIKELY: Final = 1e-6
 _CELLS: Final = 40
 _LEAST_MU, _LARGEST_MU = 2.0**-10, 16.0
 _GAUSSIAN_POINTS: Final = 24
@@ -522,7 +532,12 @@ def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
 
 
 def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[Cell, ...]:
-    edges = np.histogram_bin_edges(values, bins=_CELLS)
+    try:
+        with np.errstate(over="raise"):
+            edges = np.histogram_bin_edges(values, bins=_CELLS)
+    except (ValueError, FloatingPointError):  # floats hold no 40 equal cells between them
+        edges = np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest")
+        edges = np.unique(edges) if edges[0] < edges[-1] else edges[:2]
     counts = [np.histogram(values[truth == side], bins=edges)[0] for side in (True, False)]
     return tuple(
         Cell(low=float(low), high=float(high), included=int(inside), excluded=int(outside))

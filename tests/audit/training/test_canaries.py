@@ -232,6 +232,21 @@ def test_equal_scores_measure_nothing() -> None:
     assert warning == "all scores are equal: they contain no information about the canaries"
 
 
+@pytest.mark.parametrize("scale", [1.0, 2.0**60, 1e308])
+def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: float) -> None:
+    # Every score gives its canary away, and nothing is refuted: larger means not included.
+    coins = np.random.default_rng(1).random(500) < 0.5
+    found = canaries(scale * (1 - 2.0 * coins), coins, claim="epsilon=1")
+    assert found.verdict == "not_refuted"
+    assert "fewer than by chance" in found.warnings[0]
+    assert not canaries(scale * (2.0 * coins - 1), coins, claim="epsilon=1").warnings
+    near = np.where(coins, np.nextafter(scale, math.inf), scale)
+    report = canaries(near, coins, claim="epsilon=1")
+    assert report.refuted
+    assert sum(cell.included for cell in report.histogram) == coins.sum()
+    assert canaries(np.full(500, scale), coins, claim="epsilon=1").verdict == "nothing_measured"
+
+
 def test_guesses_are_planned_from_what_could_refute() -> None:
     first, *others = planned_guesses(10_000, lambda guesses: guesses >= 2000)
     assert (first in range(3000, 3800, 2), others) == (True, [10_000])
