@@ -37,6 +37,8 @@ from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold, NoisyThreshold
 
 _MOST_SHOWN: Final = 100
+_LARGEST: Final = 10**4000
+r"""With noise of as many digits at most, the sum is short enough for a text of Python."""
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
@@ -305,6 +307,9 @@ class Ledger:
                 if not isinstance(key, str | int | float):
                     reason = "must have keys of text or numbers, which a ledger can store"
                     raise InvalidParameter("value", key, reason)
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, int) and abs(each) >= _LARGEST:
+                raise InvalidParameter("value", "an integer", "must have at most 4000 digits")
         draw = partial(act, value, rng=rng)
         (outcome,) = self._take([replace(asked, draw=draw)])
         if not isinstance(outcome, Receipt):

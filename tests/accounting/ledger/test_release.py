@@ -119,6 +119,9 @@ def test_keys_that_no_ledger_stores_are_refused_before_the_draw(tmp_path: Path) 
             wrong: Any = {(1, 2): rows}
             with pytest.raises(InvalidParameter, match="must have keys of text or numbers"):
                 ledger.release(keys, wrong, batch=f"{number}", **asked)
+        with pytest.raises(InvalidParameter, match="at most 4000 digits"):
+            # Noise >= 1 gave a number that Python does not write.
+            ledger.release(NOISY, 10**4300 - 1, users=["ada"], batch="4")
         assert ledger.charges() == 0
         assert ledger.release(keys, {"a": 10**9, "b": 1}, batch="2", **asked).value.keys() == {"a"}
 
