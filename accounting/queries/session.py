@@ -21,7 +21,7 @@ from accounting.queries.released import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
 from accounting.theorems.filter import Price, filter_for
 from dpcore.command.terminal import html_table
-from dpcore.errors import DpcoreError
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 from dpcore.numbers.rounding import down
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -80,12 +80,15 @@ class Session:
     ) -> Released:
         r"""Answer ``query`` with this part of the budget.
 
-        ``batch`` names the release in the ledger; without one it is the query and its number in
-        this session. An answer that the ledger has stored costs the session nothing.
+        ``batch`` names the release in the ledger, and must be given if there is one. An answer that
+        the ledger has stored under this name costs the session nothing.
 
         Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; no data are read.
         """
         target = Target(epsilon=epsilon, rho=rho, delta=delta)
+        if self._ledger is not None and batch is None:
+            reason = "must name this release: a ledger answers a name that it knows from its store"
+            raise InvalidParameter("batch", batch, reason)
         named = batch or f"{query.name} {len(self.answers) + 1}"
         price, _ = cost(self._filter, plan(query, self._scope, target).mechanism)
         stored = self._ledger is not None and self._ledger.has(named)

@@ -127,6 +127,9 @@ class Table:
         except TypeError:
             reason = "must be a frame: pandas, Polars, PyArrow, DuckDB or Dask"
             raise InvalidParameter("table", frame, reason) from None
+        except narwhals.exceptions.NarwhalsError as error:  # two columns of one name
+            reason = f"cannot be read: {' '.join(str(error).split())}"
+            raise InvalidParameter("table", name, reason) from None
         if not isinstance(read.to_native(), polars.LazyFrame):
             read = read.collect() if isinstance(read, narwhals.LazyFrame) else read
             native = _converted(read, name).lazy()

@@ -250,6 +250,16 @@ def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
         assert values[0] == values[1]
         assert session.remaining == {"epsilon": 1}
         assert ledger.remaining("bob") == {"epsilon": 1}
+        # Under a name of its own another session would have the stored answer of this one.
+        with pytest.raises(InvalidParameter, match="must name this release"):
+            session.ask(Count(), epsilon=1)
+
+
+def test_two_columns_of_one_name_are_refused_in_one_line() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InvalidParameter, match="unique") as found:
+        Table.of(pandas.DataFrame([[1, 2]], columns=["user", "user"]))
+    assert "\n" not in str(found.value)
 
 
 def test_threads_do_not_overspend_a_session() -> None:
@@ -301,9 +311,11 @@ def test_a_session_pays_for_what_was_drawn_and_not_for_what_was_refused(tmp_path
         lost: Any = Lost(ledger)
         session = Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", lost)
         with pytest.raises(LedgerUnavailable):
-            session.ask(Count(), epsilon=1)
+            session.ask(Count(), epsilon=1, batch="lost")
         lost.release = ledger.release
-        assert session.ask(Count(), epsilon=1).repeated  # the stored answer, which was paid for
+        assert session.ask(
+            Count(), epsilon=1, batch="lost"
+        ).repeated  # the stored answer, which was paid for
         assert session.remaining == {"epsilon": 0}
 
 
