@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accounting.certificates.canonical import (
     SCHEMA,
@@ -304,11 +304,12 @@ def _read(subject: Subject) -> tuple[Composition | PrivacyCurve, _Kinds]:
             return _of_run(releases)
         case [*_] | str() | bytes():
             raise InvalidParameter("subject", subject, "must be a composition or releases")
-        case Guarantee() if not hasattr(subject, "parts"):
-            from accounting.composition.compose import compose
+        case Guarantee():
+            from accounting.composition.compose import Composition, compose
 
-            return _read(compose(subject))
-    total = cast("Composition", subject)
+            if not isinstance(subject, Composition):
+                return _read(compose(subject))
+    total = subject
     return total, Counter({(source, Fraction(1)): rounds for source, rounds in total.parts})
 
 

@@ -114,6 +114,9 @@ class _Response(_Stated):
     __slots__ = ()
 
     theorem: ClassVar[str] = _WORST
+    # Whether that pair bounds totals from below too: where the claim is all that is known, not
+    # where it bounds a known mechanism.
+    attained: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -148,8 +151,6 @@ class Pure(_Response):
 
     word: ClassVar[str] = "pure"
     numbers: ClassVar[tuple[str, ...]] = ("stated_epsilon",)
-    # Whether the guarantee is known to be no better than the claim at every delta.
-    attained: ClassVar[bool] = True
 
     stated_epsilon: Exact = Exact()
 

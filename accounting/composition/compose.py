@@ -234,7 +234,8 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
             return exact if source.attained else replace(exact, attained=(), aligned=False)
         case Approx(stated_epsilon=epsilon, stated_delta=delta):
             laws = (_response(Fraction(epsilon)),)
-            return DominatingPairs(above=laws, attained=laws, lost=Fraction(delta))
+            attained = laws if source.attained else ()
+            return DominatingPairs(above=laws, attained=attained, lost=Fraction(delta))
     raise NotDerived(
         f"a single dominating pair for {source!r}",
         "a claim in Renyi terms composes order by order: use renyi(order) or epsilon(delta)",

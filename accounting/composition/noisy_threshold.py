@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import ClassVar, Final
 
 from accounting.claims.claim import Approx
 from accounting.composition.compose import Composition, compose
@@ -74,9 +74,18 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
     return max(1, least(lambda t: appearance(noise, t, rows_per_user) <= allowed, int(start)))
 
 
+class _Appearance(Approx):
+    __slots__ = ()
+
+    attained: ClassVar[bool] = False
+
+
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
-    r"""The guarantee of the noisy counts, with delta for revealing a key."""
+    r"""The guarantee of the noisy counts, with delta for revealing a key.
+
+    An upper bound: rows of keys of one user move no count of a shared key.
+    """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)
-    total = compose(guarantee(mechanism.mechanism), Approx(0, delta, scope=mechanism.scope))
+    total = compose(guarantee(mechanism.mechanism), _Appearance(0, delta, scope=mechanism.scope))
     return replace(total, assumptions=())  # delta is derived here, not stated

@@ -23,6 +23,10 @@ from accounting.certificates.certificate import (
 )
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian
+from accounting.descriptions.sampling_schemes import TruncatedPoisson
+from accounting.release.derive_guarantee import guarantee
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
@@ -159,6 +163,9 @@ def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
         certify(compose((ZCdp("1/10"), 2)))
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(compose(Rdp({2: "1/10"})))
+    cut = TruncatedPoisson(rate="1/10", examples=100, most=12)
+    with pytest.raises(NotDerived, match="verify supports only"):
+        certify(guarantee(Description(noise=Gaussian(sigma=2), scheme=cut)))
     with pytest.raises(NotDerived, match="direction"):
         certify(compose((curve("poisson:mean=400"), 2)))
     with pytest.raises(NotDerived, match="infinite"):
