@@ -173,6 +173,19 @@ class Pure(_Response):
         return Bound(upper=rho, method=self.word, theorem="Bun and Steinke 2016, Proposition 1.4")
 
 
+class PureBound(Pure):
+    r"""An epsilon that bounds a known mechanism, by a theorem: no total has a lower bound from it.
+
+    >>> from accounting import compose
+    >>> compose((PureBound(1), 3)).epsilon("1e-6")
+    Bound(at most 2.99..., 'contour')
+    """
+
+    __slots__ = ()
+
+    attained: ClassVar[bool] = False
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ZCdp(_Stated):
     r"""D_alpha(M(D) || M(D')) <= rho alpha for every order alpha > 1 (Bun and Steinke 2016).

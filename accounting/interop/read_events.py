@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import Description
@@ -195,16 +195,9 @@ def _response(event: Event, scope: Scope) -> Guarantee:
         return Approx(0, 1, scope=scope)
     with precision(_BITS):
         loss = Enclosure.of(ball((1 - p) * k / p + 1).log())
-    return (Pure if k == 2 else _AtMost)(Fraction(loss.upper), scope=scope)
-
-
-class _AtMost(Pure):
-    # Of more than two buckets others are shown too, with the same chance from both: the curve lies
-    # below that of randomised response at the same epsilon.
-
-    __slots__ = ()
-
-    attained: ClassVar[bool] = False
+    # Of more than two buckets others are shown too, with the same probability from both: the curve
+    # lies below that of randomised response at the same epsilon.
+    return (Pure if k == 2 else PureBound)(Fraction(loss.upper), scope=scope)
 
 
 def _sampled(event: Event, scope: Scope) -> Guarantee:

@@ -22,7 +22,7 @@ from typing import Final
 
 from flint import arb, arb_poly, ctx, fmpz_poly
 
-from accounting.claims.claim import Pure
+from accounting.claims.claim import Pure, PureBound
 from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
@@ -64,7 +64,7 @@ class Purity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CertifiedShuffle(Pure):
+class CertifiedShuffle(PureBound):
     r"""The pure epsilon of ``protocol`` with ``honest`` users, as proven by :func:`purity`."""
 
     protocol: PureShuffle

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from accounting.claims.claim import Pure, ZCdp
+from accounting.claims.claim import PureBound, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import RealNoise
@@ -79,17 +79,18 @@ def guarantee(
         integers = isinstance(mechanism.noise, DiscreteGaussian)
         return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
     if isinstance(mechanism, AboveThreshold | NoisyMax):
-        return Pure(mechanism.epsilon, scope=mechanism.scope)
+        return PureBound(mechanism.epsilon, scope=mechanism.scope)
     if isinstance(mechanism, Selection):
         if mechanism.rule is Rule.PERMUTE_AND_FLIP:
-            return Pure(mechanism.epsilon, scope=mechanism.scope)
+            return PureBound(mechanism.epsilon, scope=mechanism.scope)
         # The loss of each choice has range epsilon/count.
         rho = mechanism.epsilon**2 / (8 * mechanism.count)
         return ZCdp(rho, scope=mechanism.scope)
     if isinstance(mechanism, LocalReport):
         loss = Fraction(mechanism.loss.upper)
         rounded, stated = Fraction(math.ceil(loss * _ROUNDED), _ROUNDED), mechanism.epsilon
-        return Pure(min(rounded, stated) if loss <= stated else rounded, scope=mechanism.scope)
+        least = min(rounded, stated) if loss <= stated else rounded
+        return PureBound(least, scope=mechanism.scope)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):

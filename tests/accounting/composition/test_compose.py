@@ -30,7 +30,9 @@ from dpcore import (
     Skellam,
 )
 from dpcore.errors import PrecisionExhausted
+from dpcore.local import RandomisedResponse
 from dpcore.noise import Noise
+from dpcore.selection import AboveThreshold, NoisyMax, Selection
 from tests.effort import by_day, effort
 from tests.support.accounting import many
 from tests.support.accounting.lists import curve, sampled
@@ -307,6 +309,29 @@ def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
     with pytest.raises(InvalidParameter) as error:
         compose(*parts)
     assert error.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        NoisyMax(epsilon=1, sensitivity=1),
+        AboveThreshold(epsilon=1, sensitivity=1, threshold=0),
+        Selection(epsilon=1, sensitivity=1),
+        RandomisedResponse(epsilon=1, values=4),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -> None:
+    found = compose((guarantee(mechanism), 3))
+    stated = compose((Pure(1), 3))
+    for bound, whole in (
+        (found.epsilon("1e-3"), stated.epsilon("1e-3")),
+        (found.delta(1), stated.delta(1)),
+        (found.renyi(2), stated.renyi(2)),
+    ):
+        assert not bound.lower
+        assert whole.lower
+        assert bound.upper <= whole.upper * (1 + 2**-20)
 
 
 @pytest.mark.parametrize(

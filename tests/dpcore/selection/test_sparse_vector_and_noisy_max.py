@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from accounting import Pure, guarantee
+from accounting import guarantee
+from accounting.claims.claim import PureBound
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.selection import (
@@ -141,7 +142,7 @@ def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_sparse_vector_keeps_epsilon_and_less_noise_does_not(count: int) -> None:
     above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=count)
-    assert guarantee(above) == Pure(1)
+    assert guarantee(above) == PureBound(1)
     assert mpf(1) / 3 < loss_of_rows(above.scales, count) <= 1
     first, second = above.scales
     assert loss_of_rows((first / 4, second / 4), count) > 1
@@ -314,7 +315,7 @@ def test_the_lead_has_its_exact_law_and_is_free() -> None:
 @pytest.mark.parametrize("kind", list(MaxNoise))
 def test_noisy_max_keeps_epsilon_and_half_the_noise_does_not(kind: MaxNoise) -> None:
     best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
-    assert guarantee(best) == Pure(1)
+    assert guarantee(best) == PureBound(1)
 
     def worst(scale: Fraction) -> Any:
         law = masses(scale, one_sided=kind is MaxNoise.EXPONENTIAL)
