@@ -118,6 +118,11 @@ class _Response(_Stated):
     # where it bounds a known mechanism.
     attained: ClassVar[bool] = True
 
+    def to_json(self) -> dict[str, Any]:
+        r"""The claim as text; :func:`claim_from_json` reads it back."""
+        found = _Stated.to_json(self)
+        return found if self.attained else {**found, "attained": False}
+
     @property
     @abstractmethod
     def _point(self) -> tuple[Fraction, Fraction]:
@@ -242,6 +247,14 @@ class Approx(_Response):
     @property
     def _point(self) -> tuple[Fraction, Fraction]:
         return self.stated_epsilon, self.stated_delta
+
+
+class ApproxBound(Approx):
+    r"""An epsilon and a delta that bound a known mechanism, as :class:`PureBound`."""
+
+    __slots__ = ()
+
+    attained: ClassVar[bool] = False
 
 
 # Any key: a mapping is invariant in it, and {2: ..., "3/2": ...} mixes types.
@@ -414,14 +427,18 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     kinds: dict[Any, Any] = {kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)}
     if not isinstance(name, str) or name not in kinds:
         raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
-    wanted = [each.name.removeprefix("stated_") for each in fields(kinds[name])]
+    kind = kinds[name]
+    if data.get("attained") is False:
+        kind = {Pure: PureBound, Approx: ApproxBound}.get(kind, kind)
+    wanted = [each.name.removeprefix("stated_") for each in fields(kind)]
     wanted.sort(key=lambda each: each == "scope")
-    if set(data) != {"claim", *wanted}:
+    bound = {"attained"} if kind in (PureBound, ApproxBound) else set()
+    if set(data) != {"claim", *wanted, *bound}:
         raise InvalidParameter("claim", dict(data), f"{name} has the fields {', '.join(wanted)}")
     if name == Assumed.word:
         return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]
-    return cast("Word", kinds[name](*given, scope=scope_from_json(data["scope"])))
+    return cast("Word", kind(*given, scope=scope_from_json(data["scope"])))
 
 
 def scope_from_json(data: object) -> Scope:

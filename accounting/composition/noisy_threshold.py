@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import Final
 
-from accounting.claims.claim import Approx
+from accounting.claims.claim import ApproxBound
 from accounting.composition.compose import Composition, compose
 from accounting.release.derive_guarantee import guarantee
 from dpcore.errors import InvalidParameter
@@ -74,12 +74,6 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
     return max(1, least(lambda t: appearance(noise, t, rows_per_user) <= allowed, int(start)))
 
 
-class _Appearance(Approx):
-    __slots__ = ()
-
-    attained: ClassVar[bool] = False
-
-
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     r"""The guarantee of the noisy counts, with delta for revealing a key.
 
@@ -87,5 +81,5 @@ def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)
-    total = compose(guarantee(mechanism.mechanism), _Appearance(0, delta, scope=mechanism.scope))
+    total = compose(guarantee(mechanism.mechanism), ApproxBound(0, delta, scope=mechanism.scope))
     return replace(total, assumptions=())  # delta is derived here, not stated

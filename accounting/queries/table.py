@@ -305,7 +305,8 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     r"""Which rows count: of each user at most ``most``, those first in an order by a keyed hash.
 
     The hash is AES of the hash of the name and the place of the row among the user's rows. So the
-    choice depends on the key and this user's rows alone, and is uniform to whoever lacks the key.
+    choice depends only on the key and on this user's rows. Without the key it cannot be told from a
+    uniform choice.
     """
     hashed = users.hash().to_numpy()
     width = len(users).bit_length()

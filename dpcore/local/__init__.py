@@ -1,7 +1,7 @@
 r"""Local reports: each user randomises an own value; frequencies are estimated from all reports.
 
-``report`` defines what the mechanisms share, ``families`` defines and samples them, ``frequencies``
-holds estimates with their intervals.
+``report`` defines what the mechanisms share, ``frequency_oracles`` defines and samples them,
+``frequencies`` holds estimates with their intervals.
 """
 
 from dpcore.local.frequencies import Frequencies

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accounting import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp, claim_from_json
-from accounting.claims.claim import read_claim
+from accounting.claims.claim import ApproxBound, PureBound, read_claim
 from dpcore import Enclosure, InvalidParameter, Relation, Scope, Unit
 
 USER = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
@@ -82,6 +82,13 @@ def test_a_claim_that_cannot_be_meant_is_refused_by_name(
     with pytest.raises(InvalidParameter) as refused:
         kind(*arguments)
     assert refused.value.argument == argument
+
+
+@pytest.mark.parametrize("bound", [PureBound("1/3"), ApproxBound(0, "1e-6")], ids=repr)
+def test_a_bound_is_read_back_as_a_bound(bound: Any) -> None:
+    assert claim_from_json(bound.to_json()) == bound
+    with pytest.raises(InvalidParameter, match="has the fields"):
+        claim_from_json(bound.to_json() | {"attained": True})
 
 
 @pytest.mark.parametrize(

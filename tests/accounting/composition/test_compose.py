@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, guarantee
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, dominating_pairs
+from accounting.composition.from_json import guarantee_from_json
 from accounting.release.composed_loss import ComposedLoss
 from dpcore import (
     Binomial,
@@ -332,6 +333,7 @@ def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -
         assert not bound.lower
         assert whole.lower
         assert bound.upper <= whole.upper * (1 + 2**-20)
+    assert not guarantee_from_json(found.to_json()).epsilon("1e-3").lower
 
 
 @pytest.mark.parametrize(
