@@ -302,8 +302,9 @@ def _stated(part: Guarantee) -> dict[str, Any]:
     match part:
         case CertifiedShuffle(protocol=protocol, honest=honest):
             return {
-                **part.to_json(),
                 "claim": "pure-shuffle",
+                **part.parameters(),
+                "scope": part.scope.to_json(),
                 "users": protocol.users,
                 "honest": honest,
                 "precision": protocol.precision,
