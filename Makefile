@@ -97,16 +97,14 @@ clean:  ## forget the environment and every cache
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Nothing is byte-compiled before it is used: most modules of most packages never are.
-.venv/.runtime: pyproject.toml
+# One installation: an environment for more serves the targets that need less.
+.venv/.runtime: EXTRAS :=
+.venv/.dev: EXTRAS := [dev]
+.venv/.docs: EXTRAS := [dev,docs]
+.venv/.dev: LESS := .venv/.runtime
+.venv/.docs: LESS := .venv/.runtime .venv/.dev
+.venv/.runtime .venv/.dev .venv/.docs: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	@$(PYTHON) -m venv .venv
-	@$(INSTALL) --no-compile -e .
-	@touch $@
-
-.venv/.dev: .venv/.runtime
-	@$(INSTALL) --no-compile -e '.[dev]'
-	@touch $@
-
-.venv/.docs: .venv/.dev
-	@$(INSTALL) --no-compile -e '.[docs]'
-	@touch $@
+	@$(INSTALL) --no-compile -e '.$(EXTRAS)'
+	@touch $(LESS) $@
