@@ -59,21 +59,22 @@ def test_one_of_many_processes_is_told_that_its_charge_is_new(url: str, tmp_path
         assert ledger.charges() == 20
 
 
-def survive(url_of: list[str], folder: Path, kills: int, since: float | None = None) -> None:
+def survive(
+    url_of: list[str], folder: Path, *, kills: int, periods: int = 1, since: float | None = None
+) -> None:
     """Kill so many processes; after each the ledger is whole and holds what it acknowledged.
 
-    Processes are killed until one was inside a charge that is absent, ten times as many at most:
-    when a kill falls is up to the machine.
+    When a kill falls is up to the machine, so processes are killed until some were inside a charge
+    that is absent and the charges fall in ``periods``: ten times as many at most.
     """
     context, generator = processes(), random.Random(20)
     path = folder / "written"
-    absent = present = number = 0
-    while number < kills or (
-        (absent == 0 or absent + present <= kills // 4) and number < 10 * kills
-    ):
+    absent = present = seen = 0
+    for number in range(10 * kills):
+        if number >= kills and absent and absent + present > kills // 4 and seen >= periods:
+            break
         url = url_of[min(number, kills - 1) * len(url_of) // kills]
         words = (url, str(path), f"{number}", since)
-        number += 1
         process = context.Process(target=charge_on, args=words, daemon=True)
         begun, paid = killed(process, path, generator, 0.01 if since is None else 0.1)
         if begun == "0":
@@ -85,9 +86,11 @@ def survive(url_of: list[str], folder: Path, kills: int, since: float | None = N
             if begun not in {receipt.batch for receipt in paid}:
                 absent += begun not in batches
                 present += begun in batches
+            seen = len(ledger.periods())
     # Most processes were killed inside a charge, and some of those before it was there.
     assert absent + present > kills // 4
     assert absent > 0
+    assert seen >= periods
 
 
 def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
@@ -96,9 +99,7 @@ def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) ->
 
 def test_kills_while_budgets_renew_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
     url = str(tmp_path / "ledger.db")
-    survive([url], tmp_path, kills=effort(8, 100), since=time.time())
-    with Ledger.open(url) as ledger:
-        assert len(ledger.periods()) > 2
+    survive([url], tmp_path, kills=effort(8, 100), periods=3, since=time.time())
 
 
 @pytest.mark.nightly

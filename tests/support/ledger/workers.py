@@ -97,11 +97,11 @@ def charge_on(url: str, path: str, name: str, since: float | None = None) -> Non
 def killed(
     process: ForkServerProcess, path: Path, generator: random.Random, pause: float = 0.01
 ) -> tuple[str, list[Receipt]]:
-    """Start it, wait for some words and a little more, kill -9: what was begun last, and paid."""
+    """Start it, wait for some lines and a little more, kill -9: what was begun last, and paid."""
     process.start()
-    # One in five is killed while it makes or opens the ledger.
-    enough = generator.choice([0, 10, 10, 10, 10])
-    while not path.exists() or path.stat().st_size <= enough:
+    # One in five is killed while it makes or opens the ledger, the others after so many charges.
+    enough = generator.choice([1, 2, 4, 6, 8])
+    while not path.exists() or path.read_bytes().count(b"\n") < enough:
         time.sleep(0.0005)
     time.sleep(generator.expovariate(1 / pause))
     process.kill()
