@@ -163,7 +163,7 @@ def _largest_loss(each: Round) -> _Value:
             # P/Q is 1 - rate + rate e^(1/scale) at most, and its inverse in the other direction.
             rate, sign = _real(each.here[1]), -1 if each.swapped else 1
             found = sign * _REAL.log(1 - rate + rate * _REAL.exp(sign * _real(each.shift)))
-        case "discrete-laplace" | "polya-difference" | "stated":
+        case "discrete-laplace" | "staircase" | "polya-difference" | "stated":
             pairs = _masses(each, _BITS)
             if all(q for _, q in pairs):
                 found = max(_REAL.log(_REAL.mpf(p) / q) for p, q in pairs if min(p, q) >> 320)

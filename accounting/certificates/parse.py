@@ -36,7 +36,7 @@ _SCOPES: Final = {"unit": ("contribution", "user"), "relation": ("replace", "add
 _STATED: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "zcdp": ("rho",)}
 _EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
 _ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
-_WHOLE: Final = frozenset({"count", "trials"})
+_WHOLE: Final = frozenset({"count", "trials", "sensitivity", "plateau"})
 _SAMPLINGS: Final = {
     "poisson": "add-remove",
     "poisson-group": "add-remove",
@@ -345,6 +345,8 @@ def _law(where: str, noise: Mapping[str, Any]) -> tuple[str, tuple[Fraction, ...
             raise Malformed(f"{where}.{key}", f"must be > 0{most}")
         if key in _WHOLE and value.denominator != 1:
             raise Malformed(f"{where}.{key}", "must be an integer")
+    if name == "staircase" and values[2] > values[1]:
+        raise Malformed(f"{where}.plateau", "must be at most the sensitivity")
     return name, values
 
 

@@ -152,6 +152,8 @@ def lattice(each: Round) -> tuple[Fraction, Fraction] | None:
             return step, step * abs(each.shift) / 2
         case "discrete-laplace":
             return 2 / each.parameters[0], each.shift / each.parameters[0]
+        case "staircase":
+            return each.parameters[0], Fraction(0)
         case "stated" if each.parameters[0]:
             return 2 * each.parameters[0], each.parameters[0]
     return None

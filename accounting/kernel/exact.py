@@ -22,10 +22,10 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
     r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
 
     The largest loss ("pure", or "epsilon" at delta 0) is Delta/s for discrete Laplace noise and for
-    Polya differences of shape >= 1. Delta beyond the largest loss is the stated failure
-    probability, 1 - prod (1 - delta)^rounds; for one round of a binomial it is rational at epsilon
-    = 0, and 1 if the two datasets share no output. Rho is Delta_2^2/2v for Gaussians, epsilon^2/2
-    for pure claims. D_alpha of a discrete Gaussian is alpha d^2/2v if (alpha - 1) d is an integer;
+    Polya differences of shape >= 1, and a multiple of its epsilon for staircase noise. Delta beyond
+    the largest loss is the stated failure probability, 1 - prod (1 - delta)^rounds; for one round
+    of a binomial it is rational at epsilon = 0, and 1 if the two datasets share no output. Rho is
+    Delta_2^2/2v for Gaussians, epsilon^2/2 for pure claims. D_alpha of a discrete Gaussian is alpha d^2/2v if (alpha - 1) d is an integer;
     for a sum of n of them, that of variance nv if n divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
@@ -50,6 +50,8 @@ def _largest_loss(part: Part) -> Fraction:
             return epsilon
         case (("discrete-laplace" | "laplace"), (scale,)):
             return sum(part.amounts) / scale
+        case "staircase", (epsilon, step, _) if part.norm in ("absolute", "box"):
+            return epsilon * sum(math.ceil(each / step) for each in part.amounts)
         case "polya-difference", (shape, scale) if shape >= 1 and part.norm in ("absolute", "box"):
             return sum(part.amounts) / scale
     raise Refused("the largest loss of a part is infinite, or not a rational")

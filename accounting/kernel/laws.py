@@ -76,6 +76,8 @@ def size(each: Round, digits: int) -> int:
             found = 2 * (nats + math.sqrt(2 * nats * shape)) * scale
         case "binomial", [trials, _]:
             found = min(trials, 2 * math.sqrt(nats * trials / 2) + 2 * nats)
+        case "staircase", [epsilon, step, _]:
+            found = 2 * (nats / epsilon + 1) * step
         case "discrete-laplace", _:
             found = float(abs(each.shift))
         case _:
@@ -145,6 +147,9 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:
     match law:
         case "discrete-gaussian":
             return _gaussian(parameters[0], fixed)
+        case "staircase":
+            epsilon, step, plateau = parameters
+            return _staircase(epsilon, int(step), int(plateau), fixed)
         case "discrete-gaussian-sum":
             count, one = int(parameters[0]), _gaussian(parameters[1], fixed)
             found = one
@@ -184,6 +189,21 @@ def _gaussian(variance: Fraction, fixed: Fixed) -> Table:
     total += 2 * (beyond << fixed.bits) // falls + 1
     half = [(each << fixed.bits) // total for each in weights]
     return Table(-last, [*half[:0:-1], *half])
+
+
+def _staircase(epsilon: Fraction, step: int, plateau: int, fixed: Fixed) -> Table:
+    weights, level, falls = [fixed.one] * plateau, 1, fixed.exp(-fixed.of(epsilon)[0])[1]
+    while mass := fixed.exp(-fixed.of(level * epsilon)[1])[0]:
+        weights += [mass] * step
+        _check_length(weights)
+        level += 1
+    if falls >= fixed.one:
+        raise Refused("staircase: epsilon is too small")
+    # The sum of all, from above: the plateau, and a geometric series of the levels.
+    total = (2 * plateau - 1) * fixed.one
+    total -= 2 * step * (falls << fixed.bits) // (falls - fixed.one)
+    half = [(each << fixed.bits) // total for each in weights]
+    return Table(1 - len(half), [*half[:0:-1], *half])
 
 
 def _from_ratios(mode: int, last: int | None, ratio: Ratio, fixed: Fixed, limit: int = 0) -> Table:

@@ -23,6 +23,7 @@ r"""Rounds with their counts."""
 
 LAWS: Final = {
     "discrete-laplace": ("scale",),
+    "staircase": ("epsilon", "sensitivity", "plateau"),
     "discrete-gaussian": ("sigma_squared",),
     "discrete-gaussian-sum": ("count", "sigma_squared"),
     "skellam": ("variance",),

@@ -47,6 +47,7 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
     ("discrete-gaussian:sigma_squared=100", Sensitivity.box((1, 2)), ["2"]),
     ("discrete-gaussian:sigma_squared=9", Sensitivity.l2_squared(3), []),
     ("discrete-laplace:scale=20", 3, ["2"]),
+    ("staircase:epsilon=1/2,sensitivity=5", 7, ["2"]),
     ("discrete-laplace:scale=20", Sensitivity.l1(3), []),
     ("discrete-gaussian-sum:count=5,sigma_squared=1/2", 1, ["2"]),
     ("skellam:variance=100", 2, ["3/2"]),

@@ -25,7 +25,7 @@ from tests.support.accounting.neighbours import Truth, largest_loss, renyi, size
 ONE_SIDED = ("poisson", "binomial", "polya")
 TURNING = ("binomial", "binomial", "binomial", *ONE_SIDED)
 LAWS = (
-    *("discrete-laplace", "discrete-gaussian", "discrete-gaussian-sum", "skellam"),
+    *("discrete-laplace", "staircase", "discrete-gaussian", "discrete-gaussian-sum", "skellam"),
     *("polya-difference", *ONE_SIDED),
 )
 SLACK = 1e-11
@@ -40,6 +40,10 @@ def law(draws: Random, name: str) -> dict[str, str]:
     match name:
         case "discrete-laplace":
             return {"scale": pick(("1/2", "1", "2/3", "3/2"))}
+        case "staircase":
+            step = draws.randint(1, 3)
+            plateau = draws.randint(1, step)
+            return {"epsilon": some, "sensitivity": f"{step}", "plateau": f"{plateau}"}
         case "discrete-gaussian":
             return {"sigma_squared": some}
         case "discrete-gaussian-sum":

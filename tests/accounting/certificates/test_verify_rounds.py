@@ -43,6 +43,7 @@ pytestmark = pytest.mark.usefixtures("coarse")
 
 SMALL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "discrete-laplace": {"scale": ("1", "3", "10")},
+    "staircase": {"epsilon": ("1/3", "2"), "sensitivity": ("2", "3"), "plateau": ("1", "2")},
     "discrete-gaussian": {"sigma_squared": ("1", "4", "7/3")},
     "discrete-gaussian-sum": {"count": ("1", "2"), "sigma_squared": ("1/2", "2")},
     "skellam": {"variance": ("2", "5")},

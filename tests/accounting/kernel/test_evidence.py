@@ -39,6 +39,7 @@ KINDS: Final = {
     "Laplace": "laplace:scale=3 --rounds 40",
     "discrete Gaussian": "discrete-gaussian:sigma_squared=40 --rounds 12",
     "discrete Laplace": "discrete-laplace:scale=9 --rounds 20",
+    "staircase": "staircase:epsilon=1/8,sensitivity=3,plateau=1 --sensitivity 4 --rounds 9",
     "Skellam": "skellam:variance=30 --rounds 3",
     "Polya difference": "polya-difference:shape=1/2,scale=4",
     "Poisson": "poisson:mean=40",

@@ -27,6 +27,7 @@ REACH: Final = 60
 LAWS: Final = {
     "discrete-gaussian": (Fraction(5, 2),),
     "discrete-laplace": (Fraction(3, 2),),
+    "staircase": (Fraction(2, 3), Fraction(3), Fraction(2)),
     "discrete-gaussian-sum": (Fraction(3), Fraction(3, 4)),
     "skellam": (Fraction(3),),
     "polya-difference": (Fraction(1, 2), Fraction(3, 2)),
@@ -37,7 +38,7 @@ LAWS: Final = {
 
 
 @cache
-def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:
+def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:  # noqa: C901  # a case for each law
     """The definition of each law, by other formulas than those of the kernel."""
     values = [MP.mpf(each.numerator) / each.denominator for each in parameters]
     places = range(-REACH * 6, REACH * 6 + 1)
@@ -46,6 +47,8 @@ def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:
             found = {x: MP.exp(-x * x / (2 * values[0])) for x in places}
         case "discrete-laplace":
             found = {x: MP.exp(-abs(x) / values[0]) for x in places}
+        case "staircase":
+            found = {x: staircase(x, *values) for x in places}
         case "discrete-gaussian-sum":
             one = masses("discrete-gaussian", parameters[1:])
             near = {x: p for x, p in one.items() if abs(x) <= REACH // 2}
@@ -68,6 +71,10 @@ def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:
             found = {x: math.comb(n, x) * p**x * (1 - p) ** (n - x) for x in range(n + 1)}
     total = MP.fsum(found.values())
     return {x: p / total for x, p in found.items()}
+
+
+def staircase(x: int, epsilon: Any, step: Any, plateau: Any) -> Any:
+    return MP.exp(-epsilon * (0 if abs(x) < plateau else 1 + (abs(x) - plateau) // step))
 
 
 def polya(x: int, shape: Any, scale: Any) -> Any:

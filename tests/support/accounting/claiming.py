@@ -30,7 +30,7 @@ def certificate(
     return json.dumps({**document, "digest": digest_of(document)})
 
 
-def noise(law: str, sensitivity: Any, rounds: int = 1, **parameters: str) -> dict[str, Any]:
+def noise(law: str, sensitivity: Any, rounds: int = 1, /, **parameters: str) -> dict[str, Any]:
     """Rounds of a law; the sensitivity is an integer, a list for a box, or (norm, amount)."""
     norm, amount = ("box", sensitivity) if isinstance(sensitivity, list) else ("absolute", 0)
     if isinstance(sensitivity, tuple):
