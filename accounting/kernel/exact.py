@@ -25,8 +25,9 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
     Polya differences of shape >= 1, and a multiple of its epsilon for staircase noise. Delta beyond
     the largest loss is the stated failure probability, 1 - prod (1 - delta)^rounds; for one round
     of a binomial it is rational at epsilon = 0, and 1 if the two datasets share no output. Rho is
-    Delta_2^2/2v for Gaussians, epsilon^2/2 for pure claims. D_alpha of a discrete Gaussian is alpha d^2/2v if (alpha - 1) d is an integer;
-    for a sum of n of them, that of variance nv if n divides d and (alpha - 1) d.
+    Delta_2^2/2v for Gaussians, epsilon^2/2 for pure claims. D_alpha of a discrete Gaussian is
+    alpha d^2/2v if (alpha - 1) d is an integer; for a sum of n of them, that of variance nv if n
+    divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
     """
