@@ -213,7 +213,7 @@ def _range(panel: Panel) -> tuple[float, float]:
     bottoms = [y - e for c in panel.curves for y, e in zip(c.y, c.error, strict=True)]
     if panel.y_scale == "linear":
         return min(0.0, *bottoms), max(tops) * 1.08 or 1.0
-    # A band that reaches 0 ends at the floor of the picture.
+    # A band that reaches 0 ends at the bottom of the axes.
     positive = [y for curve in panel.curves for y in curve.y if y > 0]
     if not positive:
         raise InvalidParameter("curves", panel.title, "must have a y > 0 for a logarithmic axis")
