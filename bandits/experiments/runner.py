@@ -218,7 +218,9 @@ def _compare(path: Path, wanted: dict[str, Any], payload: bytes) -> None:
         was, now = stored.get(key), wanted.get(key)
         if was != now:
             both = "" if key in _UNSHOWN else f": {json.dumps(was)} instead of {json.dumps(now)}"
-            raise InvalidParameter("resume", str(path), f"was started with another value of {key}{both}")
+            raise InvalidParameter(
+                "resume", str(path), f"was started with another value of {key}{both}"
+            )
 
 
 def _cell_in(path: Path, number: int, payload: bytes) -> Cell:

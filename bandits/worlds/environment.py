@@ -71,7 +71,7 @@ class Environment(ABC):
     ) -> tuple[int, ...]:
         r"""Draw the encoded sum over the users of ``ask`` for each action.
 
-        Here each user pulls one arm once. Raises :class:`InvalidParameter` for any other ask.
+        In this class each user pulls one arm once; other asks raise :class:`InvalidParameter`.
         """
         if not isinstance(ask, OwnRounds) or len(ask.actions) != 1 or encoding.low != 0:
             reason = "must be pulls of one arm with rewards in [0, 1] in this world"
@@ -91,7 +91,7 @@ class Environment(ABC):
             raise InvalidParameter("arm", arm, f"must be < arms = {self.arms}")
         steps = integer("precision", precision, at_least=1, at_most=MOST_STEPS)
         if pulls * steps >= _MOST_SUM:
-            raise InvalidParameter("pulls", pulls, f"must be < 2^62 / precision, precision {steps}")
+            raise InvalidParameter("pulls", pulls, "must be < 2^62 / precision")
         if not isinstance(world, np.random.Generator):
             raise InvalidParameter("world", world, "must be a numpy.random.Generator")
         return self._encoded_sum(arm, pulls, steps, world)

@@ -176,7 +176,7 @@ def _chernoff(law: CoinSum, c: arb, step: arb, t: int, base: arb) -> arb:
 def central_masses(law: CoinSum, reach: int) -> list[arb]:
     r"""P(X = k) for k = 0, ..., ``reach`` of a symmetric law, to *absolute* width about 2^-prec.
 
-    The line c = 0 serves every k; for masses far below 2^-prec use :func:`mass`.
+    One line, Re z = 0, is used for every k; for masses far below 2^-prec use :func:`mass`.
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))

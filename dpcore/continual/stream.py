@@ -207,8 +207,8 @@ class RunningSum:
             state, taken, setting = self._state, self._taken + 1, self.configuration
             if state is None:
                 reason = (
-                    "is refused: an item is being added, an earlier one was interrupted, or "
-                    "the process "
+                    "cannot be added: another item is being added, an earlier one was interrupted, "
+                    "or the process "
                 )
                 raise InvalidParameter("item", item, reason + "was forked: start a new stream")
             if taken > setting.horizon:
@@ -224,7 +224,7 @@ class RunningSum:
                 raise
             if not HERE:
                 forget_inherited()
-                raise InvalidParameter("item", item, "is refused: the process forked")
+                raise InvalidParameter("item", item, "cannot be added: the process forked")
             self._taken, self._state = taken, after
             if value is not None:
                 self._total = Total(value=value * setting.unit, items=taken)

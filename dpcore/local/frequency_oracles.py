@@ -167,7 +167,7 @@ def _another(values: Integers, total: int, rng: Rng) -> Integers:
 
 
 class Encoding(Enum):
-    r"""How the bits of :class:`UnaryEncoding` are chosen."""
+    r"""The choice of the two probabilities of :class:`UnaryEncoding`."""
 
     SYMMETRIC = "symmetric"
     OPTIMISED = "optimised"

@@ -167,7 +167,7 @@ class InversionTable:
 
     def draw(self, rng: Rng, count: int) -> Integers:
         r"""Return ``count`` independent draws."""
-        r"""Return ``count`` independent draws."""
+        return in_blocks(count, lambda piece: self.fill(rng, piece))
 
     def fill(self, rng: Rng, target: Integers) -> None:
         r"""Overwrite ``target`` with independent draws; fastest for at most ``BLOCK`` draws."""

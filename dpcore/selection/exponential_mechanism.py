@@ -164,7 +164,7 @@ def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
         reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
     if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
-        raise InvalidParameter("value", value, f"must have scores from -{_LARGEST} to {_LARGEST}")
+        raise InvalidParameter("value", value, f"must have scores of absolute value <= {_LARGEST}")
     return scores.astype(np.int64)
 
 

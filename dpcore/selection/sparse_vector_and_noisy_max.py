@@ -75,7 +75,7 @@ class AboveThreshold:
         return 2 * unit, 4 * self.count * unit
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
-        r"""Report whether each answer reaches the threshold; the list ends after ``count`` that do.
+        r"""Report whether each answer reaches the threshold; end after ``count`` that do.
 
         >>> from dpcore import SeededRng
         >>> gaps = AboveThreshold(epsilon=2, sensitivity=1, threshold=100, gap=True)
@@ -180,8 +180,8 @@ class NoisyMax:
 
     With ``gap`` the lead of the chosen score is also released, at no cost (Ding et al. 2019): the
     chosen noisy score minus the smallest value at which it would still have been chosen, which is
-    the second largest score, plus 1 if that one wins ties. ``gap`` needs discrete Laplace noise and
-    at least two scores.
+    the second largest noisy score, plus 1 if that one wins ties. ``gap`` needs discrete Laplace
+    noise and at least two scores.
 
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
