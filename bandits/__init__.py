@@ -1,7 +1,7 @@
 r"""Private bandit algorithms: their regret, their epsilon, and certificates of their runs.
 
-The public names run an algorithm, compare several and certify a run. Further names, needed to write
-a policy, privatizer or world, are imported from their modules. Experiments and certificates are
+The public names run an algorithm, compare several algorithms and certify a run. Names for writing a
+policy, privatizer or world are imported from their modules. Experiments and certificates are
 imported at first use.
 """
 

@@ -23,7 +23,7 @@ from dpcore.numbers.parameter import (
 )
 
 Shape: TypeAlias = Literal["ball", "box"]
-r"""The unit ball, or the largest box [-a, a]^d inside it, a = 1/sqrt d."""
+r"""The unit ball, or the largest box [-a, a]^d in it, with a = 1/sqrt d."""
 
 _LONGEST = 1 + 1e-12
 _MOST_ACTIONS = 1 << 16
@@ -68,7 +68,7 @@ class Actions:
 
     @property
     def digest(self) -> str:
-        r"""SHA-256 of the shape and the numbers."""
+        r"""The SHA-256 hash of the shape and the numbers."""
         return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -88,11 +88,11 @@ class Actions:
 class LinearModel:
     r"""The model of a linear bandit: the reward of x to user u is <theta_u, x> + noise.
 
-    theta_u = theta* + xi_u with |theta*| <= 1 and xi_u sub-Gaussian of ``deviation`` sigma in every
-    direction; the noise is 1-sub-Gaussian. Privatizers clip the numbers of a user to [-B, B], B =
-    ``bound``. ``bounded``: the rewards lie in [-B, B], so clipping changes nothing; otherwise xi
-    and the noise are assumed normal with standard deviations sigma and 1, for which the effect of
-    clipping is bounded.
+    theta_u = theta* + xi_u with |theta*| <= 1, where xi_u is sub-Gaussian with parameter sigma =
+    ``deviation`` in every direction; the noise is 1-sub-Gaussian. Privatizers clip the numbers of a
+    user to [-B, B], B = ``bound``. With ``bounded``, rewards lie in [-B, B], so clipping changes
+    nothing; otherwise xi_u and the noise are assumed normal with standard deviations sigma and 1,
+    for which the effect of clipping is bounded.
     """
 
     actions: Of[Actions] = Of(Actions, "must be Actions")
@@ -107,11 +107,11 @@ class LinearModel:
 
 
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
-    r"""Actions such that every point of an infinite set is within ``radius`` of one of them.
+    r"""Build a finite cover: every point of the shape is within ``radius`` of an action.
 
-    LZJ, Remark 3.1: an elimination that plays the cover loses at most ``radius`` per round, as
+    LZJ, Remark 3.1: an elimination that plays the cover loses at most ``radius`` per round, because
     |theta*| <= 1. The actions are the centres of the cells of a grid with half-diagonal ``radius``,
-    projected to the ball if they lie outside. A box takes ceil(1/radius)^d actions, a ball fewer
+    projected to the ball if they lie outside. A box needs ceil(1/radius)^d actions, a ball fewer
     than the (3/radius)^d of the remark.
     """
     if shape not in get_args(Shape):
@@ -132,5 +132,5 @@ def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     kept = points[lengths <= 1 + far]
     outside = np.maximum(lengths[lengths <= 1 + far], 1)[:, None]
     if len(kept) > _MOST_ACTIONS:
-        raise InvalidParameter("radius", radius, f"needs {len(kept)} actions: at most 65536")
+        raise InvalidParameter("radius", radius, f"needs {len(kept)} actions, more than 65536")
     return Actions(kept / outside)

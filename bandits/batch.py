@@ -1,9 +1,9 @@
 r"""Requests and results of a policy: a batch of plays, and released sums.
 
-These types are shared by all families of bandits. A batch consists of *asks*: some users, and the
-actions that each of them plays. A user would send one encoded number for each action, the average
-reward over the rounds in which the user observed it. An environment returns the sum of these
-numbers over the users, a privatizer releases it, and a policy sees the released sums by action.
+These types are shared by all families of bandits. A batch consists of *asks*, each of which has
+some users and the actions that each of them plays. A user sends one encoded number per action, the
+average reward over the rounds in which the user observed it. An environment returns the sums of
+these numbers over the users, a privatizer releases them, and a policy sees the released sums.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpcore.numbers.parameter import (
 from dpcore.protocols.encoding import MOST_STEPS
 
 ReleasedSum = NewType("ReleasedSum", Fraction)
-"""A released sum of rewards, in units of reward. Only privatizers create one."""
+"""A released sum of rewards, in units of reward, which only privatizers create."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SharedRounds:
 
 
 Ask: TypeAlias = OwnRounds | SharedRounds
-"""Some users, and the actions that each of them plays."""
+"""A request: some users, and the actions that each of them plays."""
 
 
 def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    r"""A batch of ``asks`` among ``arms`` actions, after which the users' data is released."""
+    r"""A batch of ``asks`` among ``arms`` actions; then the sums of the users are released."""
 
     arms: int
     asks: tuple[Ask, ...]
@@ -99,7 +99,7 @@ class Plays:
         named = [action for ask in self.asks for action in ask.actions]
         if not named or len(set(named)) < len(named) or max(named) >= self.arms:
             raise InvalidParameter(
-                "asks", self.asks, f"must contain some of {self.arms} actions, each once"
+                "asks", self.asks, f"must name actions below {self.arms}, each at most once"
             )
 
     @property
@@ -121,14 +121,14 @@ class Plays:
 class Encoding:
     r"""The encoding of a user's number: clip y to [``low``, ``high``], then count steps.
 
-    (y - low)/(high - low) lies in [0, 1]; times g = ``precision``, and rounded at random to an
+    (y - low)/(high - low) in [0, 1] is multiplied by g = ``precision`` and rounded at random to an
     adjacent integer without changing the mean. The result lies in [0, g] for every y; the privacy
     guarantee depends only on this range.
 
     >>> Encoding(precision=4, low=-2, high=2).steps(np.array([-9.0, 1.0]), np.random.default_rng(1))
     array([0, 3])
 
-    Raises :class:`InvalidParameter` for a precision outside [1, 2^40] and high <= low.
+    Raises :class:`InvalidParameter` for a precision outside [1, 2^40] or high <= low.
     """
 
     precision: int
@@ -145,7 +145,7 @@ class Encoding:
 
     @property
     def step(self) -> Fraction:
-        r"""One step, in units of y."""
+        r"""The size of one step, in units of y."""
         return (self.high - self.low) / self.precision
 
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:
@@ -166,7 +166,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Pulls:
-    r"""A batch: ``counts[a]`` new users pull each arm a, and then the sums are released."""
+    r"""A batch: each arm a is pulled by ``counts[a]`` users, and then the sums are released."""
 
     counts: tuple[int, ...]
 
@@ -180,7 +180,7 @@ class Pulls:
 
     @property
     def active(self) -> tuple[int, ...]:
-        r"""The arms with pulls."""
+        r"""The arms that are pulled."""
         return tuple(arm for arm, n in enumerate(self.counts) if n)
 
     @property
@@ -196,7 +196,7 @@ class Pulls:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    r"""Stop learning: pull ``arm`` up to the horizon, without further releases."""
+    r"""The choice to stop learning: pull ``arm`` up to the horizon without further releases."""
 
     arm: int
 
@@ -220,7 +220,7 @@ class Released:
 
 
 def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
-    r"""Check K >= 1 and T >= K and return them as integers."""
+    r"""Return K = ``arms`` and T = ``horizon`` as integers, checked to satisfy T >= K >= 1."""
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if horizon < arms:
         raise InvalidParameter("horizon", horizon, f"must be >= arms = {arms}")
@@ -233,9 +233,9 @@ def chance_of(argument: str, value: RationalLike) -> Fraction:
 
 
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
-    r"""The p of a run: the probability that any confidence interval misses its mean, in (0, 1/2).
+    r"""Parse the p of a run, in (0, 1/2): the probability that any interval misses its mean.
 
-    It is an error probability: 0.05 for 95% confidence. Values of 1/2 and more are refused as a
+    p is an error probability: 0.05 for 95% confidence. Values of at least 1/2 raise an error as a
     likely mistake.
     """
     exact = chance_of(argument, value)
@@ -249,7 +249,7 @@ class Confidence(Exact):
     r"""A field with a value of p, parsed by :func:`confidence_of`."""
 
     def read(self, argument: str, value: object) -> Fraction:
-        return confidence_of(value, argument=argument)  # type: ignore[arg-type]  # it refuses others
+        return confidence_of(value, argument=argument)  # type: ignore[arg-type]  # other types raise an error
 
 
 class _Word(Of[Any]):
@@ -263,7 +263,7 @@ class _Word(Of[Any]):
 
 
 def word(words: Any, default: str | None = None) -> Any:
-    r"""A field that is one of the words of a ``Literal`` type (:func:`check_word`)."""
+    r"""Declare a field whose value is a word of a ``Literal`` type (:func:`check_word`)."""
     return _Word(words, default)
 
 

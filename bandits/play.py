@@ -1,6 +1,6 @@
-r"""A run of a bandit algorithm; the only code with access to both rewards and releases.
+r"""Run a bandit algorithm; only this code has access to both rewards and releases.
 
-Work is done batch by batch. By default every user is new, so each is in at most one release
+A run proceeds batch by batch. By default every user is new and so in at most one release
 (``bandits.privatizers.privatizer``); for returning users see
 ``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
 """
@@ -27,17 +27,17 @@ from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    r"""The result of a run: its regret, its releases, and the guarantee of each user.
+    r"""The result of a run: the regret, the releases, and the guarantee of each user.
 
-    ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` the
-    N_a(T), ``active`` the remaining arms after the last batch, or the arm committed to. Regret is
-    computed from the true means: publishing it for real rewards is not private. ``releases`` has a
-    record of every released sum (none if no mechanism describes it); ``batches`` is the number of
-    released batches. ``bits_per_user`` is the most that one user sent, ``mean_bits_per_user`` the
-    mean over the users whose sum was released. ``guarantee`` is None without privacy; it assumes
-    noise from the operating system, and ``simulated`` states that the noise of this run had another
-    source. ``out_of_users`` is the number of remaining rounds when too few users had visits left
-    for the next batch: these rounds released nothing.
+    ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` are
+    the N_a(T), and ``active`` are the remaining arms after the last batch, or the arm committed to.
+    Regret is computed from the true means: publishing it for real rewards is not private.
+    ``releases`` has a record of every released sum (none if no mechanism describes it); ``batches``
+    is the number of released batches. ``bits_per_user`` is the largest number of bits that one user
+    sent, ``mean_bits_per_user`` the mean over the users whose sum was released. ``guarantee`` is
+    None without privacy; it assumes noise from the operating system, and ``simulated`` is true if
+    the noise of this run had another source. ``out_of_users`` is the number of remaining rounds
+    when too few users had visits left for the next batch; these rounds released nothing.
     """
 
     policy: str
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def regret_per_round(self) -> float:
-        r"""Reg(t)/t at the last checkpoint."""
+        r"""The regret per round, Reg(t)/t, at the last checkpoint."""
         return self.regret[-1] / self.checkpoints[-1]
 
 
@@ -75,7 +75,7 @@ def play(
     r"""Run ``policy`` in ``environment`` for T = ``horizon`` rounds.
 
     ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in increasing order; a
-    batch that exceeds the horizon releases nothing and charges nobody, and its rewards are not
+    batch that exceeds the horizon releases nothing and charges no user, and its rewards are not
     drawn. If there are too few users for a batch, its arms share the remaining rounds, and nothing
     is released. ``checkpoints`` are rounds in [1, T] in increasing order, by default only T.
 
@@ -90,11 +90,11 @@ def play(
     (10000, Bound(at most 1, 'worst'), False)
 
     The guarantee is derived before the first batch from the privatizer and the policy's ``sizes``;
-    a batch of another size is refused before any user is charged for it.
+    a batch of another size raises an error before any user is charged for it.
 
     Raises :class:`InvalidParameter` for a horizon below the number of arms, checkpoints out of
-    range or order, means outside [0, 1], a batch whose size is not among the policy's ``sizes``,
-    and arguments of the wrong type.
+    range or not increasing, means outside [0, 1], a batch of a size that is not in the policy's
+    ``sizes``, and arguments of the wrong type.
     """
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a Policy")
@@ -149,7 +149,7 @@ def _batches(
     world: np.random.Generator,
     rng: Rng,
 ) -> Iterator[tuple[int, ...]]:
-    # The pulls of every arm, batch by batch, until they add up to the horizon.
+    # Yields the pulls of every arm for each batch, until they sum to the horizon.
     left, arms = horizon, environment.arms
     while left:
         choice = policy.choose(state)
@@ -158,7 +158,7 @@ def _batches(
             yield tuple(left if arm == choice.arm else 0 for arm in range(arms))
             return
         if not isinstance(choice, (Pulls, Plays)) or len(choice.counts) != arms:
-            raise InvalidParameter("policy", choice, f"must pull {arms} arms, or commit to one")
+            raise InvalidParameter("policy", choice, f"must pull {arms} arms or commit to one")
         sent.active = choice.active
         if choice.total > left:
             yield tuple(_cut(choice.counts, left))
@@ -180,7 +180,7 @@ def _cut(counts: tuple[int, ...], left: int) -> Iterator[int]:
 
 
 def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
-    # The rounds that are left, equally among the arms of a batch.
+    # Divides the remaining rounds equally among the arms of a batch.
     arms = sum(1 for count in counts if count)
     for count in counts:
         taken = -(-left // arms) if count else 0
@@ -190,7 +190,7 @@ def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
 
 
 class _Sent:
-    # What users sent and the server released so far.
+    # The messages of users and the releases of the server so far.
 
     def __init__(self, privatizer: Releasing[Any], name: str, users: Users, sizes: Sizes) -> None:
         self.privatizer, self.name, self.people, self.sizes = privatizer, name, users, sizes
@@ -202,7 +202,7 @@ class _Sent:
     def admitted(self, choice: Pulls | Plays) -> bool:
         for ask in choice.asks:
             if self.privatizer.size_of(ask) not in self.sizes:
-                reason = f"pulls {ask.users} users, a batch that its sizes do not name"
+                reason = f"requests {ask.users} users, which is not among its sizes"
                 raise InvalidParameter("policy", self.name, reason)
         return self.people.admit(choice, f"{self.name}/batch {self.batches + 1}")
 
@@ -232,12 +232,12 @@ class _Sent:
 
 
 class _Score:
-    # Pseudo-regret at the checkpoints, while the pulls come in, arm after arm.
+    # The pseudo-regret at the checkpoints, updated with the pulls of each arm.
 
     def __init__(self, gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> None:
         self.gaps, self.checkpoints = gaps, checkpoints
         self.pulls = [0] * len(gaps)
-        self.played: dict[int, None] = {}  # in any order: a sum by fsum has none
+        self.played: dict[int, None] = {}  # any order: fsum does not depend on it
         self.rounds = 0
         self.regret: list[float] = []
 
@@ -258,7 +258,7 @@ class _Score:
 
 
 def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    r"""The rounds at which regret is recorded: T alone by default."""
+    r"""Check the rounds at which regret is recorded; the default is only T."""
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
         reason = f"must be increasing and at most the horizon, {horizon}"

@@ -35,7 +35,7 @@ _MANY_ROUNDS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coins:
-    r"""The generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
+    r"""The random generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
 
     world: np.random.Generator
     rng: Rng
@@ -50,10 +50,10 @@ def play_together(
 ) -> tuple[Run, ...]:
     r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
 
-    Regret is the sum of alpha beta opt - r(S_t), which may be negative for an approximate oracle.
-    The oracle gets the bounds plus random perturbations below 1e-9, so that ties are broken at
-    random. While some base arms have no released outcome, the super arm with the most such arms is
-    played.
+    Regret is the sum of alpha beta opt - r(S_t) over rounds t, which may be negative for an
+    approximate oracle. The oracle gets the bounds plus random perturbations below 1e-9, so that
+    ties are broken at random. While some base arms have no released outcome, the super arm with the
+    most of them is played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
@@ -64,7 +64,7 @@ def play_together(
             "coins", len(coins), f"must have length {len(worlds)}, one per world"
         )
     at = checked_checkpoints(checkpoints, policy.privatizer.horizon)
-    # Fewer rounds are played before numba is imported.
+    # Fewer rounds take less time than the import of numba.
     many = policy.privatizer.horizon * len(worlds) >= _MANY_ROUNDS
     game = Game(policy, worlds, coins, compiled=many)
     score = _Score(policy, worlds, at)
@@ -74,10 +74,10 @@ def play_together(
 
 
 def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
-    r"""The policy of this name for this setting, whose ``model`` is the problem."""
+    r"""The policy of ``algorithm`` for ``setting``, whose ``model`` is the problem."""
     name = algorithm.entry.name
     if algorithm.entry.world != "combinatorial" or not isinstance(setting.model, Problem):
-        reason = "must be cucb or a private version of it, in a combinatorial world"
+        reason = "must be cucb or a private version of it: the world is combinatorial"
         raise InvalidParameter("algorithms", name, reason)
     if algorithm.value is not None and setting.radius == "exact":
         reason = "c applies only to the paper's radius: omit it, or use --radius paper"
@@ -95,7 +95,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""Parallel runs: each row of a table is a run; ``sums`` are the released sums."""
+    r"""Several runs in parallel: each row of a table is a run; ``sums`` are the released sums."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Game:
         self.compiled = compiled and _compiles(policy)
 
     def play(self, rounds: int) -> Bools:
-        r"""The super arms of the next rounds, of shape (rounds, runs, arms)."""
+        r"""Play the next rounds: return the super arms, of shape (rounds, runs, arms)."""
         m, sent = self.policy.problem.arms, self.policy.privatizer.sent
         outcomes = np.empty((len(self.worlds), rounds, m), dtype=np.bool_)
         public = np.empty((len(self.worlds), rounds, m + 1))
@@ -144,7 +144,7 @@ class Game:
         return played.swapaxes(0, 1)
 
     def _loop(self, played: Bools, outcomes: Bools, public: Floats, noise: Integers) -> None:
-        # numba is an extra, and slow to import.
+        # Local import: numba is an extra and slow to import.
         from bandits.combinatorial.compiled import loop_of, play_rounds
 
         whole, found = np.ascontiguousarray, np.ascontiguousarray(played)
@@ -155,10 +155,10 @@ class Game:
             played[:] = found
 
     def _first(self, chosen: Bools, ties: Floats) -> Bools:
-        # While sums are missing: the super arm with most of those base arms.
+        # While sums are missing, play the super arm with the most base arms without sums.
         found = self.policy.problem.decisions.best(self.fresh + ties)
         missing: Bools = np.any(found & self.fresh, axis=1)
-        self.fresh[~missing] = False  # what no super arm has is never played
+        self.fresh[~missing] = False  # base arms in no super arm are never played
         return np.where(missing[:, None], found, chosen)
 
     def _send(self, chosen: Bools, outcomes: Bools, ties: Floats, noise: Integers) -> None:
@@ -180,7 +180,7 @@ class Game:
             self._bound(cells)
 
     def _bound(self, cells: Integers) -> None:
-        # New bounds where sums were released.
+        # Updates the bounds for newly released sums.
         sums = self.sums
         count = sums.count.ravel()[cells]
         bounds = sums.value.ravel()[cells] / count
@@ -198,7 +198,7 @@ def _compiles(policy: Cucb) -> bool:
 
 
 class _Score:
-    # Regret at the checkpoints, and how often each base arm was played.
+    # The regret at the checkpoints, and the number of plays of each base arm.
 
     def __init__(
         self, policy: Cucb, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]
@@ -219,14 +219,14 @@ class _Score:
                 break
             self.regret.append(each[checkpoint - self.rounds - 1])
         self.spent = each[-1]
-        # A byte for each boolean and few rounds: sums of shorts are quick.
+        # With one byte per boolean and few rounds, sums of 16-bit integers are fast.
         self.pulls += played.view(np.uint8).sum(axis=0, dtype=np.uint16)
         self.rounds += len(played)
 
 
 def _runs(policy: Cucb, game: Game, score: _Score) -> tuple[Run, ...]:
     privatizer, mechanism = policy.privatizer, policy.privatizer.mechanism
-    # Local: a release for each user. Central: all are in one, over the whole run.
+    # Local model: one release per user. Central model: one release of all users per run.
     count = privatizer.horizon if privatizer.trust == "local" else 1
     batch = f"{policy.name}/{'one of the rounds' if count > 1 else 'all rounds'}"
     records = () if mechanism is None else (Release(mechanism=mechanism, batch=batch),) * count

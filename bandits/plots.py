@@ -1,8 +1,8 @@
 r"""Plots of runs: panels with one line per algorithm, with error bands.
 
-Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. Lines differ in colour (the
-palette of Okabe and Ito, safe for colour-blind readers) or in their dashes; their names and last
-values are listed next to the axes, in the order of the values. The same data give the same bytes.
+The module needs matplotlib, an extra: ``pip install 'dpcore[plot]'``. Lines differ in colour (the
+palette of Okabe and Ito, suitable for colour-blind readers) or dashes; their names and last values
+are listed next to the axes, sorted by value. The same data give the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Look: TypeAlias = tuple[str, Any]
-"""A colour, and a dash pattern of matplotlib."""
+"""A colour and a dash pattern of matplotlib."""
 
 LOOKS: Final[dict[str, Look]] = {
     "se": ("#6e6e6e", (0, (1, 1.2))),
@@ -38,7 +38,7 @@ LOOKS: Final[dict[str, Look]] = {
     "sdp-ae": ("#009e73", "-"),
     "vb-sdp-ae": ("#cc79a7", (0, (5, 1.5))),
 }
-"""The style of an algorithm or its variants, the same in every plot."""
+"""The style of each algorithm and its variants, the same in every plot."""
 
 SPARE: Final[tuple[Look, ...]] = (
     ("#000000", "-"),
@@ -49,13 +49,13 @@ SPARE: Final[tuple[Look, ...]] = (
     ("#e69f00", "-"),
     ("#6e6e6e", (0, (6, 1.5, 1, 1.5))),
 )
-"""Styles of other names, in their order of appearance in a plot."""
+"""The styles of other names, in order of appearance in a plot."""
 
 
 Scale: TypeAlias = Literal["linear", "log"]
 
 _WIDTH, _HEIGHT, _HEAD = 8.6, 2.8, 0.55
-r"""Inches: the height of a panel, its width, and the space above all panels."""
+r"""The height and width of a panel and the space above all panels, in inches."""
 
 _NAMES: Final = 0.34
 r"""The fraction of the width for a name next to a panel."""
@@ -89,7 +89,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    r"""A curve: ``y`` at increasing ``x``, with standard errors ``error`` and a ``label``."""
+    r"""A curve with values ``y`` at increasing ``x``, standard errors ``error`` and a ``label``."""
 
     label: str
     x: Sequence[float]
@@ -100,7 +100,7 @@ class Curve:
     def __post_init__(self) -> None:
         if not self.x or not len(self.x) == len(self.y) == len(self.error):
             raise InvalidParameter(
-                "curve", self.label, "must have one y and one error for every x, and one x or more"
+                "curve", self.label, "must have at least one x, and one y and one error for every x"
             )
         if not all(map(math.isfinite, (*self.x, *self.y, *self.error))):
             raise InvalidParameter("curve", self.label, "must have finite numbers")
@@ -111,13 +111,13 @@ class Curve:
 
     @property
     def name(self) -> str:
-        r"""The legend text: the last value, then the label, which may be truncated."""
+        r"""The legend text: the last value and then the label, which may be truncated."""
         return f"{self.last or f'{self.y[-1]:.3g}'} {self.label}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    r"""One pair of axes, with the names and units of both; x is logarithmic."""
+    r"""A panel with one pair of axes and their labels; the x-axis is logarithmic."""
 
     title: str
     curves: Sequence[Curve]
@@ -138,7 +138,7 @@ class Panel:
         return _HEIGHT
 
     def draw(self, axes: Axes, looks: dict[str, Look]) -> None:
-        r"""Draw everything except the title, the label of x and the legend."""
+        r"""Draw everything except the title, the x-label and the legend."""
         _draw(axes, self, looks)
 
 
@@ -192,7 +192,7 @@ def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten; matplotlib labels fewer on long axes."""
+    """Place ticks at 1, 2 and 5 times powers of ten; matplotlib labels fewer on long axes."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
@@ -201,7 +201,7 @@ def log_ticks(axis: Axis) -> None:
 
 
 def _moved(axes: Axes, curve: Curve, beside: float) -> Sequence[float]:
-    # Few points of several lines stand beside each other, so that every bar is seen.
+    # Points of several lines at the same x are shifted, so that every error bar is visible.
     if len(curve.x) > _FEW:
         return curve.x
     low, high = axes.get_xlim()
@@ -213,7 +213,7 @@ def _range(panel: Panel) -> tuple[float, float]:
     bottoms = [y - e for c in panel.curves for y, e in zip(c.y, c.error, strict=True)]
     if panel.y_scale == "linear":
         return min(0.0, *bottoms), max(tops) * 1.08 or 1.0
-    # A band that reaches 0 ends at the floor of the picture.
+    # A band that reaches 0 ends at the bottom of the axes.
     positive = [y for curve in panel.curves for y in curve.y if y > 0]
     if not positive:
         raise InvalidParameter("curves", panel.title, "must have a y > 0 for a logarithmic axis")
@@ -238,7 +238,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A style for each name: its algorithm's, or another one if that is already used."""
+    r"""A style for each name: that of its algorithm, or another if it is already used."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):
@@ -251,7 +251,7 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 
 
 def _algorithm(name: str) -> str:
-    # As it is written in a command; s = 10 is what a name without s means.
+    # The name as written in a command; s = 10 is the default and omitted.
     return re.sub("[ :]s=", ":s=", name).removesuffix(":s=10")
 
 

@@ -1,7 +1,7 @@
-r"""Exact integer noise and its law for private releases, by one party or added by many users.
+r"""Exact integer noise and its law for private releases, by one party or by many users.
 
-The public names of dpcore; each is documented where it is defined, and loaded when
-it is first used.
+These are the public names of dpcore. Each is documented where it is defined, and loaded when it is
+first used.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-r"""``python -m dpcore``: the command."""
+r"""Run the command ``dpcore`` as ``python -m dpcore``."""
 
 from dpcore.command.app import main
 

@@ -1,8 +1,8 @@
 r"""The errors of dpcore.
 
-Every refusal is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and each
-also inherits the built-in exception a Python reader expects (``ValueError``, ``OverflowError``,
-``ArithmeticError``). A refusal happens before anything is drawn, charged or written.
+Every error is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and also
+inherits from the built-in exception that a Python user expects (``ValueError``, ``OverflowError``,
+``ArithmeticError``). Errors are raised before anything is drawn, charged or written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 class DpcoreError(Exception):
-    r"""Base class of all errors; each message is one line that says what to change.
+    r"""The base class of all errors; each message is one line that says what to change.
 
     >>> issubclass(InvalidParameter, DpcoreError)
     True
@@ -32,7 +32,7 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An argument outside its range: its name, its value, and the reason.
+    r"""An invalid argument: the error has its name, its value and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):
@@ -65,7 +65,7 @@ class InvalidParameter(DpcoreError, ValueError):
 
 
 def _repr(value: object) -> str:
-    # An error must not fail while it explains itself: integers beyond Python's limit for decimal
+    # The message of an error must not raise another one: integers beyond Python's limit for decimal
     # conversion, and objects with a broken repr, are described instead of printed.
     try:
         return str(value) if isinstance(value, Fraction) else repr(value)
@@ -74,7 +74,7 @@ def _repr(value: object) -> str:
 
 
 class Unrepresentable(DpcoreError, OverflowError):
-    r"""An exact result that does not fit the requested type; nothing was drawn.
+    r"""An exact result does not fit the requested type; nothing was drawn.
 
     >>> issubclass(Unrepresentable, OverflowError)
     True
@@ -82,7 +82,7 @@ class Unrepresentable(DpcoreError, OverflowError):
 
 
 class PrecisionExhausted(DpcoreError, ArithmeticError):
-    r"""An enclosure stayed too wide at the highest precision, so no answer is given.
+    r"""An enclosure is too wide even at the highest precision, so there is no result.
 
     >>> issubclass(PrecisionExhausted, ArithmeticError)
     True
@@ -90,7 +90,7 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 
 
 class Undecided(DpcoreError, ValueError):
-    r"""A comparison that an enclosure leaves undecided: the true value may lie on either side.
+    r"""An enclosure does not decide a comparison: the true value may lie on either side.
 
     >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):

@@ -17,14 +17,15 @@ import threading
 import weakref
 from typing import Any, Final
 
-# In the kernel's asm-generic/mman-common.h; Python has no name for it.
+# MADV_WIPEONFORK of the kernel's asm-generic/mman-common.h; Python has no name for it.
 _WIPE_ON_FORK: Final = 18
 _NO_ADVICE: Final = -1
 
 
 class _Process:
-    # HERE where no page is wiped: the number of the process. A list of at most one, so that the
-    # hook is a function in C, which no signal handler interrupts: numbers come back.
+    # HERE on systems that wipe no page at a fork: compares the process ID. The ID is in a list, so
+    # that the fork hook is list.clear, a C function that no signal handler interrupts; the hook is
+    # needed because process IDs are reused.
     __slots__ = ("_home",)
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class _Process:
 
 
 def _mark() -> ctypes.c_bool | _Process:
-    # In a page that is zeros in every child, however it was forked, where the system has such.
+    # Uses a memory page that is zeroed in every child however it was forked, if the system has it.
     if sys.platform != "linux":
         return _Process()
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -57,7 +58,7 @@ def _mark() -> ctypes.c_bool | _Process:
         page.madvise(_NO_ADVICE)
     except OSError:
         return ctypes.c_bool.from_buffer(page)
-    return _Process()  # an emulator that takes any advice and follows none
+    return _Process()  # an emulator that accepts any advice and ignores it
 
 
 HERE: Final = _mark()
@@ -81,10 +82,10 @@ def forget_after_fork(kept: Any) -> None:
 def forget_inherited() -> None:
     r"""In a forked process, call ``forget()`` of all registered objects; otherwise do nothing.
 
-    If an exception interrupts it, it starts again at the next use. Several threads may run it at
-    once, so one may clear an object that another has already refilled.
+    If an exception interrupts this function, it starts again at the next use. Several threads may
+    run it at once, so one may clear an object that another has already refilled.
     """
-    # First the list, then the question: what is registered after the answer is not inherited.
+    # The list is copied before HERE is read, so that objects registered later are not forgotten.
     registered = _REGISTERED.copy()
     if HERE:
         return
@@ -116,5 +117,5 @@ class ProcessLock:
 
 
 if hasattr(os, "register_at_fork"):
-    # At once, so that secrets are erased also in a child that never draws.
+    # The hook erases secrets even in a child that never draws.
     os.register_at_fork(after_in_child=forget_inherited)

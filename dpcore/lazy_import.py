@@ -1,4 +1,4 @@
-r"""Lazy imports: of the public names of a package, and of a module of another one."""
+r"""Lazy imports of the public names of a package, and of modules of other packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    r"""The ``__getattr__`` of a package: it imports the names under ``if TYPE_CHECKING:``.
+    r"""Return the ``__getattr__`` of a package that imports the names under ``if TYPE_CHECKING:``.
 
     >>> lazy_names("dpcore")("walk")
     Traceback (most recent call last):
@@ -24,7 +24,7 @@ def lazy_names(package: str) -> Callable[[str], Any]:
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(module), name)
-        # Bound there, so that the next look finds it, and a submodule of the same name does not.
+        # Set in the package, so that the next access finds it and not a submodule of the same name.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -33,8 +33,8 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
 @cache
 def _imported(package: str) -> Mapping[str, str]:
-    # The module of each name, read from the source: types and names have one list. The loader of
-    # pytest, which rewrites assertions in installed plugins, has get_data and no get_source.
+    # The module of each name, read from the source, so that types and names have one list. pytest's
+    # loader, which rewrites assertions in installed plugins, has get_data but no get_source.
     module: Any = sys.modules[package]
     source = module.__loader__.get_data(module.__file__)
     blocks = (each for each in ast.parse(source).body if type(each) is ast.If)
@@ -55,5 +55,5 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self._module), name)
-        setattr(self, name, value)  # the next use finds it at once
+        setattr(self, name, value)  # the next use finds it directly
         return value

@@ -24,7 +24,7 @@ A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
 A_SCOPE: Final = 'must be a Scope, such as Scope(unit="user", relation="add-remove")'
 _ROOM: Final = (1 << 63) - (1 << 62)
 _NO_ROOM: Final = (
-    "value: an entry of size 2^62 or more leaves no room for noise in int64; release such values "
+    "value: an entry of absolute value >= 2^62 plus noise may exceed int64; release such values "
     "one by one as Python integers"
 )
 _Numbers: TypeAlias = npt.NDArray[np.integer[Any]] | Sequence[Any]
@@ -64,12 +64,12 @@ class Scope:
         return f"Scope(unit={self.unit.value!r}, relation={self.relation.value!r})"
 
     def to_json(self) -> dict[str, str]:
-        r"""Unit and relation as JSON."""
+        r"""The unit and the relation as a JSON object."""
         return {"unit": self.unit.value, "relation": self.relation.value}
 
 
 class Norm(Enum):
-    r"""How the distance between two query answers is measured."""
+    r"""The norm that measures the distance between two query answers."""
 
     ABSOLUTE = "absolute"
     L1 = "l1"
@@ -109,17 +109,17 @@ class Sensitivity:
 
     @classmethod
     def l1(cls, amount: int) -> Sensitivity:
-        r"""sum_i |q_i - q'_i| <= ``amount``."""
+        r"""The sensitivity bound sum_i |q_i - q'_i| <= ``amount``."""
         return cls(amount, Norm.L1)
 
     @classmethod
     def l2_squared(cls, amount: int) -> Sensitivity:
-        r"""sum_i (q_i - q'_i)^2 <= ``amount`` (the square of the l2 sensitivity)."""
+        r"""The sensitivity bound sum_i (q_i - q'_i)^2 <= ``amount``, the squared l2 sensitivity."""
         return cls(amount, Norm.L2_SQUARED)
 
     @classmethod
     def box(cls, bounds: tuple[int, ...]) -> Sensitivity:
-        r"""|q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
+        r"""The sensitivity bound |q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
         if not isinstance(bounds, (tuple, list)):
             raise InvalidParameter("sensitivity", bounds, "a box must be a tuple of bounds")
         return cls(tuple(bounds), Norm.BOX)
@@ -134,7 +134,7 @@ class Sensitivity:
         return value if isinstance(value, Sensitivity) else cls(value)
 
     def times(self, units: int) -> Sensitivity:
-        r"""The sensitivity to a change of ``units`` units: ``units`` times that of one.
+        r"""The sensitivity to a change of ``units`` units, in the same norm.
 
         >>> Sensitivity(2).times(3), Sensitivity.l2_squared(2).times(3)
         (Sensitivity(6), Sensitivity.l2_squared(18))
@@ -146,7 +146,7 @@ class Sensitivity:
         return Sensitivity(factor * self.amount, self.norm)
 
     def to_json(self) -> dict[str, Any]:
-        r"""Norm and amount; ``spelling.sensitivity_from_json`` reads it back."""
+        r"""The norm and the amount as a JSON object; ``sensitivity_from_json`` parses it."""
         amount = list(self.amount) if isinstance(self.amount, tuple) else self.amount
         return {"norm": self.norm.value, "amount": amount}
 
@@ -198,7 +198,7 @@ class Mechanism:
     @overload
     def release(self, value: _Numbers, *, rng: Rng = ...) -> Integers: ...
     def release(self, value: int | _Numbers, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""``value`` plus fresh noise: an int, or an int64 array with a draw for each entry.
+        r"""Return ``value`` plus fresh noise: an int, or an int64 array with one draw per entry.
 
         An array may also be a list, a tuple, or a column of a table, such as a pandas Series.
 
@@ -206,9 +206,9 @@ class Mechanism:
         for a box, an array of any shape for l1 and l2. Several numbers that each change by d are
         several releases.
 
-        A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, with
-        nothing drawn, when an array entry has |value| + 2^62 beyond int64, or the noise itself
-        could leave int64; :class:`InvalidParameter` for anything but integers, and for an array
+        A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, before
+        any draw, if |value| + 2^62 exceeds int64 for an array entry, or the noise itself
+        could exceed int64; :class:`InvalidParameter` for anything but integers, and for an array
         of another shape.
 
         >>> from dpcore import DiscreteLaplace
@@ -254,7 +254,7 @@ class Mechanism:
 
 
 def _array(value: Any) -> Any:
-    # A column brings its own array. The numbers of a list are read one by one: True is none.
+    # A column converts itself. The entries of a list are checked one by one: True is not a number.
     if not isinstance(value, list | tuple):
         return value.to_numpy()
     numbers = np.array(value, dtype=object)
@@ -266,11 +266,11 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    r"""The record of one release: the mechanism, the fraction of its noise present, and the batch.
+    r"""The record of one release: the mechanism, the fraction of noise present, and the batch.
 
     ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
-    central mechanism). The noise of ``mechanism`` is already reduced accordingly: do not apply
-    ``honest`` again. Accounting, ledgers, certificates and runs share this record.
+    central mechanism). The noise of ``mechanism`` is already reduced by it: do not apply ``honest``
+    again. Accounting, ledgers, certificates and protocol runs use this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

@@ -1,7 +1,7 @@
 r"""Base classes of noise laws on the integers with exact rational parameters.
 
 A law is an immutable value. Its mass, distribution function and quantiles are available as float64
-with a stated relative error and as rigorous enclosures, and its draws are exact. This file has the
+with a stated relative error and as proven enclosures, and its draws are exact. This file has the
 shared code; ``dpcore.laws`` has one file per law. To add a law, subclass :class:`Noise` (or
 :class:`SymmetricNoise`) and implement the abstract methods; CONTRIBUTING.md lists where to register
 it.
@@ -32,7 +32,7 @@ from dpcore.sampling.reservoir import SERVED, Reservoir
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
 FLOAT_ERROR: Final = 1e-13
-"""Relative error of the float64 functions wherever the value is above 1e-300."""
+"""The largest relative error of the float64 functions for values above 1e-300."""
 
 _LARGEST_DRAW: Final = 1 << 62
 _FINEST: Final = 1 << 20
@@ -42,7 +42,7 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The range of float64 functions: ``least`` <= ``quantity`` of the law <= ``most``."""
+    r"""The range of the float64 functions: ``least`` <= ``quantity`` of the law <= ``most``."""
 
     quantity: str
     least: str
@@ -69,7 +69,7 @@ def _power(text: str) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Noise(ABC):
-    r"""A noise law on the integers; see the module for the methods of a subclass."""
+    r"""A noise law on the integers; a subclass implements the abstract methods."""
 
     name: ClassVar[str]
     r"""The name of the law in commands and files, e.g. ``"discrete-laplace"``."""
@@ -108,20 +108,20 @@ class Noise(ABC):
     @property
     @abstractmethod
     def mean(self) -> Fraction | Enclosure:
-        r"""E[X]: exact if rational, otherwise enclosed to 128 bits."""
+        r"""The mean E[X], exact if rational, otherwise enclosed to 128 bits."""
 
     @property
     @abstractmethod
     def variance(self) -> Fraction | Enclosure:
-        r"""Var[X]: exact if rational, otherwise enclosed to 128 bits."""
+        r"""The variance Var[X], exact if rational, otherwise enclosed to 128 bits."""
 
     @abstractmethod
     def sample_reference(self, rng: Rng) -> int:
-        r"""One exact draw by plain integer arithmetic, the reference for the batch sampler."""
+        r"""Draw exactly by plain integer arithmetic: the reference for the batch sampler."""
 
     @abstractmethod
     def build_batch(self) -> Batch:
-        r"""The batch sampler of this law; called once per parameter set and cached."""
+        r"""Build the batch sampler of this law; called once per parameter set and cached."""
 
     @abstractmethod
     def _log_pmf(self, k: Integers) -> Floats: ...
@@ -137,7 +137,7 @@ class Noise(ABC):
 
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
-        r"""An approximate quantile, usually within a few units, certified by the caller."""
+        r"""Guess the quantiles, usually within a few units; the caller certifies them."""
 
     def check_float_range(self) -> None:
         r"""Raise :class:`InvalidParameter` if the float64 functions are not available."""
@@ -149,7 +149,7 @@ class Noise(ABC):
     @overload
     def pmf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def pmf(self, k: IntegersLike) -> float | Floats:
-        r"""P(X = k): float64, relative error <= 1e-13 above 1e-300; any integer array shape."""
+        r"""P(X = k) as float64, relative error <= 1e-13 above 1e-300; ``k`` may have any shape."""
         self.check_float_range()
         return shaped(k, self._pmf(integers(k)))
 
@@ -158,7 +158,7 @@ class Noise(ABC):
     @overload
     def log_pmf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def log_pmf(self, k: IntegersLike) -> float | Floats:
-        r"""log P(X = k): float64, relative error <= 1e-13; finite far below 1e-300 too."""
+        r"""log P(X = k) as float64, relative error <= 1e-13; also for masses below 1e-300."""
         self.check_float_range()
         return shaped(k, self._log_pmf(integers(k)))
 
@@ -167,7 +167,7 @@ class Noise(ABC):
     @overload
     def cdf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def cdf(self, k: IntegersLike) -> float | Floats:
-        r"""P(X <= k): float64, relative error <= 1e-13 above 1e-300."""
+        r"""P(X <= k) as float64, relative error <= 1e-13 above 1e-300."""
         self.check_float_range()
         return shaped(k, self._cdf(integers(k)))
 
@@ -176,12 +176,12 @@ class Noise(ABC):
     @overload
     def sf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def sf(self, k: IntegersLike) -> float | Floats:
-        r"""P(X > k): float64, relative error <= 1e-13 above 1e-300."""
+        r"""P(X > k) as float64, relative error <= 1e-13 above 1e-300."""
         self.check_float_range()
         return shaped(k, self._sf(integers(k)))
 
     def quantile(self, p: float | Fraction | npt.ArrayLike) -> int | Integers:
-        r"""The least k with F(k) >= p, decided exactly for the exact rational value of p.
+        r"""The smallest k with F(k) >= p, decided exactly for the exact rational value of p.
 
         ``p`` in (0, 1): a float (its exact binary value), a Fraction, or an array of floats.
         Returns an int, or an int64 array of the same shape.
@@ -206,15 +206,15 @@ class Noise(ABC):
 
     def _quantile(self, levels: Floats) -> Integers:
         k = self._quantile_guess(levels)
-        # k is right when F(k) >= p > F(k-1). Floats move and accept it only with the whole
-        # error of both sides in hand; whatever they cannot tell is settled by enclosures.
+        # k is the quantile iff F(k) >= p > F(k-1). Floats decide only by margins that cover the
+        # error of both sides; enclosures decide the other cases.
         enough, short = self._certainly_reached(k, levels), self._certainly_short(k - 1, levels)
         for place in np.flatnonzero(~(enough & short)):
             k[place] = self._settle(int(k[place]), Fraction(float(levels[place])))
         return k
 
     def _certainly_reached(self, k: Integers, levels: Floats) -> npt.NDArray[np.bool_]:
-        # 1 - p is exact for p >= 1/2, and the smaller tail keeps its relative accuracy.
+        # 1 - p is exact for p >= 1/2, and the smaller tail is accurate relative to its size.
         low = self._cdf(k) * (1 - 2 * FLOAT_ERROR) >= levels
         high = self._sf(k) * (1 + 2 * FLOAT_ERROR) <= 1 - levels
         return np.where(levels < 0.5, low, high) & (levels > 1e-290)
@@ -245,27 +245,27 @@ class Noise(ABC):
             bits *= 2
 
     def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
-        r"""P(X = k) between two rationals, relative width at most 2^-bits."""
+        r"""Enclose P(X = k) between two rationals, with relative width at most 2^-bits."""
         k = integer("k", k)
         return narrow(lambda: self.pmf_ball(k), _bits(bits))
 
     def enclose_cdf(self, k: int, bits: int = 128) -> Enclosure:
-        r"""P(X <= k) between two rationals, relative width at most 2^-bits."""
+        r"""Enclose P(X <= k) between two rationals, with relative width at most 2^-bits."""
         k = integer("k", k)
         return narrow(lambda: self.cdf_ball(k), _bits(bits))
 
     def enclose_sf(self, k: int, bits: int = 128) -> Enclosure:
-        r"""P(X > k) between two rationals, relative width at most 2^-bits."""
+        r"""Enclose P(X > k) between two rationals, with relative width at most 2^-bits."""
         k = integer("k", k)
         return narrow(lambda: self.sf_ball(k), _bits(bits))
 
     def enclose_tail(self, t: int, bits: int = 128) -> Enclosure:
-        r"""P(|X| > t) between two rationals, for t >= 0."""
+        r"""Enclose P(|X| > t) for t >= 0 between two rationals, relative width at most 2^-bits."""
         t = integer("t", t, at_least=0)
         return narrow(lambda: self.tail_ball(t), _bits(bits))
 
     def tail(self, t: int) -> float:
-        r"""P(|X| > t) rounded up to a float: an upper bound."""
+        r"""An upper bound on P(|X| > t), rounded up to a float."""
         return round_up(self.enclose_tail(t, 64).upper)
 
     @overload
@@ -275,10 +275,10 @@ class Noise(ABC):
     def sample(
         self, size: int | tuple[int, ...] | None = None, *, rng: Rng = SYSTEM
     ) -> int | Integers:
-        r"""Exact draws: a Python int, or an int64 array of shape ``size``.
+        r"""Draw exactly from the law: a Python int, or an int64 array of shape ``size``.
 
-        Raises :class:`Unrepresentable` before anything is drawn if the law could leave int64 (P(|X|
-        >= 2^62) not certified <= 2^-100); a single draw still works, exactly. Raises
+        Raises :class:`Unrepresentable`, before any draw, if the law could exceed int64 (P(|X|
+        >= 2^62) is not certified <= 2^-100); a single draw is still possible and exact. Raises
         :class:`InvalidParameter` if the size is negative or does not fit in memory.
         """
         if size is None:
@@ -309,11 +309,11 @@ class Noise(ABC):
 
     @property
     def parameters(self) -> dict[str, Fraction | int]:
-        r"""The parameters by name, exact."""
+        r"""The exact parameters by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
     def to_json(self) -> dict[str, str]:
-        r"""The law and its parameters as text; ``spelling.noise_from_json`` reads it back."""
+        r"""The law and its parameters as a JSON object of texts; ``noise_from_json`` parses it."""
         exact = {name: write_rational(Fraction(v)) for name, v in self.parameters.items()}
         return {"law": self.name, **exact}
 
@@ -325,13 +325,13 @@ class Noise(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Only the parameters travel: noise drawn ahead must never be used twice.
+        # Only the parameters are pickled: noise drawn ahead must never be used twice.
         return _rebuild, (type(self), self.parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Additive(Noise):
-    r"""A law closed under sums: one parameter adds over independent draws."""
+    r"""A law that is closed under sums: one parameter adds over independent draws."""
 
     adds: ClassVar[str]
     r"""The name of the parameter that adds over draws."""
@@ -394,7 +394,7 @@ def _bits(bits: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SymmetricNoise(Noise):
-    r"""A law with P(X = k) = P(X = -k)."""
+    r"""A law with P(X = k) = P(X = -k) for all k."""
 
     symmetric: ClassVar[bool] = True
 
@@ -404,7 +404,7 @@ class SymmetricNoise(Noise):
 
     @property
     def mean(self) -> Fraction:
-        r"""0, by symmetry."""
+        r"""The mean, 0 by symmetry."""
         return Fraction(0)
 
     def cdf_ball(self, k: int) -> arb:

@@ -49,8 +49,8 @@ LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     }
 )
 
-# What others call a law, or a parameter: beside it what it is called here, and the power of their
-# value that is meant.
+# Other names of laws and parameters, with the name used here and, for parameters, the power to
+# which the value is raised.
 _LAW_NAMES: Final = MappingProxyType(
     {
         "gaussian": "discrete-gaussian",
@@ -132,12 +132,12 @@ def noise_from_json(data: Mapping[str, str]) -> Noise: ...
 @overload
 def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_MORE) -> Any:
-    r"""The inverse of ``Noise.to_json``; ``more`` as for :func:`read_noise`."""
+    r"""Parse the result of ``Noise.to_json``; ``more`` is as in :func:`read_noise`."""
     if not isinstance(data, Mapping):
         raise InvalidParameter("noise", data, "must be an object with a key law")
     given = dict(data)
     if "law" not in given:
-        raise InvalidParameter("law", given, "is missing")
+        raise InvalidParameter("law", given, "is missing: the object needs a key law")
     name, text = given.pop("law"), str(dict(data))
     law = _law(name, given, text, more)
     wanted = parameter_names(law)
@@ -175,7 +175,7 @@ def write_sensitivity(sensitivity: Sensitivity) -> str:
 
 
 def sensitivity_from_json(data: object) -> Sensitivity:
-    r"""The inverse of ``Sensitivity.to_json``."""
+    r"""Parse the result of ``Sensitivity.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"norm", "amount"}:
         raise InvalidParameter("sensitivity", data, "must have the fields norm, amount")
     amount = data["amount"]
@@ -188,7 +188,7 @@ def sensitivity_from_json(data: object) -> Sensitivity:
 
 
 def parameter_names(law: type[Any]) -> tuple[str, ...]:
-    r"""The parameters of a law, in order."""
+    r"""The parameter names of a law, in order."""
     return tuple(f.name for f in fields(law) if f.init)
 
 
@@ -222,7 +222,7 @@ def law_meant(name: str) -> str | None:
 
 
 def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
-    # The words for an error: the noise that was meant, in full, where one can be told.
+    # The suggestion for an error message: the intended noise with all parameters, if it is clear.
     near = law_meant(name)
     if near is None:
         return ""
@@ -245,7 +245,7 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
 
 
 def _parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
-    # A parameter of the law, and the power of the value that is meant.
+    # The intended parameter of the law, and the power to which the given value is raised.
     if key in wanted:
         return key, 1
     if not key and len(wanted) == 1:

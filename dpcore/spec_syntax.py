@@ -1,6 +1,6 @@
 r"""Parse ``name:key=value,key=value``, the syntax of noise, claims, targets and search spaces.
 
-All text of this form is parsed here, so the same mistakes give the same messages: an unknown name
+All text of this form is parsed here, so equal mistakes give equal messages: an unknown name
 or key (with the nearest known one), and a key that is missing, repeated or without a value. Errors
 name the option or argument.
 """
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def did_you_mean(said: object, known: Iterable[str]) -> str:
-    r"""A hint with the nearest known name, to start an error message; "" if none is near."""
+    r"""Return a hint with the nearest known name for an error message; "" if none is near."""
     near = get_close_matches(str(said), [*known], n=1)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -32,7 +32,7 @@ def find_name(
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` for an unknown name, listing the known and the nearest.
+    Raises :class:`InvalidParameter` for an unknown name, with the nearest and all known names.
     """
     said = typed if name is None else name
     if isinstance(said, str) and said in known:
@@ -43,7 +43,7 @@ def find_name(
 
 
 def split_name(text: str) -> tuple[str, str]:
-    r"""Split at the first colon: the name, and the rest."""
+    r"""Split ``text`` at the first colon into the name and the rest."""
     name, _, rest = text.partition(":")
     return name.strip(), rest.strip()
 
@@ -58,7 +58,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""The values by key of ``key=value,key=value``; ``text`` is the whole input."""
+    r"""Parse ``key=value,key=value`` to a dictionary; ``text`` is the whole input, for errors."""
     given: dict[str, str] = {}
     pairs = pairs_of(written)
     for key, value in pairs:
@@ -83,7 +83,7 @@ def check_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> None:
-    r"""Refuse keys that are unknown, missing or empty; arguments as in :func:`read_keys`."""
+    r"""Raise an error for unknown, missing or empty keys; arguments are as in :func:`read_keys`."""
     for key, value in given.items():
         if key not in known:
             end = _near(key, value, known) if hint is None else hint(given)

@@ -1,1 +1,1 @@
-r"""Audit targets: the server's view of a bandit run."""
+r"""Audit targets, which are the server's views of bandit runs."""

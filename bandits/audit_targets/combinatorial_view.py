@@ -1,9 +1,9 @@
 r"""The server's view of a short combinatorial run, for an audit.
 
-Two base arms, both in the only super arm, and four rounds, so that a tree completes a block on each
-of its three levels. The user of the first round has outcomes 1 and 0, or 0 and 1: both numbers move
-at once, which is the worst pair, and noise shared by both arms would cancel in their difference.
-All other users have outcomes 0. Proofs: docs/proofs/radius.md.
+The run has two base arms, both in the only super arm, and four rounds, so that a tree completes a
+block on each of its three levels. The user of the first round has outcomes 1 and 0, or 0 and 1:
+both numbers change at once, which is the worst pair, and noise shared by both arms would cancel in
+the difference. All other users have outcomes 0. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from bandits.worlds.combinatorial import BitWorld
 from dpcore.sampling.rng import Rng
 
 PAIR: Final = Problem(decisions=Unions.subsets(ARMS, ARMS))
-r"""Two base arms, always played together."""
+r"""The problem of two base arms that are always played together."""
 
 ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinatorialView(ServerView):
-    r"""The short run of ``policy``; each view is a row of integers."""
+    r"""The server's view of a short run of ``policy``; each view is a row of integers."""
 
     policy: Cucb
 
@@ -50,7 +50,7 @@ class CombinatorialView(ServerView):
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
         worlds = [_Fixed(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
-        # Ties are public: the same in all runs.
+        # Ties are public, so they are the same in all runs.
         coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
         game = Game(self.policy, worlds, coins)
         steps = self.privatizer.grid if self.privatizer.kind == "factorisation" else 1
@@ -66,24 +66,24 @@ class CombinatorialView(ServerView):
 
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
-    r"""View of ``policy`` on problem :data:`PAIR` with horizon 4."""
+    r"""The view of ``policy`` on the problem :data:`PAIR` with horizon 4."""
     sent = 1 if policy.least else PAIR.most
     short = replace(policy.privatizer, horizon=ROUNDS, sent=sent)
     return CombinatorialView(policy=replace(policy, problem=PAIR, privatizer=short))
 
 
 def first(view: Any) -> int:
-    r"""The sum of arm 0 minus that of arm 1 after the first round; missing sums count as 0."""
+    r"""The sum of arm 0 minus the sum of arm 1 after the first round; missing sums count as 0."""
     return _lead(view, 1)
 
 
 def second(view: Any) -> int:
-    r"""The same difference after the second round."""
+    r"""The sum of arm 0 minus the sum of arm 1 after the second round."""
     return _lead(view, 2)
 
 
 def fourth(view: Any) -> int:
-    r"""The same difference after the fourth round."""
+    r"""The sum of arm 0 minus the sum of arm 1 after the fourth round."""
     return _lead(view, ROUNDS)
 
 
@@ -96,7 +96,7 @@ def _lead(view: Any, after: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fixed(BitWorld):
-    # The outcomes of a view: those of the watched user, then zeros. Of one run only.
+    # The outcomes of a single run: those of the watched user, then zeros.
     reward: int
     asked: list[int] = field(default_factory=list)
 

@@ -1,10 +1,10 @@
 r"""The server's view of a short linear run, for an audit.
 
-Two orthogonal actions and two phases. In the first phase one client has the largest average of one
-action and the least of the other, or vice versa: both released sums move as far as one client can
-move them, which is the worst pair, and noise shared by both sums would cancel in their difference.
-All other clients have the midpoint. In the local model there is only that client, so the release is
-its message. Proofs: docs/proofs/bandits.md.
+The run has two orthogonal actions and two phases. In the first phase one client has the largest
+average of one action and the smallest of the other, or vice versa: both released sums change as
+much as one client can change them, which is the worst pair, and noise shared by both sums would
+cancel in the difference. All other clients have the midpoint. In the local model that client is the
+only one, so the release is its message. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng
 
 MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
-r"""Two actions of orthogonal directions; rewards in [-1, 1]."""
+r"""The model of two orthogonal actions with rewards in [-1, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearView(ServerView):
-    r"""The short run of ``policy``; each view is a row of integers."""
+    r"""The server's view of a short run of ``policy``; each view is a row of integers."""
 
     policy: PhasedElimination
 
@@ -64,9 +64,9 @@ class LinearView(ServerView):
 
     @property
     def size(self) -> Averages:
-        r"""The release that contains the observed client."""
+        r"""The size of the release that contains the watched client."""
         choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
-        (ask, *_) = choice.asks  # type: ignore[union-attr]  # of two actions none is left alone
+        (ask, *_) = choice.asks  # type: ignore[union-attr]  # never a Commit with two actions
         return self.privatizer.size_of(ask)
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -84,9 +84,9 @@ class LinearView(ServerView):
         return np.array(rows, dtype=np.int64)
 
     def _sums(self, step: PolicyStep) -> list[int]:
-        # The released sums of a phase, in steps.
+        # The released sums of one phase, in steps.
         found = [ABSENT] * ARMS
-        for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # it asked
+        for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # not a Commit
             size = self.privatizer.size_of(ask)
             for action in ask.actions:
                 total = step.released.sums[action]
@@ -99,7 +99,7 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The short run of ``policy``, whose model is :data:`MODEL`."""
+    r"""The view of a short run of ``policy``, whose model must be :data:`MODEL`."""
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be the model of the view, MODEL")
     if policy.privatizer.trust == "local":
@@ -109,32 +109,32 @@ def linear_view_of(policy: PhasedElimination) -> LinearView:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of action 0 minus that of action 1 in the first phase, in steps."""
+    r"""The sum of action 0 minus the sum of action 1 in the first phase, in steps."""
     return int(view[0]) - int(view[1])
 
 
 def second(view: Any) -> int:
-    r"""The same in the second phase, without the client; ``ABSENT`` if there is no second phase."""
+    r"""The difference in the second phase, without the client; ``ABSENT`` if there is none."""
     held = [int(each) for each in view[ARMS : 2 * ARMS]]
     return ABSENT if ABSENT in held else held[0] - held[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SingleClient(PhasedElimination):
-    # One client a phase, or a round: what is released is what that client sent.
+    # One client per phase or round, so that the release is the message of that client.
     def users(self, phase: int, horizon: int) -> int:
         del phase, horizon
         return 1
 
     def h(self, phase: int) -> int:
-        # With a client a round: one of each action.
+        # With one client per round, each action is played once.
         return 1 if self.clients == "one-a-round" else PhasedElimination.h(self, phase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fixed(Environment):
-    # The world of a view: everyone holds the middle, and the watched client one of the two ends.
-    # Of one run only.
+    # The world of a single run: the watched client has one of the two ends of the range, all other
+    # clients the midpoint.
     reward: int
     asked: list[Ask] = field(default_factory=list)
 

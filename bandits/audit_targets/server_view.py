@@ -1,13 +1,13 @@
 r"""The server's view of short runs, for an audit.
 
-Two arms and two batches in which one user of the first batch has the reward 0 or 1. The other
-rewards are fixed such that this reward tips whether the second arm is dropped: noise decides, and
-the decision is part of the view. Every run is one call of ``play`` with the policy and the
-privatizer of the algorithm, wrapped in a policy that records its observations. Proofs:
-docs/proofs/bandits.md.
+A run has two arms and two batches, and one user of the first batch has the reward 0 or 1. The other
+rewards are fixed such that without noise this reward determines whether the second arm is dropped;
+with noise the decision is random and part of the view. Every run is one call of ``play`` with the
+policy and the privatizer of the algorithm, wrapped in a policy that records its observations.
+Proofs: docs/proofs/bandits.md.
 
-``Privatizer.release`` draws the total noise of distributed users at once, which has the same law
-only if each share has its intended law. :class:`Devices` runs the protocol itself
+``Privatizer.release`` makes one draw of the total noise of distributed users, which is correct only
+if each share has its intended law. :class:`Devices` runs the protocol itself
 (``dpcore.protocols.run``), so that an audit sees the messages of devices.
 """
 
@@ -53,7 +53,7 @@ from dpcore.secure_aggregation.aggregation import Step
 from dpcore.secure_aggregation.server import Total
 
 PathName: TypeAlias = Literal["release", "devices"]
-r"""How sums are released: by ``Privatizer.release``, as in a run, or user by user."""
+r"""The way sums are released: by ``Privatizer.release``, as in a run, or user by user."""
 
 Views: TypeAlias = npt.NDArray[np.int64]
 
@@ -69,13 +69,13 @@ FEATURES: Final = (
     "bandits.audit_targets.target:second",
     "coordinate:-1",
 )
-r"""The features of an audit: the first column; the lead of arm 0 over arm 1 and the difference
-between its batches, in which shared noise would cancel; its sum in the second batch, without the
-user; and the remaining arms, which reveal a policy that reads rewards.
+r"""The features of an audit: the first column; the lead of arm 0 over arm 1, and the difference of
+its sums in the two batches, in both of which shared noise would cancel; its sum in the second
+batch, without the user; and the remaining arms, which reveal a policy that reads rewards.
 """
 
 ABSENT: Final = -(1 << 62)
-r"""The value of a sum that was not released; smaller than every sum."""
+r"""The value that stands for a sum that was not released; it is smaller than every sum."""
 
 _WIDEST: Final = Fraction(3, 4)
 _MOST_PULLS: Final = 1 << 14
@@ -95,15 +95,15 @@ class ServerView(ABC):
 
     @abstractmethod
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        r"""Views of ``runs`` runs, one per row, in which the observed user has ``reward``."""
+        r"""Draw the views of ``runs`` runs, one per row; the watched user has ``reward``."""
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""The derived guarantee of the releases that contain the observed user."""
+        r"""The derived guarantee of the releases that contain the watched user."""
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""Return ``found``; raise :class:`InvalidParameter` for None, a non-private privatizer."""
+    r"""Return ``found``, or raise :class:`InvalidParameter` if it is None (no privacy)."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"
@@ -112,9 +112,10 @@ def claim_of(name: str, found: Guarantee | None) -> Guarantee:
 
 
 def steps_of(privatizer: Any, size: Any, users: int, released: Fraction | None) -> int:
-    r"""A released sum over ``users`` as the integer that the server saw: encodings plus noise.
+    r"""Convert a released sum over ``users`` to the integer that the server saw.
 
-    ``ABSENT`` if nothing was released; a released sum that is off its grid is refused.
+    The integer is the sum of encodings plus noise, or ``ABSENT`` if nothing was released. A
+    released sum that is not a multiple of a step raises an error.
     """
     if released is None:
         return ABSENT
@@ -128,15 +129,14 @@ def steps_of(privatizer: Any, size: Any, users: int, released: Fraction | None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(ServerView):
-    r"""The small instance: a policy, the users of an arm in each batch, and the number with reward
-    1.
+    r"""The view of a small instance: a policy, the users per arm in each batch, and the rewards.
 
-    ``ones[b][a]`` is for batch b + 1 and arm a if the watched user, the first to pull arm 0, has
-    reward 1. A view is a row of integers: for each arm in each batch the released sum in steps (for
-    bits the number of ones), or ``ABSENT``; for each batch the steps of a reward of 1, always the
-    same; at the end the remaining arms, bit a for arm a. With ``path="devices"`` in the local
-    model, where the server sees each message, the watched user's message comes first. ``visits`` is
-    2 if the watched user returns in the second batch.
+    ``ones[b][a]`` is the number of users with reward 1 in batch b + 1 and arm a if the watched
+    user, the first to pull arm 0, has reward 1. A view is a row of integers: for each arm in each
+    batch the released sum in steps (for bits the number of ones), or ``ABSENT``; for each batch the
+    number of steps of a reward of 1, always the same; at the end the remaining arms, bit a for arm
+    a. With ``path="devices"`` in the local model, where the server sees each message, the watched
+    user's message comes first. ``visits`` is 2 if the watched user returns in the second batch.
     """
 
     policy: Policy[Any]
@@ -147,7 +147,7 @@ class View(ServerView):
 
     @property
     def privatizer(self) -> Privatizer:
-        r"""The privatizer of the policy, which releases a sum for each arm."""
+        r"""The privatizer of the policy, which must release a sum for each arm."""
         found = self.policy.privatizer
         if not isinstance(found, Privatizer):
             raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
@@ -160,7 +160,7 @@ class View(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""The rounds of all batches, and one more round that reveals the last decision."""
+        r"""The number of rounds of all batches, plus one that reveals the last decision."""
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -178,7 +178,7 @@ class View(ServerView):
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
             row = []
             if shown is not None and isinstance(by, Devices):
-                # Known mod m; around 0 it reads best.
+                # The message is known mod m; the representative around 0 is used.
                 half = shown.modulus // 2
                 row.append((by.messages[0] + half) % shown.modulus - half)
             for batch, size in enumerate(self.sizes):
@@ -189,7 +189,7 @@ class View(ServerView):
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> Guarantee:
-        # Over a relaxed aggregation it is of the sum alone, which is what is shown.
+        # For a relaxed aggregation the guarantee is for the sum alone, as is the view.
         privatizer, size = self.privatizer, self.sizes[0]
         record, protocol = privatizer.record(size, "the watched one"), privatizer.protocol(size)
         found: Guarantee | None = None
@@ -203,12 +203,12 @@ class View(ServerView):
 
 
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
-    r"""The small instance for ``policy``, with a shortened ``schedule``, if any.
+    r"""Build the small instance for ``policy``, with a shortened ``schedule``, if any.
 
     The first batch has the fewest users that can resolve a lead of 3/4 (at most 16 with devices).
     In the local model it has one user, whose message is the sum. In every batch the number of ones
-    of arm 1 is the largest with which it would be dropped without noise. With two ``visits`` all
-    rewards are ones, so that there is a second batch.
+    of arm 1 is the largest for which arm 1 would be dropped without noise. With two ``visits`` all
+    rewards are 1, so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -241,7 +241,7 @@ def _shortened(policy: BatchedElimination, first: int) -> BatchedElimination:
 
 
 def _view(policy: Policy[Any], path: PathName) -> View:
-    # Found by asking the policy, which is a function of what it is shown.
+    # Found by calls of the policy, which is a function of the released sums.
     privatizer = policy.privatizer
     reporting = privatizer.reporting if isinstance(privatizer, Privatizer) else int
     state = policy.init(ARMS, _FAR)
@@ -253,7 +253,7 @@ def _view(policy: Policy[Any], path: PathName) -> View:
     state = policy.init(ARMS, ARMS * sum(sizes) + 1)
     ones = []
     for size in sizes:
-        # Of those who report: of the others no reward is seen.
+        # Only reporting users count: rewards of others are not in the sums.
         stay = reporting(size)
         ones.append((stay, _most_dropped(policy, state, stay)))
         state = policy.observe(state, _shown(stay, stay))
@@ -268,12 +268,12 @@ def _size(policy: Policy[Any], state: Any) -> int:
 
 
 def _shown(first: int, second: int) -> Released:
-    # Sums without noise: a policy is asked what it would do, and nobody's reward is in them.
+    # Sums without noise to query the policy; they contain no user's reward.
     return Released((ReleasedSum(Fraction(first)), ReleasedSum(Fraction(second))))
 
 
 def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
-    # The largest sum of arm 1 with which it is dropped when all of arm 0 hold 1; 0 if none is.
+    # The largest sum for which arm 1 is dropped if all rewards of arm 0 are 1; 0 if there is none.
     low, high = 0, size
     while high - low > 1:
         middle = (low + high) // 2
@@ -284,7 +284,7 @@ def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fixed(Environment):
-    # The world of a view: the sums are given, and the watched user's reward. Of one run only.
+    # The world of a single run, with given sums and the watched user's reward.
     sizes: tuple[int, ...]
     ones: tuple[tuple[int, int], ...]
     reward: int
@@ -311,12 +311,12 @@ class _Fixed(Environment):
         held = self.ones[batch][arm]
         if batch < self.visits and arm == 0:
             held += self.reward - 1
-        # No encoding of 0 or 1 rounds.
+        # The encodings of 0 and 1 need no rounding.
         return held * precision
 
 
 class PolicyStep(NamedTuple):
-    r"""One step of a policy: its state before and after, and its observation in between."""
+    r"""One step of a policy: the state before, the released sums, and the state after."""
 
     before: Any
     released: Released
@@ -325,7 +325,7 @@ class PolicyStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""The policy ``of`` with a record of each step of one run; ``by`` is its privatizer."""
+    r"""A wrapper of the policy ``of`` that records each step of a run; ``by`` is its privatizer."""
 
     of: Policy[Any]
     by: Releasing[Any]
@@ -360,7 +360,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""As ``of``, but each release is a run of its protocol by n users with rewards 0 and 1."""
+    r"""The privatizer ``of``, where each release runs the protocol with rewards 0 and 1."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)
@@ -393,25 +393,25 @@ class Devices(Privatizer):
         return self.of.protocol(pulls)
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""As ``Privatizer.release``, with the same law, but only for a sum of rewards 0 and 1."""
+        r"""Release with the law of ``Privatizer.release``, only for sums of rewards 0 and 1."""
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:
             raise InvalidParameter("encoded_sum", encoded_sum, "must be a sum of rewards 0 and 1")
-        # The last users vanish, before their message is in.
+        # The last users drop out before sending their message.
         gone = pulls - self.reporting(pulls)
         held = np.repeat([0, 1, 0], [pulls - gone - ones, ones, gone])
         vanish = {str(place): Step.INPUT for place in range(pulls - gone, pulls)}
         match protocol:
             case None:
                 raise InvalidParameter(
-                    "of", self.of.name, "is not private: it has no devices to simulate"
+                    "of", self.of.name, "must be private: others have no devices to simulate"
                 )
             case BinaryShuffle() | PureShuffle():
                 shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
             case ShuffledPure():
-                # The relaxed aggregation is assumed and cannot be run: the sum itself is one.
+                # The relaxed aggregation is assumed and not implemented; the exact sum is one.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)
                 self.messages.append(int(sent[0]))
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
@@ -419,12 +419,12 @@ class Devices(Privatizer):
                 ideal = IdealAggregation(modulus=protocol.modulus)
                 seen = _Seen(ideal, self.messages)
                 outcome = run(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
-                return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum's is one number
+                return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    # An ideal aggregation that notes what the first user sent.
+    # An ideal aggregation that records the message of the first user.
     ideal: IdealAggregation
     noted: list[int]
 

@@ -52,7 +52,7 @@ _KEYS: Final = {
     "scaling": "for batched elimination on sums",
     "radius": " or ".join(get_args(RadiusName)),
     "path": " or ".join(get_args(PathName)),
-    "visits": "1 or 2: the visits of the watched user, and the visits that the noise is for",
+    "visits": "1 or 2, the number of visits of the watched user, which the noise protects",
     "honest": "the fraction of honest users",
     "dropouts": "the fraction of users who drop out",
     "calibration": f"{' or '.join(get_args(Calibrated))}, for linear algorithms",
@@ -70,9 +70,9 @@ _SEEDS: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditTarget:
-    r"""The input of an audit: ``run(dataset, n, rng)``, which returns n views, pair and claim.
+    r"""The input of an audit: a function ``run(dataset, n, rng)`` of n views, a pair and a claim.
 
-    The claim is the derived guarantee of one release, as a new user is in only one release.
+    The claim is the derived guarantee of one release, because a new user is in only one release.
     ``features`` are the tested features, documented in the module of the view; the joint
     distribution of all columns is not tested beyond these.
     """
@@ -86,28 +86,28 @@ class AuditTarget:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of arm 0 minus that of arm 1 in the first batch, in steps."""
+    r"""The sum of arm 0 minus the sum of arm 1 in the first batch, in steps."""
     first = _first(view)
     return int(view[first]) - int(view[first + 1])
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch minus that in the second, in units of half a reward."""
+    r"""The sum of arm 0 in the first batch minus its sum in the second, in half rewards."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over the first two batches, in units of half a reward."""
+    r"""The sum of arm 0 over the first two batches, in half rewards."""
     return _in_halves(view, 1)
 
 
 def second(view: Any) -> int:
-    r"""The sum of arm 0 in the second batch, in steps; ``ABSENT`` if there is none."""
+    r"""The sum of arm 0 in the second batch, in steps, or ``ABSENT``."""
     return int(view[_first(view) + ARMS])
 
 
 def _in_halves(view: Any, sign: int) -> int:
-    # The sum of arm 0 in the first batch, plus or minus that in the second.
+    # The sum of arm 0 in the first batch, plus or minus its sum in the second.
     after = second(view)
     if after == ABSENT:
         return ABSENT
@@ -116,31 +116,32 @@ def _in_halves(view: Any, sign: int) -> int:
 
 
 def _first(view: Any) -> int:
-    # The place of the first sum: a message may stand before.
+    # The index of the first sum, which a message may precede.
     return (len(view) - 1 - BATCHES) % ARMS
 
 
 def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT001  # an entry point's
-    r"""The audit target named by ``bandit:`` and ``rest``.
+    r"""Build the audit target ``bandit:`` + ``rest``.
 
     ``rest`` is an algorithm of ``dpcore bandit run`` (or bit-se, batched elimination over shuffled
     bits) and its parameters:
 
-        dist-dp-se,epsilon=1 the noise of a batch in one draw dist-dp-se,epsilon=1,path=devices a
-        message of every user dist-rdp-se:s=10,epsilon=1,delta=1e-3 also ...,scaling=10
-        sdp-ae:m=8,epsilon=1,radius=paper the parameters of the paper cdp-dpe,epsilon=1,delta=1/100
-        also ...,calibration=paper cucb-dp,epsilon=1,release=doubling also tree (the default),
-        factorisation
+        dist-dp-se,epsilon=1                        one draw of the noise of a batch
+        dist-dp-se,epsilon=1,path=devices           a message of every user
+        dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
+        sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
+        cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
+        cucb-dp,epsilon=1,release=doubling          also tree (the default), factorisation
 
     or your own policy: an instance of :class:`bandits.Policy`, or a callable that returns one
-    without arguments, in a file or module. It takes no ``epsilon``: the guarantee is that of its
-    privatizer.
+    without arguments, in a file or module. Own policies take no ``epsilon``: the guarantee is that
+    of the privatizer.
 
         mine.py:Policy                              also ...,delta=1e-3,path=devices
 
-    ``delta`` (0, or 1/100 if the noise is not pure) is the delta of the claim, and for bits also
-    that of their calibration. If ``seeded`` is false, the noise comes from the operating system, as
-    in production.
+    ``delta`` (by default 0, or 1/100 if the noise is not pure) is the delta of the claim, and for
+    bits also the delta of their calibration. If ``seeded`` is false, the noise comes from the
+    operating system, as in production.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
     own = is_own(algorithm)
@@ -169,7 +170,7 @@ def audit_view(
     seeded: bool = True,
     visits: int = 1,
 ) -> AuditTarget:
-    r"""The server's view of a user's own policy: ``audit.audit(audit_view(policy))``.
+    r"""Build the audit target of a user's own policy: ``audit.audit(audit_view(policy))``.
 
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
     ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
@@ -181,7 +182,7 @@ def audit_view(
     >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` for anything but a policy, and for a policy without privacy.
+    Raises :class:`InvalidParameter` for anything but a policy, or for a policy without privacy.
     """
     if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")
@@ -221,14 +222,14 @@ def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerV
 
 
 def _known(given: Mapping[str, str]) -> str:
-    # Of a key that is not there: the one that was meant, and what the others are.
+    # The hint for an unknown key: the nearest key, and descriptions of all keys.
     near = next((did_you_mean(key, _KEYS) for key in given if key not in _KEYS), "")
     keys = "; ".join(f"{key}: {says}" for key, says in _KEYS.items() if says)
     return f"; {near}{keys}"
 
 
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
-    r"""(epsilon, delta) of the first release for the observed user, epsilon rounded up.
+    r"""The (epsilon, delta) of the first release for the watched user, with epsilon rounded up.
 
     The default ``delta`` is 0, or 1/100 if the loss is unbounded; a delta of 0 then raises
     :class:`InvalidParameter`.
@@ -251,7 +252,7 @@ def _policy(
     name = text.partition(":")[0]
     known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
     if name in _FLOORS:
-        reason = f"{name} is a non-private policy: it states no claim to refute"
+        reason = f"{name} is a non-private policy without a claim to refute"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
     combinatorial = name in FAMILY
@@ -301,7 +302,7 @@ def _policy(
 
 
 def _check_keys(name: str, given: Mapping[str, str]) -> None:
-    # What only some algorithms have.
+    # Raises an error for parameters that the algorithm does not have.
     others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}
     if name not in FAMILY:
         others = {"release"}

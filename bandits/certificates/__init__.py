@@ -1,1 +1,1 @@
-r"""Certificates of runs: the releases of a run and their privacy cost."""
+r"""Certificates of runs, which state the releases of a run and their privacy cost."""

@@ -1,7 +1,7 @@
 r"""Certify a run: the algorithm, its exact parameters, and the epsilon of each user.
 
 A user may be in one of several releases that differ in the number of users, and so in noise; the
-certificate lists them all and claims the worst. Each release has its own certificate
+certificate lists all of them and claims the worst guarantee. Each release has its own certificate
 (docs/certificates.md), checked by ``accounting.verify``, or is marked as unchecked. ``recheck``
 needs only the text. Proofs: docs/proofs/bandits.md.
 """
@@ -55,7 +55,7 @@ _MOST_MOVES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCertificate:
-    r"""The certificate as data; :meth:`to_json` adds schema and digest."""
+    r"""The certificate of a run as data; :meth:`to_json` adds schema and digest."""
 
     algorithm: str
     arms: int
@@ -66,12 +66,12 @@ class RunCertificate:
     assumptions: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The document, with its digest."""
+        r"""The certificate as a JSON object, with schema and digest."""
         document = {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
-        r"""The document as file content."""
+        r"""The certificate as the text of a JSON file."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
 
@@ -80,9 +80,9 @@ def certificate_of(
 ) -> RunCertificate:
     r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 
-    Parts with a sensitivity of at most ``most_steps`` steps have certificates of their own; so do
+    Parts with a sensitivity of at most ``most_steps`` steps have their own certificates, as do
     rounds with noise other than discrete Laplace and at most 100 steps. Larger parts would take
-    seconds, or cannot be checked, and are marked as unchecked. If the noise was not drawn from the
+    seconds or cannot be checked, and are marked as unchecked. If the noise was not drawn from the
     operating system, an assumption states this.
 
     >>> import numpy as np
@@ -95,9 +95,9 @@ def certificate_of(
     ('0.4999984', True)
 
     Raises :class:`NotDerived` for a run without a guarantee or without releases, with an infinite
-    epsilon, or with too many parts or too long a text for a certificate; :class:`InvalidParameter`
-    if a recorded release is not covered by the guarantee, and for empty or repeated ``deltas``, or
-    deltas outside (0, 1).
+    epsilon, or with too many parts or too long a text for a certificate. Raises
+    :class:`InvalidParameter` if a recorded release is not covered by the guarantee, and for empty
+    or repeated ``deltas``, or deltas outside (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
@@ -113,7 +113,7 @@ def certificate_of(
     )
 
 
-def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keyword
+def certify_run(  # noqa: PLR0913  # the fields of a certificate
     policy: str,
     derived: RunGuarantee | None,
     released: Mapping[Mechanism, int],
@@ -124,7 +124,7 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
     deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
     most_steps: int = _STEPS,
 ) -> RunCertificate:
-    r"""As :func:`certificate_of`, from the guarantee of a run and the counts of its mechanisms."""
+    r"""Certify a run from its guarantee and the counts of its mechanisms."""
     most = integer("most_steps", most_steps, at_least=0)
     if derived is None:
         raise NotDerived(f"a certificate of {policy}", "a non-private policy has no guarantee")
@@ -152,8 +152,8 @@ def certify_run(  # noqa: PLR0913  # what a certificate says of a run, by keywor
 
 
 def _played(released: Iterable[Mechanism], derived: RunGuarantee) -> RunGuarantee:
-    # Where each release is calibrated to one target: the releases that there were. Another would
-    # have kept the target too, or been refused by the calibration.
+    # If each release is calibrated to one target, only the actual releases are listed. Any other
+    # release would also have met the target, or the calibration would have raised an error.
     if not any(type(part) in (Approx, Pure) for part in derived.parts):
         return derived
     found = {guarantee(mechanism): None for mechanism in released}
@@ -161,7 +161,7 @@ def _played(released: Iterable[Mechanism], derived: RunGuarantee) -> RunGuarante
 
 
 def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
-    # One number is a list of one; text is a number and no list of letters.
+    # A single number becomes a list of one; text is a number, not a list of letters.
     several = isinstance(deltas, Iterable) and not isinstance(deltas, str)
     given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
     at = [chance_of("deltas", delta) for delta in given]
@@ -173,7 +173,7 @@ def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
 
 
 def _check_form(certificate: RunCertificate) -> None:
-    # What would be refused when it is read is never written.
+    # A certificate that a reader would reject is never written.
     try:
         complaints = read(certificate.to_json()).complaints
     except Malformed as error:
@@ -203,7 +203,7 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
             return {**document, "certificate": None, "unchecked": found}
         own = certify(_certifiable(part), deltas=()).to_json()
         return {**document, "claims": exact, "certificate": own, "unchecked": None}
-    # Its digits may be fewer, and its bound that much above: then it is the one to claim.
+    # The certificate may have fewer digits and so a larger bound: then that bound is claimed.
     proved = {c["delta"]: c["upper"] for c in found["claims"] if c["quantity"] == "epsilon"}
     for claim in claims:
         larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
@@ -214,17 +214,17 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
 def _own_certificate(
     part: Guarantee, claims: list[dict[str, str]], deltas: list[Fraction], most: int
 ) -> dict[str, Any] | str:
-    # The certificate of a part alone, or why it has none.
+    # The certificate of a single part, or the reason why it has none.
     most, digits = _limits(part, most)
     if isinstance(part, BinomialBox) and len(part.bounds) > 1:
         return "verify does not support binomial noise of several numbers"
     if most == 0:
-        return f"more than {_MOST_CHECKED} parts, each of several numbers"
+        return f"more than {_MOST_CHECKED} parts of several numbers each"
     amounts = _amounts(part)
     if max(amounts, default=0) > most:
         return f"more than {most} steps"
-    if len(set(amounts)) > _MOST_MOVES:  # each is a law of its own
-        return f"more than {_MOST_MOVES} different moves"
+    if len(set(amounts)) > _MOST_MOVES:  # each needs a separate law
+        return f"more than {_MOST_MOVES} distinct changes"
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
     try:
@@ -234,8 +234,8 @@ def _own_certificate(
 
 
 def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[str, str]] | None:
-    # What is exact is checked whatever its size, and then it is what is claimed at every delta: a
-    # pure epsilon, or what follows from the zCDP of Gaussian noise.
+    # An exact claim is checked for any size, and then claimed at every delta: a pure epsilon, or
+    # the epsilon that follows from the zCDP of Gaussian noise.
     largest = _largest(part)
     if largest is not None:
         return [{**claim, "epsilon": _above(largest)} for claim in claims]
@@ -247,7 +247,7 @@ def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[st
 
 
 def _amounts(part: Guarantee) -> list[int]:
-    # The moves of all numbers that it is of.
+    # The changes of all numbers of a part.
     curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
     moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
     amounts = (Sensitivity.of(each).amount for each in moved)
@@ -260,8 +260,8 @@ def _largest(part: Guarantee) -> Fraction | None:
 
 
 def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:
-    # Epsilon of a pure law lies below its largest loss, a decimal often, by less than delta: it
-    # takes as many digits as delta has zeros to tell the two apart.
+    # For a pure law epsilon(delta) is below the largest loss, often a decimal, by less than delta:
+    # to separate them, the number of digits must be about that of the zeros of delta.
     *first, last = digits
     for count in first:
         try:
@@ -272,7 +272,7 @@ def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) ->
 
 
 def _limits(part: Guarantee, most: int) -> tuple[int, int]:
-    # Rounds of other than discrete Laplace noise are listed and integrated.
+    # Rounds with noise other than discrete Laplace are listed and integrated.
     laplace = isinstance(part, Composition) and all(
         isinstance(source, PrivacyCurve) and isinstance(source.noise, DiscreteLaplace)
         for source, _ in part.parts
@@ -283,7 +283,7 @@ def _limits(part: Guarantee, most: int) -> tuple[int, int]:
 
 
 def _is_vector(part: Guarantee) -> bool:
-    # Whether it is of several numbers, which cost seconds.
+    # Whether the part has several numbers, which take seconds to check.
     return isinstance(part, PrivacyCurve) and len(_amounts(part)) > 1
 
 
@@ -331,7 +331,7 @@ def _stated(part: Guarantee) -> dict[str, Any]:
 
 
 def _above(value: End) -> str:
-    # Eight digits, upwards, and no exponent.
+    # Eight digits, rounded up, without an exponent.
     return f"{Decimal(up(value, _DIGITS)):f}"
 
 
@@ -358,7 +358,7 @@ def _released(
 
 
 def _laws(part: Guarantee) -> list[dict[str, Any]]:
-    # The noise and sensitivity of every release that it is of.
+    # The noise and sensitivity of every release of a part.
     stated = _stated(part)
     listed = [each["part"] for each in stated.get("rounds_of", [{"part": stated}])]
     keys = ("noise", "sensitivity")

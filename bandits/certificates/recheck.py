@@ -1,7 +1,7 @@
-r"""Verify the certificate of a run: its fields here, its parts as separate certificates.
+r"""Verify the certificate of a run: the fields here, the parts as separate certificates.
 
-:func:`recheck` documents what a reader of the text can and cannot check. The numbers of a part are
-those of its own certificate, which ``accounting.certificates.worst_part`` recomputes. Proofs:
+:func:`recheck` documents what a reader of the text can and cannot check. The numbers of a part come
+from its own certificate, which ``accounting.certificates.worst_part`` recomputes. Proofs:
 docs/proofs/bandits.md.
 """
 
@@ -51,18 +51,17 @@ _MOST_VALUES: Final = 1 << 22
 def recheck(text: str | bytes) -> Verdict:
     r"""Verify the certificate of a run from untrusted text.
 
-    It checks the digest; that epsilon is at least that of each part; that the epsilon of a part is
-    at least what its own certificate proves, which must be for the same noise, sensitivity, scope
-    and rounds, and hold; that each release belongs to a part; and that all assumptions implied by
-    these fields are present. A part without a certificate is unchecked, and the verdict then does
-    not hold. A claim that is stated rather than derived, an unknown algorithm, and noise drawn from
-    a seed are listed first, as assumed. All parts together may use 2^22 listed values; parts beyond
-    this are unchecked. They must be decided within the enclosing ``deadline``, by default 60
-    seconds.
+    The function checks the digest; that epsilon is at least that of each part; that the epsilon of
+    a part is at least the epsilon that its own certificate proves, which must hold and be for the
+    same noise, sensitivity, scope and rounds; that each release belongs to a part; and that all
+    assumptions implied by these fields are present. A part without a certificate is unchecked, and
+    the verdict then does not hold. Stated claims, an unknown algorithm, and noise drawn from a seed
+    are listed first, as assumed. All parts together may use 2^22 listed values; parts beyond this
+    are unchecked. The check must finish within the enclosing ``deadline``, by default 60 seconds.
 
     A text cannot show that its parts are complete, that the listed releases are those of the run,
-    that the noise has the stated source, or who wrote it: a digest is not a signature. The first
-    three are assumptions, which the text must contain verbatim.
+    that the noise has the stated source, or who wrote it, because a digest is not a signature. The
+    first three are assumptions, which the text must contain verbatim.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
@@ -137,7 +136,7 @@ _STREAMS: Final[Mapping[str, StreamTrust]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateForm:
-    r"""A well-formed certificate; ``complaints`` are errors found without recomputation."""
+    r"""A well-formed certificate; ``complaints`` are the errors found without recomputation."""
 
     claims: Mapping[str, Fraction]
     parts: tuple[WorstPart, ...]
@@ -185,7 +184,7 @@ def knows(algorithm: str) -> bool:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate must contain, besides that of the noise source.
+    r"""The assumptions that a certificate must contain, in addition to that on the noise source.
 
     Two of them cannot be verified from the text: that the parts are complete, and that the releases
     are those of the run.
@@ -196,7 +195,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
     shuffled = any(part["is"].get("claim") == _SHUFFLE for part in parts)
     times = sum(each["times"] for each in document["released"])
-    # Who plans for users who vanish assumes less of them.
+    # A plan for dropouts needs a weaker assumption.
     planned = any(_PLANNED.fullmatch(str(each)) for each in document["assumptions"])
     found = (
         *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),
@@ -211,7 +210,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _of_algorithm(name: str) -> tuple[str, ...]:
-    # What the trust model of a known algorithm assumes, but for a reason that has numbers in it.
+    # The assumptions of a known algorithm's trust model, except those that contain numbers.
     if name in _AVERAGES:
         privatizer = AveragePrivatizer(trust=_AVERAGES[name])
         return (*privatizer.assumed(Averages(users=1, coordinates=1)), _CALIBRATED)
@@ -224,7 +223,7 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
         return BitPrivatizer(epsilon=1, delta="1/2").assumed(1)
     if trust == "local":
         return (_LOCAL,)
-    if trust == "pure-shuffle":  # and its shuffler, or the paper's aggregation: as its parts say
+    if trust == "pure-shuffle":  # the parts state the shuffler or aggregation
         return (ALL_HONEST,)
     return SumPrivatizer(trust=cast(Trust, trust), epsilon=1, failure="1/2").assumed(1)
 
@@ -262,7 +261,7 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
 
 
 def _subject(where: str, value: object) -> dict[str, Any]:
-    # What a part is of: one release, rounds of releases, or a claim that is assumed.
+    # The subject of a part: one release, rounds of releases, or an assumed claim.
     item = mapping(where, value)
     if "rounds_of" in item:
         return _rounds(where, item)
@@ -306,7 +305,7 @@ def _rounds(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
             "must all have one relation: guarantees of different scopes do not compose",
         )
     if len({_law(each) for each in found}) < len(found):
-        raise Malformed(f"{where}.rounds_of", "must not repeat a law: add up its rounds")
+        raise Malformed(f"{where}.rounds_of", "must not repeat a law; add its rounds instead")
     return {"scope": whole_scope, "inner": tuple(found)}
 
 
@@ -355,10 +354,10 @@ def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
-    # A release is one number, or several that may all move: its sensitivity has one spelling.
+    # A release has one number, or several that may all change; its sensitivity has one notation.
     part = part_of(where, inner)
     if part.norm != "absolute" and not (part.norm == "box" and len(part.amounts) > 1):
-        reason = "must be absolute, of one number, or box, of several"
+        reason = "must be absolute for one number, or box for several"
         raise Malformed(f"{where}.sensitivity.norm", reason)
 
 
@@ -380,12 +379,12 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         seen.add(law)
     if times > horizon:
         raise Malformed(
-            "released", "must be at most one release per round: their number exceeds the horizon"
+            "released", "must be at most one release per round, but they exceed the horizon"
         )
 
 
 def _claims(where: str, value: object) -> dict[str, Fraction]:
-    # Epsilon by delta, in the order that they are listed.
+    # Maps delta to epsilon, in the listed order.
     found: dict[str, Fraction] = {}
     for i, each in enumerate(items(where, value)):
         place = f"{where}[{i}]"
@@ -406,7 +405,7 @@ def _algorithm(value: object) -> str:
     if name != name.strip():
         raise Malformed("algorithm", "must not start or end with spaces")
     if name == _UNPROTECTED:
-        raise Malformed("algorithm", f"{name} gives no privacy: it has no certificate")
+        raise Malformed("algorithm", f"{name} is not private, so it has no certificate")
     return name
 
 

@@ -60,7 +60,7 @@ commands.command()(run)
 @commands.command()
 def compare(
     first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
-    second: Path = argument("B", "The other result, for the same worlds."),
+    second: Path = argument("B", "A second result, for the same worlds."),
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +68,7 @@ def compare(
 
     Example: dpcore bandit compare paper.json exact.json
 
-    Rows are matched by algorithm and epsilon; rows without a partner are listed. If both results
+    Rows are matched by algorithm and epsilon; unmatched rows are listed. If both results
     have the same number of instances, they are compared world by world.
     Exit code: 0 done, 2 usage.
     """
@@ -106,8 +106,8 @@ def plot(
 
     Example: dpcore bandit plot results --output regret.svg
 
-    One panel for each epsilon; for a folder also the lower bound of a hard instance, which
-    regret.csv does not contain. Needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
+    The plot has one panel per epsilon and, for a folder, the lower bound of a hard instance, which
+    regret.csv does not contain. It needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
     """
     from bandits.experiments.regret_curves import (
         bounds_of,

@@ -1,4 +1,4 @@
-r"""``dpcore papers``, formerly ``dpcore claims``: the theorems of four papers, checked."""
+r"""The command ``dpcore papers`` (formerly ``dpcore claims``), which checks published theorems."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ claims = command_group("claims")
 def papers_command(
     *,
     quick: bool = option(
-        "", "Check fewer parameters of each theorem, but every erratum.", "--quick", default=False
+        "", "Check fewer parameters per theorem, but every erratum.", "--quick", default=False
     ),
     as_json: AsJson = False,
 ) -> None:
-    r"""Check the privacy theorems of four papers against exact values, and list what fails.
+    r"""Check the privacy theorems of four papers against exact values.
 
-    The papers: Chowdhury and Zhou 2023 (CZ), Li, Zhou and Ji 2022 (LZJ), Tenenbaum and others 2021
-    (TKMS), Chen and others 2020 (CSB).
+    The papers are Chowdhury and Zhou 2023 (CZ), Li, Zhou and Ji 2022 (LZJ), Tenenbaum and others
+    2021 (TKMS), and Chen and others 2020 (CSB).
 
-    Verdicts: holds; loose (holds with a factor of two or more to spare); fails (a proven bound
-    contradicts it); unproven (holds in every checked case, but the printed proof does not show it).
+    The verdicts are holds; loose (holds with a factor of two or more to spare); fails (a proven
+    bound contradicts it); unproven (not refuted, but the printed proof does not show it).
 
     Example: dpcore papers --quick
     """

@@ -1,4 +1,4 @@
-r"""Tables of ``dpcore bandit`` as lines of plain text."""
+r"""Format the tables of ``dpcore bandit`` as lines of plain text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGITS: Final = 12
 
 
 def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[str]:
-    r"""Presets and algorithms, one sentence each."""
+    r"""Format the list of presets and algorithms, with one sentence each."""
     worlds = aligned([(f"  {preset.name}", preset.sentence) for preset in presets])
     names = aligned([(f"  {_spelled(entry)}", entry.sentence) for entry in algorithms])
     return ["Presets", *worlds, "", "Algorithms", *names]
@@ -30,7 +30,7 @@ def _spelled(entry: Entry) -> str:
 
 
 def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    r"""The results of an experiment, one line per row."""
+    r"""Format the results of an experiment, one line per row."""
     schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
     tail = experiment.renyi_tail or ("released" if experiment.schedule == "released" else "printed")
     chosen = f"Renyi tail {tail}, " if experiment.has_renyi_tail else ""
@@ -60,7 +60,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         "",
         *aligned(table, right=(1, 2, 3, 4)),
         "",
-        "regret/T is a mean over instances, +- its standard error; bits: the most any user sent.",
+        "regret/T is the mean over instances +- its standard error; bits: the largest of any user.",
         f"Guarantees are{whom}; noise of this run was simulated.",
         *remarks(rows),
         *(
@@ -73,7 +73,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
 
 
 def _visitors(experiment: Experiment) -> str:
-    # How often a user may come, and who of them stays; "" for new users who all stay.
+    # The visits and dropouts of users; empty for new users without dropouts.
     plan, visits = experiment.deployment, experiment.max_visits
     found = [] if visits is None else [f"at most {visits} visits"]
     if plan.aggregation != "ideal":
@@ -88,7 +88,7 @@ def _visitors(experiment: Experiment) -> str:
 def compare_lines(
     ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
 ) -> list[str]:
-    r"""Ratios of regrets, one line each; ``left`` are the rows of A and of B without a partner."""
+    r"""Format ratios of regrets, one per line; ``left`` are the unmatched rows of A and B."""
     table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
     table += [
         (

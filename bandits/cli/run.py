@@ -1,4 +1,4 @@
-r"""``dpcore bandit run PRESET``, the command itself. ``bandits.cli`` registers :func:`run`."""
+r"""The command ``dpcore bandit run PRESET``; ``bandits.cli`` registers :func:`run`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
-    # Every cell that a state file does not hold is played, and kept there.
+    # Plays the cells that are missing in the state file, and stores them there.
     from bandits.experiments.runner import resume, run_cells
     from dpcore.command.progress import progress_bar
 
@@ -64,7 +64,7 @@ def _publish(  # the folder of results, and the rows
     rows = rows_of(experiment, cells, guarantees)
     found = document(experiment, worlds, rows)
     shown = write_json(found) if as_json else page(run_lines(experiment, rows))
-    # Files first: a reader of standard output may be gone, and what was found must not go with it.
+    # Files are written first, so that results are kept if the reader of standard output is gone.
     warnings: list[str] = []
     try:
         if folder is not None:
@@ -90,11 +90,11 @@ _result = partial(option, rich_help_panel="The result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOptions:
-    r"""The options of an experiment, as written."""
+    r"""The options of an experiment, as text."""
 
     algorithms: str | None = _what(
         "NAMES",
-        "Separated by commas, e.g. dist-dp-se,dist-rdp-se:s=100, or a policy of your own, "
+        "Algorithms separated by commas, e.g. dist-dp-se,dist-rdp-se:s=100, or your own policy, "
         "own.py:NAME or package.module:NAME. (default: the preset's)",
     )
     epsilon: list[str] | None = _what(
@@ -102,25 +102,25 @@ class ExperimentOptions:
     )
     delta: str | None = _what(
         "DELTA",
-        "The delta of each user. Algorithms with shuffled bits are calibrated to it; epsilon of "
-        "others is reported at it. (default: 1e-6)",
+        "The delta of each user. Algorithms with shuffled bits are calibrated to it; the epsilon "
+        "of others is reported at this delta. (default: 1e-6)",
     )
     horizon: str | None = _what(
-        "T", "Rounds in each run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
+        "T", "The number of rounds per run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
     )
     instances: str | None = _what(
-        "N", "How many worlds to draw; each is played once. (default: the preset's)"
+        "N", "The number of worlds to draw; each is played once. (default: the preset's)"
     )
-    arms: str | None = _what("K", "Arms in each world. (default: the preset's)")
+    arms: str | None = _what("K", "The number of arms in each world. (default: the preset's)")
     radius: str = _how(
         "WORD",
-        "Confidence intervals: exact (proven for the noise used), or paper (its formula).",
+        "The confidence intervals: exact (proven for the noise), or paper (its formula).",
         default="exact",
     )
     schedule: str | None = _how(
         "WORD",
-        "Batch lengths: exact (chosen for the noise), paper (2^b) or released (4^b, the paper's "
-        "code). (default: exact with --radius exact, otherwise the preset's)",
+        "The batch lengths: exact (chosen for the noise), paper (2^b) or released (4^b, the "
+        "paper's code). (default: exact with --radius exact, otherwise the preset's)",
     )
     confidence: str | None = _how(
         "P",
@@ -134,7 +134,7 @@ class ExperimentOptions:
     )
     calibration: str | None = _how(
         "WORD",
-        "Noise of linear algorithms: exact (the least that satisfies the guarantee), paper (its "
+        "The noise of linear algorithms: exact (the least for the guarantee), paper (its "
         "formula; the result states the guarantee) or pure (Laplace, no delta). (default: exact)",
     )
     users: str | None = _how(
@@ -149,12 +149,12 @@ class ExperimentOptions:
     super_arm: str | None = _what("K", "The size of a super arm. (default: the preset's)")
     release: str | None = _how(
         "WORD",
-        "How cucb-dp releases sums: tree, doubling or factorisation. (default: doubling, "
-        "tree with --radius paper)",
+        "The method by which cucb-dp releases sums: tree, doubling or factorisation. (default: "
+        "doubling, tree with --radius paper)",
     )
     visits: str | None = _how(
         "B",
-        "Users may return, up to B visits each; epsilon and delta are for all visits of a "
+        "Users may return, with up to B visits each; epsilon and delta are for all visits of a "
         "user. (default: every user is new)",
     )
     honest: str | None = _how(
@@ -167,11 +167,11 @@ class ExperimentOptions:
     )
     aggregation: str | None = _how(
         "WORD",
-        "How messages are added up: ideal (in the clear), or masked (secure aggregation, "
+        "How messages are summed: ideal (in the clear), or masked (secure aggregation, "
         "about 10 ms per reward). (default: ideal)",
     )
     seed: str = _how(
-        "N", "Seed of rewards and noise: the same seed gives the same results.", default="1"
+        "N", "The seed of rewards and noise: equal seeds give equal results.", default="1"
     )
 
 
@@ -190,12 +190,12 @@ def run(
     ),
     jobs: str = _how(
         "N",
-        "The number of processes; -1: one per core. The results do not depend on it.",
+        "The number of processes, or -1 for one per core. The results do not depend on it.",
         "-j",
         "--jobs",
         default="1",
     ),
-    resume: str | None = _how("FILE", "Store finished runs in this file, and continue from it."),
+    resume: str | None = _how("FILE", "Store finished runs in this file and continue from it."),
     output: str | None = _result(
         "DIR",
         "Write rows.json, regret.csv, certificates and (with matplotlib) regret.svg.",
@@ -233,7 +233,7 @@ def run(
         experiment = read_experiment(preset, **asdict(options), rewards=rewards is not None)
         with as_options(data=option):
             worlds = experiment.worlds(source)
-            # Every policy is made before a folder or a file is.
+            # Every policy is created before any folder or file.
             kinds = len(experiment.algorithms) * len(experiment.epsilons)
             with progress_bar("preparing", kinds) as progress:
                 guarantees = guarantees_of(experiment, worlds.arms, progress=progress)
@@ -262,7 +262,7 @@ _TAIL: Final = "applies only to dist-rdp-se with --radius paper"
 
 
 def read_path(option: str, text: str | None) -> Path | None:
-    r"""A file system path, or None.
+    r"""Parse a file system path, or None.
 
     >>> read_path("--output", "results").name
     'results'
@@ -288,15 +288,15 @@ def read_experiment(
     rewards: bool = False,
     **fields: str | None,
 ) -> Experiment:
-    r"""The experiment for the given options; missing ones are taken from the preset.
+    r"""Build the experiment for the given options; others are taken from the preset.
 
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
 
     ``fields`` are further fields of the experiment, by name. With ``rewards`` the arms come from
-    the user's table, and the rest from the preset.
+    the user's table, and everything else from the preset.
 
-    Raises :class:`InvalidParameter`, naming the option.
+    Raises :class:`InvalidParameter` with the name of the option.
     """
     with as_options():
         own = preset_of(preset)
@@ -350,7 +350,7 @@ def read_experiment(
 
 
 def as_options(**others: str) -> AbstractContextManager[None]:
-    r"""Make errors about an argument name the option of the command.
+    r"""Report errors under the name of the command's option instead of the argument.
 
     ``others`` are options that replace an argument in this run.
 
@@ -364,14 +364,14 @@ def as_options(**others: str) -> AbstractContextManager[None]:
 
 
 def _release(preset: Preset, radius: str) -> StreamRelease:
-    # The tree is the paper's, and so are its bonuses; doubling blocks have a seventh of its regret.
+    # The paper has the tree and its bonuses; doubling blocks have a seventh of the regret.
     return "doubling" if preset.kind == "combinatorial" and radius == "exact" else "tree"
 
 
 def _playable(
     algorithms: tuple[str, ...], max_visits: int | None, plan: Deployment
 ) -> tuple[str, ...]:
-    # Those that can be played so, if any; without privacy everyone can come and go.
+    # The supported algorithms, if any; without privacy users may return and drop out.
     able = [names for _, names in limits(max_visits, plan)]
     found = (name for name in algorithms if all(name in (*names, "se") for names in able))
     return tuple(found) or algorithms

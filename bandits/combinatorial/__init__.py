@@ -1,1 +1,1 @@
-r"""Combinatorial semi-bandits: super arms of base arms, oracles, rewards and CUCB."""
+r"""Combinatorial semi-bandits: super arms, oracles, rewards, and CUCB."""

@@ -1,7 +1,7 @@
 r"""Rounds of CUCB as a compiled loop, for super arms that are unions of groups.
 
-The loop does what ``bandits.play_combinatorial.Game`` does with tables, one run after another: the
-same sums of floats in the same order, so results are equal seed by seed. It is compiled by numba
+The loop plays one run after another, where ``bandits.play_combinatorial.Game`` uses tables. It adds
+the same floats in the same order, so results are equal for equal seeds. It is compiled by numba
 (``dpcore[fast]``); without numba ``Game`` is used.
 """
 
@@ -37,12 +37,12 @@ def _inlined(function: F) -> F:
 
 
 def _exact_in_any_order(function: F) -> F:
-    # Of integers only, so that the order may be the quickest.
+    # For sums of integers only, which do not depend on the order.
     return _jit(function, cache=True, fastmath={"reassoc", "contract"})
 
 
 def _jit(function: F, **options: Any) -> F:
-    # Without numba the same rounds are interpreted, which nothing but tests asks for.
+    # Without numba the rounds are interpreted, which only tests do.
     if find_spec("numba") is None:
         return function
     found: F = import_module("numba").njit(error_model="numpy", **options)(function)
@@ -50,7 +50,7 @@ def _jit(function: F, **options: Any) -> F:
 
 
 class Loop(NamedTuple):
-    r"""The parameters of a policy; group g is members[starts[g]:starts[g + 1]]."""
+    r"""The parameters of a policy; group g has the base arms members[starts[g]:starts[g + 1]]."""
 
     kind: int
     least: bool
@@ -64,11 +64,11 @@ class Loop(NamedTuple):
 
 
 def loop_of(policy: Cucb, tie: float) -> Loop:
-    r"""The loop of ``policy``, whose oracle maximises the sum of values over unions."""
+    r"""The loop of ``policy``, whose oracle maximises the sum of values over unions of groups."""
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
         raise InvalidParameter(
-            "decisions", sets, "must be Unions: other decisions cannot be compiled"
+            "decisions", sets, "must be Unions; other decisions are not compiled"
         )
     return Loop(
         kind=_KINDS.index(policy.privatizer.kind),
@@ -85,8 +85,8 @@ def loop_of(policy: Cucb, tie: float) -> Loop:
 
 @_inlined
 def _choose(values: Floats, picked: int, low: float, chosen: Bools) -> float:
-    # The ``picked`` largest values: those from ``low`` on, if it happens to divide them from the
-    # others, else those with fewer values above them. What is returned divides them, mostly.
+    # Selects the ``picked`` largest values: all values >= ``low`` if there are ``picked`` of them,
+    # otherwise by the number of larger values. Returns a threshold for the next call.
     m, found = len(values), 0
     for g in range(m):
         chosen[g] = values[g] >= low
@@ -102,7 +102,7 @@ def _choose(values: Floats, picked: int, low: float, chosen: Bools) -> float:
         found += chosen[g]
         least = min(least, own if chosen[g] else np.inf)
         most = max(most, -np.inf if chosen[g] else own)
-    if found != picked:  # of equal values the first
+    if found != picked:  # ties go to the first
         for g in range(m):
             above = 0
             for other in range(m):
@@ -113,7 +113,7 @@ def _choose(values: Floats, picked: int, low: float, chosen: Bools) -> float:
 
 @_inlined
 def _groups(loop: Loop, values: Floats, sums: Floats) -> None:
-    # The sum of the values of each group.
+    # Computes the sum of the values of each group.
     for g in range(len(sums)):
         sums[g] = 0.0
         for at in range(loop.starts[g], loop.starts[g + 1]):
@@ -122,7 +122,7 @@ def _groups(loop: Loop, values: Floats, sums: Floats) -> None:
 
 @_inlined
 def _members(loop: Loop, best: Bools, chosen: Bools) -> None:
-    # The base arms of the best groups.
+    # Marks the base arms of the best groups.
     for g in range(len(best)):
         for at in range(loop.starts[g], loop.starts[g + 1]):
             chosen[loop.members[at]] = best[g]
@@ -130,7 +130,7 @@ def _members(loop: Loop, best: Bools, chosen: Bools) -> None:
 
 @_inlined
 def _zeros(n: int) -> int:
-    # How many zeros n > 0 ends in.
+    # The number of trailing zeros of n > 0 in binary.
     found = 0
     while not (n >> found) & 1:
         found += 1
@@ -139,7 +139,7 @@ def _zeros(n: int) -> int:
 
 @_inlined
 def _tree(n: int, drawn: int, noise: Any) -> Any:
-    # The noise of the sum of n outcomes; see totals.
+    # The noise of the sum of n outcomes; see `_Tree` in streams.
     level = _zeros(n)
     others = _zeros(n ^ (1 << level)) if n >> (level + 1) else len(noise) - 1
     noise[level] = noise[others] + drawn
@@ -156,7 +156,7 @@ def _product(column: Any, items: Any) -> Any:
 
 @_compiled
 def _factorised(items: Any, noised: Any, column: Any, inverse: Floats) -> float:
-    # All arrays end with the newest item or its weight. Four sums: one would wait for itself.
+    # All arrays end with the newest item or its weight. Four separate sums run in parallel.
     size = len(items)
     noised[-1] += _product(column, items)
     one = two = three = four = 0.0
@@ -173,7 +173,7 @@ def _factorised(items: Any, noised: Any, column: Any, inverse: Floats) -> float:
 
 @_inlined
 def _fewest(taken: Integers, ties: Floats, tie: float, chosen: Bools) -> int:
-    # The chosen base arm of the fewest outcomes.
+    # The chosen base arm with the fewest outcomes.
     only, fewest = -1, np.inf
     for j in range(len(chosen)):
         size = taken[j] + ties[j] * tie
@@ -183,7 +183,7 @@ def _fewest(taken: Integers, ties: Floats, tie: float, chosen: Bools) -> int:
 
 
 @_compiled
-def play_rounds(  # noqa: C901, PLR0912  # a call in the inner loop costs more than its work
+def play_rounds(  # noqa: C901, PLR0912  # calls in the inner loop are slow
     loop: Loop,
     tables: Tables,
     state: tuple[Floats, Integers],
@@ -224,7 +224,7 @@ def play_rounds(  # noqa: C901, PLR0912  # a call in the inner loop costs more t
                 exact[cell] += outcomes[i, t, j]
                 place += 1
                 if kind < _TREE:
-                    exact[cell] += drawn  # 0 where nothing is protected
+                    exact[cell] += drawn  # 0 without privacy
                     bounds[i, j] = min(exact[cell] / n + bonus[n], clip)
                     continue
                 if kind == _TREE:

@@ -1,15 +1,15 @@
-r"""CUCB and its private versions (Chen, Zheng, Zhou, Yang, Chen and Wang, 2020), as a policy.
+r"""The policy CUCB and its private versions (Chen, Zheng, Zhou, Yang, Chen and Wang, 2020).
 
 ``cucb`` is not private (Chen, Wang and Yuan 2013). ``cucb-ldp1`` is Algorithm 1: users send all
 outcomes with noise; ``cucb-ldp2`` is Algorithm 2: users send only the outcome of the least pulled
-base arm of the super arm. ``cucb-dp`` is Algorithm 3, running sums at a trusted server;
-``cucb-dp2`` is the same for the least pulled base arm only (end of their section 3.2).
-``bandits.play_combinatorial`` plays them.
+base arm of the super arm. ``cucb-dp`` is Algorithm 3, with running sums at a trusted server;
+``cucb-dp2`` uses only the least pulled base arm (end of their section 3.2).
+``bandits.play_combinatorial`` plays the policies.
 
-A bonus bounds how far the mean of a base arm may exceed its estimate. ``exact``: Hoeffding's
-inequality for the outcomes, at failure T^-2, and Chernoff's for the noise of the released sum, with
-its exact moment generating function and number of draws, at failure T^-2 (T^-3 for a tree). Proofs:
-docs/proofs/radius.md.
+A bonus bounds the amount by which the mean of a base arm may exceed its estimate. The ``exact``
+bonus uses Hoeffding's inequality for the outcomes, with failure T^-2, and Chernoff's for the noise
+of the released sum, with the exact moment generating function and number of draws, with failure
+T^-2 (T^-3 for a tree). Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb
 
 FAMILY: Final[dict[CucbName, tuple[StreamTrust, str]]] = {
     "cucb": ("none", "upper confidence bounds of base arms, without privacy"),
-    "cucb-ldp1": ("local", "as cucb, every user adds discrete Laplace noise to all outcomes"),
-    "cucb-ldp2": ("local", "as cucb-ldp1, but only for the least-pulled base arm"),
-    "cucb-dp": ("central", "as cucb, a trusted server adds noise to running sums"),
-    "cucb-dp2": ("central", "as cucb-dp, but only for the least-pulled base arm"),
+    "cucb-ldp1": ("local", "cucb where every user adds discrete Laplace noise to all outcomes"),
+    "cucb-ldp2": ("local", "cucb-ldp1 for only the least-pulled base arm"),
+    "cucb-dp": ("central", "cucb where a trusted server adds noise to running sums"),
+    "cucb-dp2": ("central", "cucb-dp for only the least-pulled base arm"),
 }
-r"""Each algorithm, who adds its noise, and a description."""
+r"""The algorithms, each with its trust model and a description."""
 
 _LEAST: Final = ("cucb-ldp2", "cucb-dp2")
 _SMALLEST_C: Final = 2
@@ -50,24 +50,24 @@ _SMALLEST_C: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cucb:
-    r"""Play the super arm that the oracle finds at upper confidence bounds, clipped at ``clip``."""
+    r"""Play the oracle's super arm for upper confidence bounds that are clipped at ``clip``."""
 
     name: CucbName
     problem: Problem
     privatizer: StreamPrivatizer
     radius: RadiusName = word(RadiusName, "exact")
-    c: Exact = Exact(4, zero="it scales the bonus")
-    clip: Exact = Exact(1, zero="estimates are bounded by it")
+    c: Exact = Exact(4, zero="c scales the bonus")
+    clip: Exact = Exact(1, zero="clip bounds the estimates")
 
     def __post_init__(self) -> None:
         check_fields(self)
         arms_and_horizon(self.problem.arms, self.privatizer.horizon)
         sent = 1 if self.least else self.problem.most
         if self.privatizer.sent != sent:
-            reason = f"must protect {sent} outcomes, the number that a user sends"
+            reason = f"must be {sent}, the number of outcomes that a user sends"
             raise InvalidParameter("sent", self.privatizer.sent, reason)
         if self.c < _SMALLEST_C:
-            reason = "must be >= 2: smaller values can exclude good arms forever"
+            reason = "must be >= 2, because smaller values can exclude good arms forever"
             raise InvalidParameter("c", self.c, reason)
 
     @property
@@ -80,7 +80,7 @@ class Cucb:
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def guarantee(self) -> RunGuarantee | None:
-        r"""The guarantee of a run for each user, who is in one round; None without privacy."""
+        r"""The guarantee of a run for each user (in one round each); None without privacy."""
         found = self.privatizer.guarantee()
         if found is None:
             return None
@@ -98,7 +98,7 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
     radius: RadiusName = "exact",
     c: RationalLike = 4,
 ) -> Cucb:
-    r"""The algorithm of that name, with noise for ``epsilon``."""
+    r"""Build the algorithm ``name`` with noise for ``epsilon``."""
     if name not in FAMILY:
         raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
     if not isinstance(problem, Problem):
@@ -145,7 +145,7 @@ def bonus_table(
 def _paper(
     privatizer: StreamPrivatizer, arms: int, n: Integers, log: float, c: RationalLike
 ) -> Floats:
-    # CUCB is Chen et al. (2013); Algorithms 1 to 3, with K = ``sent``.
+    # The bonuses of CUCB (Chen et al. 2013) and Algorithms 1 to 3, with K = ``sent``.
     epsilon, sent = float(privatizer.epsilon), privatizer.sent
     match privatizer.trust:
         case "none":
@@ -159,10 +159,10 @@ def _paper(
 
 
 def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
-    # What the noise of a released sum of n outcomes stays below.
+    # An upper bound on the noise of a released sum of n outcomes, with high probability.
     law, rare = privatizer.noise, _SUMS.get(privatizer.kind, 2) * log
     if isinstance(law, DiscreteGaussian):
-        # Its variance proxy is sigma^2; those of fixed multiples add up.
+        # The variance proxy is sigma^2, and the proxies of fixed multiples add.
         squares = np.cumsum(inverse(privatizer.items, privatizer.grid) ** 2)
         size = squares[np.maximum(n // privatizer.block, 1) - 1]
         return np.asarray(np.sqrt(2 * rare * float(law.sigma_squared) * size) * _SLACK)
@@ -172,7 +172,7 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
 
 
 def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
-    # How many draws are in the released sum of n outcomes.
+    # The number of draws in the released sum of n outcomes.
     match privatizer.kind:
         case "tree":
             return np.bitwise_count(n).astype(np.int64)
@@ -183,10 +183,10 @@ def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
 
 
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
-    r"""For each d in ``draws``, a q with P(sum of d discrete Laplace draws >= q) <= e^-rare.
+    r"""A q with P(sum of d discrete Laplace draws >= q) <= e^-rare, for each d in ``draws``.
 
-    The least (d ln M(s) + rare)/s over a grid of s; M is the moment generating function: every s
-    gives a valid q, so the grid affects only its size.
+    q is the smallest (d ln M(s) + rare)/s over a grid of s, where M is the moment generating
+    function. Every s gives a valid q, so the grid affects only the size of q.
     """
     if not scale > 0:
         raise InvalidParameter("scale", scale, "must be > 0")

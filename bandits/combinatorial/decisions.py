@@ -1,7 +1,7 @@
-r"""The playable super arms, and the one with the largest sum of values.
+r"""Sets of playable super arms, and the super arm with the largest sum of values.
 
 Values are tables with a row for each run and a column for each base arm; a super arm is a row of
-booleans. Many runs are thus advanced together (``bandits.play_combinatorial``).
+booleans. In this form many runs advance together (``bandits.play_combinatorial``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import integer
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
-"""Super arms: in each row, True for each base arm of the super arm."""
+"""Super arms, one per row: True for each base arm of the super arm."""
 
 _MOST_ARMS: Final = 62
 _MOST_LISTED: Final = 1 << 16
@@ -46,7 +46,7 @@ class Decisions(ABC):
 
     @abstractmethod
     def best(self, values: Floats) -> Bools:
-        r"""For each row of ``values`` a super arm with the largest sum, exact."""
+        r"""A super arm with exactly the largest sum, for each row of ``values``."""
 
     @abstractmethod
     def contains(self, chosen: Bools) -> Bools:
@@ -54,12 +54,12 @@ class Decisions(ABC):
 
     @abstractmethod
     def listed(self) -> Bools:
-        r"""Every super arm, one per row."""
+        r"""All super arms, one per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unions(Decisions):
-    """Super arms: unions of ``chosen`` of the ``groups``, which partition the base arms."""
+    """Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms."""
 
     groups: tuple[tuple[int, ...], ...]
     chosen: int
@@ -75,7 +75,7 @@ class Unions(Decisions):
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
-        r"""Super arms are all subsets of ``size`` of ``arms`` base arms."""
+        r"""The super arms that are all subsets of ``size`` of ``arms`` base arms."""
         m = _check_arms(arms)
         k = integer("super_arm", size, at_least=1, at_most=m, limit="arms")
         return cls(tuple((arm,) for arm in range(m)), k)
@@ -90,12 +90,12 @@ class Unions(Decisions):
 
     def best(self, values: Floats) -> Bools:
         groups = self.groups
-        single = len(groups) == values.shape[1]  # groups of one: nothing to add
-        # One after another: the order of a product of matrices is not fixed.
+        single = len(groups) == values.shape[1]  # groups of one base arm need no sums
+        # Summed one by one, because the order of sums in a matrix product is not fixed.
         sums = values if single else np.stack([_sum(values, each) for each in groups], axis=1)
         first = len(groups) - self.chosen
         picked: Bools = sums >= np.partition(sums, first, axis=1)[:, first, None]
-        if np.count_nonzero(picked) != len(sums) * self.chosen:  # of equal sums the first
+        if np.count_nonzero(picked) != len(sums) * self.chosen:  # ties go to the first
             top = np.argsort(-sums, axis=1, kind="stable")[:, : self.chosen]
             picked = np.zeros(sums.shape, dtype=np.bool_)
             picked[np.arange(len(values))[:, None], top] = True
@@ -130,12 +130,12 @@ class Listed(Decisions):
         distinct = {frozenset(each) for each in self.sets}
         if not self.sets or len(distinct) < len(self.sets):
             raise InvalidParameter(
-                "sets", self.sets, "must be one or more super arms without duplicates"
+                "sets", self.sets, "must have at least one super arm and no duplicates"
             )
         for each in self.sets:
             inside = all(type(arm) is int and 0 <= arm < m for arm in each)
             if not each or not inside or len(set(each)) < len(each):
-                reason = f"must contain some of {m} base arms, each at most once"
+                reason = f"must be a non-empty tuple of distinct base arms below {m}"
                 raise InvalidParameter("sets", each, reason)
 
     @property
@@ -160,13 +160,13 @@ class Listed(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class _Graph(Decisions):
-    # Base arms are ``edges`` (u, v) between nodes 0, 1, ....
+    # The base arms are ``edges`` (u, v) between nodes 0, 1, ...
     edges: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
         if not self.edges or len(set(self.edges)) < len(self.edges):
             raise InvalidParameter(
-                "edges", self.edges, "must be one or more edges without duplicates"
+                "edges", self.edges, "must have at least one edge and no duplicates"
             )
         _check_arms(len(self.edges))
         if any(type(end) is not int or end < 0 for edge in self.edges for end in edge):
@@ -184,7 +184,7 @@ class _Graph(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Paths(_Graph):
-    r"""Super arms are the paths from node 0 to the last; base arms are ``edges`` (u, v), u < v."""
+    r"""Super arms that are paths from node 0 to the last node, over ``edges`` (u, v), u < v."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
@@ -226,7 +226,7 @@ class Paths(_Graph):
         return chosen
 
     def contains(self, chosen: Bools) -> Bools:
-        # What flows out less what flows in: without cycles, one unit of flow is one path.
+        # The net flow out of each node: without cycles, one unit of flow is a single path.
         flow = np.zeros((self.arms, self.nodes))
         for edge, (u, v) in enumerate(self.edges):
             flow[edge, u], flow[edge, v] = 1, -1
@@ -248,7 +248,7 @@ class Paths(_Graph):
 
 @dataclass(frozen=True, slots=True)
 class SpanningTrees(_Graph):
-    r"""Super arms are the spanning trees of a graph; base arms are its ``edges`` (u, v), u < v."""
+    r"""Super arms that are the spanning trees of a graph with ``edges`` (u, v), u < v."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
@@ -262,7 +262,7 @@ class SpanningTrees(_Graph):
         return self.nodes - 1
 
     def best(self, values: Floats) -> Bools:
-        # Kruskal, all rows at once: ``part`` names the tree that a node is in.
+        # Kruskal's algorithm for all rows at once: ``part`` is the tree that contains a node.
         rows = np.arange(len(values))
         part = np.tile(np.arange(self.nodes), (len(values), 1))
         chosen = np.zeros(values.shape, dtype=np.bool_)
@@ -274,7 +274,7 @@ class SpanningTrees(_Graph):
         return chosen
 
     def contains(self, chosen: Bools) -> Bools:
-        # Kirchhoff: the determinant counts the spanning trees of the chosen edges.
+        # By Kirchhoff's theorem the determinant counts the spanning trees of the chosen edges.
         n = self.nodes
         laplacian = np.zeros((len(chosen), n, n))
         for edge, (u, v) in enumerate(self.edges):
@@ -325,7 +325,7 @@ def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
 
 @lru_cache(maxsize=1 << 8)
 def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats:
-    # A column for each group.
+    # An indicator matrix with a column for each group.
     found = np.zeros((sum(map(len, groups)), len(groups)))
     for at, group in enumerate(groups):
         found[list(group), at] = 1

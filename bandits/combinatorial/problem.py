@@ -1,11 +1,11 @@
 r"""A combinatorial problem: super arms, reward and oracle.
 
 An oracle maps estimated means to a super arm. It takes a table of values, one row per run, and a
-public random number in [0, 1) for each row. With probability ``beta`` the reward of its super arm
-is ``alpha`` times the best at these values (Chen et al. 2020, Definition 1).
+public random number in [0, 1) for each row. With probability ``beta`` the reward of the super arm
+is at least ``alpha`` times the best for these values (Chen et al. 2020, Definition 1).
 
-The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); for
-a nonlinear reward only if base arms are independent (``independent``). All are monotone (Assumption
+The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); if
+the reward is nonlinear, base arms must be ``independent``. All rewards are monotone (Assumption
 3), and smooth (Assumption 2).
 """
 
@@ -31,25 +31,25 @@ _MOST_EDGES: Final = 12
 
 
 class Reward(ABC):
-    r"""r_mu(S) for tables of means and super arms."""
+    r"""The mean reward r_mu(S), for tables of means and super arms."""
 
     __slots__ = ()
 
     independent: ClassVar[bool] = True
-    r"""Whether base arms must be independent for the mean reward to be this function."""
+    r"""Whether this function is the mean reward only for independent base arms."""
 
     @abstractmethod
     def of(self, means: Floats, chosen: Bools) -> Floats:
-        r"""r_mu(S), row by row; ``means`` and ``chosen`` have a column for each base arm."""
+        r"""The mean reward r_mu(S) of each row; the columns are the base arms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """scale sum_(i in S) (mu_i + offset); ``offset=-1`` gives minus the cost if mu = 1 - cost."""
+    """The reward scale sum_(i in S) (mu_i + offset); ``offset=-1`` is minus the cost 1 - mu."""
 
     independent: ClassVar[bool] = False
 
-    scale: Exact = Exact(1, zero="rewards are monotone")
+    scale: Exact = Exact(1, zero="rewards must increase with the means")
     offset: Exact = Exact(0)
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Linear(Reward):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOne(Reward):
-    """The probability that some base arm of S is 1: the mean of the maximum of independent bits."""
+    """The probability that a base arm of S is 1, the mean of a maximum of independent bits."""
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         found: Floats = 1 - np.prod(1 - means * chosen, axis=-1)
@@ -71,9 +71,9 @@ class AtLeastOne(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Coverage(Reward):
-    r"""The expected number of covered targets: base arm i covers ``targets[i]`` if it is 1.
+    r"""The expected number of covered targets: outcome 1 of base arm i covers ``targets[i]``.
 
-    A target counts once. Chen et al. (2013), probabilistic maximum coverage.
+    Each target counts once: probabilistic maximum coverage (Chen et al. 2013).
     """
 
     targets: tuple[int, ...]
@@ -81,7 +81,7 @@ class Coverage(Reward):
     def __post_init__(self) -> None:
         if not self.targets or any(type(each) is not int or each < 0 for each in self.targets):
             raise InvalidParameter(
-                "targets", self.targets, "must be an integer 0, 1, ... for each base arm"
+                "targets", self.targets, "must have an integer >= 0 for each base arm"
             )
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
@@ -95,11 +95,11 @@ class Coverage(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Influence(Reward):
-    r"""The expected number of nodes that seeds reach over random ``edges`` (u, v).
+    r"""The expected number of nodes that are reached from seeds over random ``edges`` (u, v).
 
-    Seeds are sources, nodes without incoming edges; a super arm is the set of all edges that its
-    seeds can reach (:meth:`super_arms`). Independent cascade model; exact, over all 2^m sets of
-    edges of a small graph.
+    Seeds are sources, that is, nodes without incoming edges; a super arm is the set of all edges
+    that its seeds can reach (:meth:`super_arms`). The independent cascade model is computed
+    exactly, over all 2^m sets of edges of a small graph.
     """
 
     edges: tuple[tuple[int, int], ...]
@@ -116,7 +116,7 @@ class Influence(Reward):
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
-        r"""The super arms with this many seeds: the edges that the seeds can reach."""
+        r"""The super arms of ``seeds`` seeds: the edges that the seeds can reach."""
         sets = tuple(
             tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
             for chosen in combinations(self.sources, seeds)
@@ -126,7 +126,7 @@ class Influence(Reward):
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         keys, reached = _spread(self)
-        # The chance of each set of edges, bit i for edge i; then the mean of each super arm.
+        # The probability of each set of edges (bit i is edge i), then the mean of each super arm.
         chances = np.ones((*means.shape[:-1], 1))
         for edge in range(len(self.edges)):
             there = means[..., edge, None]
@@ -150,7 +150,7 @@ def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[
 
 @lru_cache(maxsize=8)
 def _spread(reward: Influence) -> tuple[Integers, Floats]:
-    # Super arms as bits, in rising order, and how many nodes each reaches by any edges.
+    # Super arms as bits, in increasing order, and the number of nodes reached for any edges.
     edges, m = reward.edges, len(reward.edges)
     live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
     found = {}
@@ -164,7 +164,7 @@ def _spread(reward: Influence) -> tuple[Integers, Floats]:
 
 
 class Oracle(ABC):
-    r"""Choose a super arm of ``decisions`` for each row of values."""
+    r"""An oracle, which chooses a super arm of ``decisions`` for each row of values."""
 
     __slots__ = ()
 
@@ -177,21 +177,21 @@ class Oracle(ABC):
 
     @property
     def beta(self) -> float:
-        r"""The probability beta of reaching it."""
+        r"""The probability beta that the oracle reaches the fraction alpha of the best reward."""
         return 1.0
 
     @abstractmethod
     def fits(self, reward: Reward) -> bool:
-        r"""Whether (alpha, beta) hold for this reward."""
+        r"""Whether alpha and beta hold for ``reward``."""
 
     @abstractmethod
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""A super arm for each row; ``luck`` is a uniform number in [0, 1) for each."""
+        r"""Choose a super arm for each row; ``luck`` has a uniform number in [0, 1) per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The super arm with the largest sum of values + ``offset``: exact for linear rewards."""
+    r"""The oracle for the largest sum of values + ``offset``, exact for linear rewards."""
 
     decisions: Decisions
     offset: Exact = Exact(0)
@@ -212,7 +212,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""The best super arm by exhaustive search, for any reward and few super arms."""
+    r"""The oracle by exhaustive search, for any reward and few super arms."""
 
     decisions: Decisions
     reward: Reward
@@ -233,7 +233,7 @@ class Exhaustive(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class GreedyCoverage(Oracle):
-    r"""Greedy coverage: add the group with the largest gain, one after another; alpha = 1 - 1/e.
+    r"""The greedy oracle for coverage, which adds the group with the largest gain; alpha = 1 - 1/e.
 
     The reward is submodular in the set of groups (Nemhauser, Wolsey and Fisher 1978).
     """
@@ -243,7 +243,7 @@ class GreedyCoverage(Oracle):
 
     def __post_init__(self) -> None:
         if len(self.reward.targets) != self.decisions.arms:
-            reason = f"must be one target for each of {self.decisions.arms} base arms"
+            reason = f"must have one target for each of {self.decisions.arms} base arms"
             raise InvalidParameter("targets", self.reward.targets, reason)
 
     @property
@@ -257,7 +257,7 @@ class GreedyCoverage(Oracle):
         del luck
         targets, groups = np.array(self.reward.targets), self.decisions.groups
         count, rows = 1 + targets.max(), np.arange(len(values))
-        # missed[r, g, j]: the chance that group g leaves target j uncovered.
+        # missed[r, g, j] is the probability that group g leaves target j uncovered.
         missed = np.ones((len(values), len(groups), count))
         for g, group in enumerate(groups):
             for arm in group:
@@ -280,7 +280,7 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """An (alpha, beta)-oracle with beta < 1: ``of`` with probability ``chance``, or the worst."""
+    """An oracle with beta < 1: the choice of ``of`` with probability ``chance``, else the worst."""
 
     of: Oracle
     chance: Exact = Exact(within="(0, 1)")
@@ -289,7 +289,7 @@ class Failing(Oracle):
         check_fields(self)
 
     @property
-    def decisions(self) -> Decisions:  # type: ignore[override]  # a field of the others
+    def decisions(self) -> Decisions:  # type: ignore[override]  # a field of other oracles
         return self.of.decisions
 
     @property
@@ -312,7 +312,7 @@ class Failing(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    r"""Super arms, the reward of each, and the oracle that chooses one."""
+    r"""A combinatorial problem: super arms, their reward, and the oracle that chooses one."""
 
     decisions: Of[Decisions] = Of(Decisions, "must be Decisions")
     reward: Of[Reward] = Of(Reward, "must be a Reward", Linear())
@@ -324,9 +324,9 @@ class Problem:
             offset = self.reward.offset if isinstance(self.reward, Linear) else Fraction(0)
             object.__setattr__(self, "oracle", LargestSum(self.decisions, offset))
         if not isinstance(self.oracle, Oracle) or self.oracle.decisions != self.decisions:
-            raise InvalidParameter("oracle", self.oracle, "must be an Oracle for these super arms")
+            raise InvalidParameter("oracle", self.oracle, "must be an Oracle for the decisions")
         if not self.oracle.fits(self.reward):
-            reason = f"gives no guarantee for the reward {self.reward!r}"
+            reason = f"has no guarantee for the reward {self.reward!r}; use Exhaustive"
             raise InvalidParameter("oracle", self.oracle, reason)
 
     @property
@@ -341,22 +341,22 @@ class Problem:
 
     @property
     def share(self) -> float:
-        r"""alpha beta, the fraction of the best reward to which regret refers."""
+        r"""The product alpha beta, the fraction of the best reward to which regret refers."""
         return self._oracle.alpha * self._oracle.beta
 
     @property
     def _oracle(self) -> Oracle:
-        assert self.oracle is not None  # noqa: S101  # set when it was made
+        assert self.oracle is not None  # noqa: S101  # set in __post_init__
         return self.oracle
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
         r"""The oracle's super arm for each row of values."""
         chosen = self._oracle.choose(values, luck)
-        if type(self._oracle) is LargestSum:  # what ``decisions`` find best is one of them
+        if type(self._oracle) is LargestSum:  # always returns one of ``decisions``
             return chosen
         table = isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_
         if not table or chosen.shape != values.shape:
-            reason = "must return a boolean for each base arm of each row"
+            reason = "must return a boolean for each base arm in each row"
             raise InvalidParameter("oracle", type(self._oracle).__name__, reason)
         allowed = self.decisions.contains(chosen)
         if not allowed.all():
@@ -366,7 +366,7 @@ class Problem:
         return chosen
 
     def best(self, means: Floats) -> float:
-        r"""opt, the largest mean reward: by sums if linear, otherwise by exhaustive search."""
+        r"""The largest mean reward opt, by sums if linear, otherwise by exhaustive search."""
         if isinstance(self.reward, Linear):
             chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
         else:

@@ -1,12 +1,12 @@
-r"""Privatize the outcomes of base arms in every round: the noise of CUCB-LDP and CUCB-DP.
+r"""Privatize the outcomes of base arms in every round, with the noise of CUCB-LDP and CUCB-DP.
 
-A user sends the outcomes, 0 or 1, of the requested base arms. ``local``: the user adds discrete
-Laplace noise to each. ``central``: a trusted server keeps a private running sum for each base arm
-(``dpcore.continual``), and everything it does depends only on these sums. The guarantee covers all
-noised numbers together and is derived from their noise; Chen et al. (2020) state it for Laplace
-noise on the reals. Proofs: docs/proofs/radius.md.
+A user sends the outcomes, 0 or 1, of the requested base arms. In the ``local`` model the user adds
+discrete Laplace noise to each outcome. In the ``central`` model a trusted server keeps a private
+running sum for each base arm (``dpcore.continual``), and its output depends only on these sums. The
+guarantee covers all noised numbers together and is derived from their noise; Chen et al. (2020)
+state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
 
-Tables contain the sums of many runs and base arms, with the same results as single streams of
+Tables have the sums of many runs and base arms, with the same results as single streams of
 ``dpcore.continual``: a row for each run and a column for each base arm; cells are numbered row by
 row. The release of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes.
 """
@@ -39,7 +39,7 @@ from dpcore.sampling.rng import Rng
 
 StreamTrust: TypeAlias = Literal["none", "local", "central"]
 StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]
-r"""How a server releases running sums; :mod:`dpcore.continual` has the single streams."""
+r"""The methods by which a server releases running sums (see :mod:`dpcore.continual`)."""
 
 _MOST_HORIZON: Final = 10**8
 _MOST_ITEMS: Final = 1 << 10
@@ -57,12 +57,12 @@ _ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPrivatizer:
-    r"""Release the outcomes of users, over ``horizon`` rounds with one user each.
+    r"""Release the outcomes of users over ``horizon`` rounds, with one user per round.
 
     A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise
-    depends on ``release``: a ``tree`` of floor(log2 T) + 1 levels has scale sent (floor(log2 T) +
-    1)/epsilon, ``doubling`` blocks sent/epsilon; ``factorisation`` has discrete Gaussian noise for
-    (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
+    depends on ``release``: for a ``tree`` of floor(log2 T) + 1 levels, T = ``horizon``, the scale
+    is sent (floor(log2 T) + 1)/epsilon, for ``doubling`` blocks sent/epsilon; ``factorisation`` has
+    discrete Gaussian noise for (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
     """
 
     trust: StreamTrust = word(StreamTrust)
@@ -77,7 +77,7 @@ class StreamPrivatizer:
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
-        r"""The method: exact sums, sums of noisy outcomes, or as given by ``release``."""
+        r"""The kind of sums: exact, of noisy outcomes, or the method given by ``release``."""
         match self.trust:
             case "none":
                 return "plain"
@@ -93,17 +93,17 @@ class StreamPrivatizer:
 
     @property
     def items(self) -> int:
-        r"""The largest number of items of a base arm, if it is played in every round."""
+        r"""The number of items of a base arm that is played in every round."""
         return -(-self.horizon // self.block)
 
     @property
     def grid(self) -> int:
-        r"""The noise of the factorisation has steps of 1/grid: at least 16 sqrt(items)."""
+        r"""The grid of the factorisation, at least 16 sqrt(items): noise has steps of 1/grid."""
         return _LEAST_GRID << -(-(self.items - 1).bit_length() // 2)
 
     @property
     def moves(self) -> tuple[int, ...]:
-        r"""Bounds of the changes of a base arm's noised numbers if one outcome changes."""
+        r"""Bounds on the changes of a base arm's noised numbers if one outcome changes."""
         match self.kind:
             case "tree":
                 return (1,) * self.horizon.bit_length()
@@ -114,9 +114,7 @@ class StreamPrivatizer:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noised numbers: outcomes of ``sent`` base arms may all
-        change.
-        """
+        r"""The joint sensitivity of all noised numbers to the ``sent`` outcomes of one user."""
         return _sensitivity(self)
 
     @property
@@ -136,19 +134,19 @@ class StreamPrivatizer:
         return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
 
     def assumed(self) -> tuple[str, ...]:
-        r"""The assumptions of the guarantee besides the noise."""
+        r"""The assumptions of the guarantee, except those on the noise source."""
         return _ASSUMED[self.trust]
 
     @property
     def bits(self) -> int:
-        r"""The number of bits of one number that a user sends."""
+        r"""The number of bits of one message of a user."""
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
-        r"""Fresh noise for this many numbers."""
+        r"""Draw fresh noise of this ``shape``."""
         noise = self.noise
         if noise is None:
-            raise NotDerived("noise", "a non-private stream has no noise")
+            raise NotDerived("the noise of a stream", "the stream is not private")
         return noise.sample(shape, rng=rng)
 
 
@@ -174,7 +172,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The numbers of all sums, by cell, for the compiled loop."""
+    r"""The arrays of all sums, by cell, for the compiled loop."""
 
     taken: Integers
     exact: Integers
@@ -187,7 +185,7 @@ class Tables(NamedTuple):
 
 
 class Totals:
-    r"""Released sums without noise; the base class of all kinds."""
+    r"""Released sums without noise, and the base class of all kinds of sums."""
 
     each = False
 
@@ -203,7 +201,7 @@ class Totals:
         self._begin(shape, rngs)
 
     def tables(self) -> Tables:
-        r"""The arrays themselves, not copies; ``values`` is empty where it is ``exact``."""
+        r"""The arrays without copies; ``values`` is empty if it equals ``exact``."""
         own: Any = self.value.ravel() if self.value.dtype == np.float64 else np.zeros(0)
         every = (self.noise, self.items, self.column, self.inverse)
         return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
@@ -223,7 +221,7 @@ class Totals:
 
 
 class _Each(Totals):
-    # Sums of noisy outcomes: of the outcomes themselves nothing is kept.
+    # Sums of noisy outcomes; exact outcomes are not kept.
     each = True
 
     def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
@@ -231,7 +229,7 @@ class _Each(Totals):
 
 
 class _Separate(Totals):
-    # What is released is not what came.
+    # Released values are stored separately from the exact sums.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         del rngs
         self.count = np.zeros(shape, dtype=np.int64)
@@ -244,8 +242,8 @@ class _Separate(Totals):
 
 
 class _Tree(_Separate):
-    # noise[cell, j] is the noise of the sum when t last ended in j zeros: the draws of the blocks
-    # of the binary form of t. The last column is that of t = 0.
+    # noise[cell, j] is the noise of the sum at the last t with j trailing zeros: the sum of the
+    # draws of the blocks in the binary expansion of t. The last column is for t = 0.
     each = True
 
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
@@ -256,8 +254,8 @@ class _Tree(_Separate):
     def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
         del outcomes
         taken = self.taken[cells]
-        # As many blocks as t ends in zeros are merged with the outcome: the block of 2^level. The
-        # others are those of t less 2^level, when it was the number of outcomes.
+        # t has ``level`` trailing zeros: that many blocks are merged with the outcome to a block of
+        # 2^level. The other blocks are those of t - 2^level outcomes.
         rest = taken & (taken - 1)
         level = np.bitwise_count((taken ^ rest) - 1)
         others = np.bitwise_count((rest & -rest) - 1)
@@ -283,21 +281,21 @@ class _Doubling(_Separate):
 
 
 class _Factorisation(_Separate):
-    # Items are sums of blocks, ``exact`` that of the block not yet closed. y = C x + z in integers,
-    # and noise[cell] is y up to the last item, then z. What is released is a function of y alone,
-    # A C^-1 y in floats: errors of floats are errors of the estimate, not of the guarantee.
+    # Items are sums of blocks, and ``exact`` is the sum of the open block. y = C x + z in integers;
+    # noise[cell] is y up to the last item, then z. The release is a function of y alone, A C^-1 y
+    # in floats: rounding errors affect the estimate, not the guarantee.
     def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
         super()._begin(shape, rngs)
         held = self.privatizer
         drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
         weights = column(held.items, held.grid)
-        # Floats are exact for integers up to 2^53, and quicker. No partial sum of C x + z exceeds
-        # ``largest``: an item is at most ``block``. Integers hold the rare larger ones.
+        # Floats are exact for integers up to 2^53 and faster. No partial sum of C x + z exceeds
+        # ``largest``, because an item is at most ``block``. Larger sums use integers.
         largest = held.block * sum(weights) + int(np.abs(drawn).max())
         exact = np.float64 if largest <= _EXACT_FLOATS else np.int64
         self.noise = drawn.reshape(-1, held.items).astype(exact)
         self.items = np.zeros(self.noise.shape, dtype=exact)
-        # Reversed, so that the last i + 1 of them are the weights of item i and those before it.
+        # Reversed, so that the last i + 1 entries are the weights of items 0, ..., i.
         self.column = np.array(weights[::-1], dtype=exact)
         self.inverse = inverse(held.items, held.grid)[::-1].copy()
 
@@ -316,14 +314,14 @@ class _Factorisation(_Separate):
 
 
 def _ordered_sum(terms: Floats) -> float:
-    # Running sums of every fourth: their order is fixed, that of a product of matrices is not.
+    # Four running sums in a fixed order; the order in a matrix product is not fixed.
     few = len(terms) % 4
     one, two, three, four = np.cumsum([[0.0] * 4, *terms[few:].reshape(-1, 4)], axis=0)[-1]
     return float(sum(terms[:few], (one + two) + (three + four)))
 
 
 def inverse(items: int, grid: int) -> Floats:
-    r"""The coefficients of 1/((1 - q) c(q)), where c is the column of C: A C^-1, as floats."""
+    r"""The coefficients of A C^-1, that is 1/((1 - q) c(q)) with c the column of C, as floats."""
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid
 
 
@@ -337,9 +335,9 @@ _KINDS = {
 
 
 def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
-    r"""Empty tables for one run per generator in ``rngs``."""
+    r"""Create empty tables, with one run per generator in ``rngs``."""
     if not rngs:
         raise InvalidParameter(
-            "rngs", len(rngs), "must have one generator per run, and at least one"
+            "rngs", len(rngs), "must have one generator for each of at least one run"
         )
     return _KINDS[privatizer.kind](privatizer, arms, rngs)

@@ -1,1 +1,1 @@
-r"""Experiments: many runs over seeds and algorithms, stored, resumed and summarised."""
+r"""Experiments: many runs over seeds and algorithms, which are stored, resumed and summarised."""

@@ -1,8 +1,8 @@
-r"""A simulated experiment: algorithms x epsilons x instances, each cell with independent coins.
+r"""A simulated experiment: algorithms x epsilons x instances, with independent draws per cell.
 
-The draws of a cell are a function of (seed, preset, algorithm, epsilon, instance), independent of
-process and order. Simulated runs draw their noise from a seed, so they are not private. Users are
-new, or return up to B times; only runs with returning users import the ledger.
+The draws of a cell are a function of (seed, preset, algorithm, epsilon, instance); they do not
+depend on processes and order. Simulated runs draw their noise from a seed, so they are not private.
+Users are new or return up to B times; only runs with returning users import the ledger.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _MASKED: Final = ("dist-dp-se", "dist-rdp-se", "dist-cdp-se")
 _PLANNED: Final = (*_MASKED, "cdp-se", "ldp-se", "shuffled-se", "sdp-ae", "vb-sdp-ae")
 
 RECIPE: Final = "dpcore-bandit-cell/3"
-r"""The version of the draws, decisions and records of a cell; change it whenever they change."""
+r"""The version of the draws, decisions and records of a cell; increase it if these change."""
 
 _MOST_HORIZON: Final = 10**12
 _SHARED: Final = [field.name for field in fields(Setting) if field.name not in ("epsilon", "model")]
 _LEAST_EPSILON: Final = Fraction(1, 10**6)
 _MOST_EPSILON: Final = Fraction(10**3)
-# Exact tables of shuffled bits take minutes beyond these.
+# Exact tables of shuffled bits take minutes for smaller values.
 _LEAST_OF_BITS: Final = Fraction(1, 10**2)
 _LEAST_DELTA_OF_BITS: Final = Fraction(1, 10**30)
 _BITS: Final = ("sdp-ae", "vb-sdp-ae", "sdp-dpe", "sdp-pe")
 _PURE_SHUFFLE: Final = "shuffled-se"
-# Below it the long messages of a pure shuffle take minutes to certify, or cannot be.
+# For smaller epsilons the long messages of a pure shuffle take minutes to certify, or fail.
 _LEAST_OF_MESSAGES: Final = Fraction(1, 10)
 _POINTS: Final = 81
 _DECADES: Final = 4
@@ -82,7 +82,7 @@ r"""Keys that :meth:`Experiment.to_json` omits if they have this value."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A cell to run; ``epsilon`` as written, exact."""
+    r"""A cell to run; ``epsilon`` is the exact text."""
 
     algorithm: str
     epsilon: str
@@ -93,8 +93,8 @@ class Task:
 class Cell:
     r"""The result of one run, with the fields of :class:`bandits.play.Run`.
 
-    ``released``, only for instance 0, lists the mechanisms for the certificate: noise and
-    sensitivity as text, and their number.
+    ``released`` (only for instance 0) lists the mechanisms for the certificate: noise and
+    sensitivity as text, with the number of releases.
     """
 
     algorithm: str
@@ -122,16 +122,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment(RunParameters):
-    r"""An experiment to run: preset, algorithms, epsilons, horizon, seed.
+    r"""An experiment to run: preset, algorithms, epsilons, horizon and seed.
 
-    Equal experiments give equal numbers.
+    Equal experiments give equal results.
 
     Other fields are those of :class:`~bandits.policies.setting.Setting`. By default ``schedule`` is
-    the preset's with the paper's radius and exact with the exact one; ``arms`` and ``users`` are
-    those of the preset.
+    that of the preset with the paper's radius and exact with the exact radius; ``arms`` and
+    ``users`` are those of the preset.
 
     ``checkpoints`` are rounds in increasing order that end with the horizon, by default
-    :func:`spaced_checkpoints`. ``delta`` is used for shuffled bits, and to report epsilon.
+    :func:`spaced_checkpoints`. ``delta`` is used for shuffled bits and to report epsilon.
 
     >>> small = Experiment(
     ...     preset="cz/easy",
@@ -146,7 +146,7 @@ class Experiment(RunParameters):
 
     Raises :class:`InvalidParameter` for unknown names, epsilons outside [10^-6, 10^3] (for shuffled
     bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12, and
-    repeated values (also epsilons that are equal as floats).
+    repeated values (including epsilons that are equal as floats).
     """
 
     preset: str
@@ -195,9 +195,9 @@ class Experiment(RunParameters):
             object.__setattr__(self, name, value)
 
     def worlds(self, data: Data = None) -> Worlds:
-        r"""The environments of the instances; ``data`` is the input of presets that need data.
+        r"""The environments of the instances; ``data`` is the input for presets that need it.
 
-        Raises :class:`InvalidParameter` also for a horizon below the number of arms.
+        Also raises :class:`InvalidParameter` for a horizon below the number of arms.
         """
         preset = preset_of(self.preset)
         found = preset.worlds(self.instances, arms=self.arms, data=data, super_arm=self.super_arm)
@@ -205,20 +205,20 @@ class Experiment(RunParameters):
         return found
 
     def tasks(self) -> Iterator[Task]:
-        r"""Every cell in the order of the results: algorithms, then epsilons, then instances."""
+        r"""All cells in the order of the results: algorithms, then epsilons, then instances."""
         for algorithm, epsilon in self.kinds():
             for instance in range(self.instances):
                 yield Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
 
     def kinds(self) -> Iterator[tuple[str, str]]:
-        r"""Every algorithm with every epsilon, both as text, in this order."""
+        r"""All pairs of an algorithm and an epsilon, both as text, in this order."""
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
                 yield algorithm, write_rational(Fraction(epsilon))
 
     @property
     def population(self) -> int:
-        r"""The returning users: by default enough to give a reward in each round.
+        r"""The number of returning users, by default enough for a reward in each round.
 
         >>> back = {"preset": "cz/easy", "algorithms": ("se",), "epsilons": (1,), "instances": 1}
         >>> Experiment(**back, horizon=10**5, max_visits=16).population
@@ -227,7 +227,7 @@ class Experiment(RunParameters):
         return self.users or -(-self.horizon // (self.max_visits or 1))
 
     def users_of(self, policy: Policy[Any], seed: int) -> Users:
-        r"""The users of one run, in an order drawn from ``seed``."""
+        r"""The users of one run, who arrive in an order drawn from ``seed``."""
         if self.max_visits is None:
             return NEW_USERS
         from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
@@ -243,7 +243,7 @@ class Experiment(RunParameters):
 
     @property
     def scheduled(self) -> bool:
-        r"""Whether the batches of any algorithm depend on ``schedule``."""
+        r"""Whether the batch lengths of any algorithm depend on ``schedule``."""
         entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
         return any(entry.lengths == "schedule" for entry in entries)
 
@@ -261,7 +261,7 @@ class Experiment(RunParameters):
     def setting(
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""The setting of a policy of this experiment; ``model`` is that of the environment."""
+        r"""The setting of a policy in this experiment, with the model of the environment."""
         own = {name: getattr(self, name) for name in _SHARED}
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
@@ -280,19 +280,19 @@ class Experiment(RunParameters):
         arms: int,
         model: LinearModel | Problem | None = None,
     ) -> Policy[Any] | Cucb:
-        r"""The policy of this name; ``model`` is by default that of the first instance, if any."""
+        r"""The policy ``algorithm``; ``model`` is by default that of the first instance, if any."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
         if model is None and preset.kind != "arms":
-            # It depends only on the dimension of the actions, or on the number of base arms.
+            # The policy depends only on the dimension of the actions or the number of base arms.
             model = preset.worlds(1, arms=arms, super_arm=self.super_arm).environments[0].model
         setting = self.setting(epsilon, arms, model)
         combinatorial = preset.kind == "combinatorial"
         return cucb_of(named, setting) if combinatorial else named.policy(setting)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as JSON, exact numbers as written.
+        r"""The fields as a JSON object, with exact numbers as text.
 
-        Optional fields with their default value are omitted, so that older state files stay valid.
+        Optional fields with their default value are omitted, to keep older state files valid.
         """
         own = {name: source_of(name) for name in self.algorithms if read_algorithm(name).own}
         plan = self.deployment
@@ -305,7 +305,7 @@ class Experiment(RunParameters):
 
 
 def _written(value: Any) -> Any:
-    # As JSON: exact numbers as text, tuples as lists.
+    # Converts to JSON values: exact numbers to text, tuples to lists.
     match value:
         case dict():
             return {name: _written(each) for name, each in value.items()}
@@ -317,33 +317,33 @@ def _written(value: Any) -> Any:
 
 
 def float_up(exact: Fraction) -> float:
-    r"""The least float whose shortest decimal form is at least ``value``."""
+    r"""The smallest float whose shortest decimal form is at least ``exact``."""
     nearest = float(exact)
     return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
 
 
 def _check_named(argument: str, values: Sequence[object]) -> None:
-    # Refuse no ``values``, and one that is there twice.
+    # Raises an error if ``values`` is empty or has a duplicate.
     if not values:
         raise InvalidParameter(argument, ABSENT, "must contain at least one name")
     if len(set(values)) < len(values):
-        raise InvalidParameter(argument, ", ".join(map(str, values)), "names one twice")
+        raise InvalidParameter(argument, ", ".join(map(str, values)), "must not have duplicates")
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Messages about features that such users need, and the algorithms that have them."""
+    r"""Yield a message for each feature that these users need, and the algorithms that have it."""
     if plan.aggregation == "masked":
-        yield "does not use secure aggregation; algorithms that do", _MASKED
+        yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
         from bandits.policies.returning_users import RETURNING
 
-        yield "does not support returning users; algorithms that do", RETURNING
+        yield "does not support returning users; use one of", RETURNING
     if plan.factor != 1:
-        yield "does not support dropouts or collusion; algorithms that do", _PLANNED
+        yield "does not support dropouts or collusion; use one of", _PLANNED
 
 
 def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
-    # Refuse users whom an algorithm, or the paper's radius, cannot have.
+    # Raises an error for users that an algorithm or the paper's radius does not support.
     visits, plan = experiment.max_visits, experiment.deployment
     if not isinstance(plan, Deployment):
         raise InvalidParameter("deployment", plan, "must be a Deployment")
@@ -354,7 +354,7 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
         if experiment.users is not None:
             people(experiment.users)
     if experiment.radius == "paper" and (visits is not None or plan.factor != 1):
-        reason = "must be exact: the papers assume users who come once and do not drop out"
+        reason = "must be exact: the papers assume new users without dropouts"
         raise InvalidParameter("radius", experiment.radius, reason)
     for name in names:
         for why, able in limits(visits, plan):
@@ -363,7 +363,7 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
 
 
 def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
-    # Refuse an algorithm that is played in another kind of world.
+    # Raises an error for an algorithm that is played in another kind of world.
     for entry in (each.entry for each in algorithms):
         if entry.world != kind:
             reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
@@ -371,7 +371,7 @@ def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
 
 
 def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
-    # Refuse a delta outside of (0, 1), or that an algorithm cannot keep.
+    # Raises an error for a delta outside (0, 1) or not supported by an algorithm.
     delta = rational_in("delta", given, "(0, 1)")
     for name in names:
         if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
@@ -379,7 +379,7 @@ def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
 
 
 def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radius: str) -> None:
-    # Refuse epsilons that an algorithm cannot be made for, and two of one float.
+    # Raises an error for epsilons that an algorithm does not support or that are equal floats.
     least = {name: _LEAST_OF_BITS for name in names if name in _BITS}
     if radius == "exact" and _PURE_SHUFFLE in names:
         least[_PURE_SHUFFLE] = _LEAST_OF_MESSAGES
@@ -391,12 +391,12 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
             if epsilon < end:
                 raise InvalidParameter("epsilon", given, f"must be >= {float(end):g} for {name}")
     if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
-        reason = "contains two epsilons that are printed as the same float"
+        reason = "must not have two epsilons that are printed as the same float"
         raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
 
 
 def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    """At most ``points`` rounds up to the horizon, equally spaced on a log scale of 4 decades."""
+    """At most ``points`` rounds up to the horizon, equally spaced on a log scale over 4 decades."""
     rounds = integer("horizon", horizon, at_least=1)
     count = integer("points", points, at_least=1)
     steps = max(count - 1, 1)
@@ -405,7 +405,7 @@ def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
 
 
 def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    # The rounds that are given, or :func:`spaced_checkpoints`.
+    # The given rounds, or those of :func:`spaced_checkpoints`.
     if not checkpoints:
         return spaced_checkpoints(horizon)
     exact = checked_checkpoints(checkpoints, horizon)

@@ -1,6 +1,6 @@
-r"""Curves of regret: a tidy table, curves parsed from it, and their plot.
+r"""Regret curves: their tidy table, curves parsed from it, and their plot.
 
-The table is CSV, a row for each run and checkpoint.
+The table is a CSV file with a row for each run and checkpoint.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ COLUMNS: Final = (
     "t",
     "regret",
 )
-r"""``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact, as text."""
+r"""The columns: ``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are exact text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    r"""Reg(t)/t of one algorithm at one epsilon: means and standard errors over instances."""
+    r"""The means and standard errors of Reg(t)/t over instances, for one algorithm and epsilon."""
 
     preset: str
     algorithm: str
@@ -60,7 +60,7 @@ class PlotLine:
 
 
 def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None:
-    r"""Write every cell at every checkpoint; the file is written atomically."""
+    r"""Write all cells at all checkpoints; the file is written atomically."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -95,17 +95,17 @@ def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, .
 
 
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
-    r"""Parse the curves of a file of :func:`write_csv`, in its order.
+    r"""Parse the curves of a file of :func:`write_csv`, in the order of the file.
 
-    Raises :class:`InvalidParameter` for another kind of file, naming the invalid line, for a
-    truncated file, and for runs that cannot be averaged: of two settings, with a repeated instance,
-    or with unequal rounds.
+    Raises :class:`InvalidParameter` for another kind of file (the error has the invalid line), for
+    a truncated file, and for runs that cannot be averaged because of different settings, a repeated
+    instance or different rounds.
     """
 
     def refused(reason: str) -> InvalidParameter:
         return InvalidParameter("path", str(path), reason)
 
-    # Of each curve the line that it began with, its setting, and its runs by instance.
+    # For each curve: the number of its first line with the setting, and its runs by instance.
     begun: dict[_Key, tuple[int, tuple[str, ...]]] = {}
     curves: dict[_Key, dict[int, dict[int, float]]] = {}
     for number, row in _rows(path):
@@ -113,7 +113,7 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
         first, own = begun.setdefault(key, (number, setting))
         if setting != own:
             raise refused(
-                f"line {number} has another setting than line {first}: plot them separately"
+                f"line {number} differs from line {first} in its setting: plot them separately"
             )
         try:
             instance, t, regret = int(row["instance"]), int(row["t"]), float(row["regret"])
@@ -123,7 +123,7 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
             raise refused(f"line {number} has no valid round and regret")
         run = curves.setdefault(key, {}).setdefault(instance, {})
         if t in run:
-            raise refused(f"line {number} has instance {instance} at t = {t} twice")
+            raise refused(f"line {number} repeats instance {instance} at t = {t}")
         run[t] = regret
     if not curves:
         raise refused("contains no runs")
@@ -177,14 +177,14 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def title_of(preset: str, epsilon: str) -> str:
-    r"""The heading of a panel, which also identifies the plot."""
+    r"""The title of a panel, which also identifies the plot."""
     return f"{preset}, epsilon = {epsilon}"
 
 
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
-    """Reg(t)/t of every algorithm, one panel per epsilon; curves without regret are omitted."""
+    """Plot Reg(t)/t of all algorithms, one panel per epsilon; curves without regret are omitted."""
     from bandits.plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
@@ -192,7 +192,7 @@ def draw_results(
         if max(line.mean) > 0:
             groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
     if not groups:
-        raise InvalidParameter("path", str(path), "has no regret to show on a logarithmic axis")
+        raise InvalidParameter("path", str(path), "has no positive regret for the logarithmic axis")
     for (_, epsilon), curves in groups.items():
         if epsilon in bounds:
             curves.append(bounds[epsilon])
@@ -204,7 +204,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bound c ln(t)/t of a hard instance, by epsilon as in the curves."""
+    r"""The curves of the lower bound c ln(t)/t of a hard instance, by epsilon."""
     from bandits.plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -225,19 +225,19 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[st
 
 
 def without_regret(lines: Sequence[PlotLine]) -> Iterator[str]:
-    r"""The curves that :func:`draw_results` omits, in words."""
+    r"""Yield a message for each curve that :func:`draw_results` omits."""
     for line in lines:
         if not max(line.mean) > 0:
             yield (
                 f"{line.algorithm} at epsilon {line.epsilon} is omitted from the plot: it has "
-                "no regret to show on a logarithmic axis"
+                "no positive regret for the logarithmic axis"
             )
 
 
 def _curve(line: PlotLine) -> Curve:
     from bandits.plots import Curve
 
-    # A logarithmic axis has no place for no regret: such points are left out.
+    # Points without regret are omitted, because the axis is logarithmic.
     kept = [i for i, mean in enumerate(line.mean) if mean > 0]
     return Curve(
         label=label(line.algorithm),
@@ -248,7 +248,7 @@ def _curve(line: PlotLine) -> Curve:
 
 
 def label(algorithm: str) -> str:
-    r"""An algorithm's name in a plot, always with its parameter."""
+    r"""The name of an algorithm in a plot, always with its parameter."""
     found = read_algorithm(algorithm)
     value = found.entry.default if found.value is None else found.value
     if found.entry.parameter is None or value is None:
@@ -260,4 +260,4 @@ def _decimal(epsilon: str) -> str:
     try:
         return up(Fraction(epsilon), _DIGITS)
     except (ValueError, ZeroDivisionError):
-        raise InvalidParameter("path", epsilon, "is not an epsilon") from None
+        raise InvalidParameter("path", epsilon, "is not a valid epsilon") from None

@@ -1,9 +1,9 @@
-r"""The folder of ``dpcore bandit run --output``, and the files that a run may replace.
+r"""The output folder of ``dpcore bandit run --output``, and the files that a run may replace.
 
-A run replaces only files of the same kind, recognised by the schema of rows.json, the header of
-regret.csv, certificates listed in the folder's record, and a plot of the record's preset. The
-record is rows.json, or regret.csv if a run was interrupted while writing. rows.json is deleted
-first and written last: a folder that has one is complete and belongs to one experiment.
+A run replaces only files of an earlier run. It recognises rows.json by its schema, regret.csv by
+its header, certificates by the folder's record, and the plot by the record's preset. The record is
+rows.json, or regret.csv if a run was interrupted while writing. rows.json is deleted first and
+written last: a folder that has one is complete and belongs to one experiment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PICTURE: Final = "regret.svg"
 _CERTIFICATES: Final = "certificate-*.json"
 _LONGEST: Final = 80
 _FOREIGN: Final = (
-    "is not a file of dpcore bandit run --output, which would replace it: use another folder"
+    "is not a file of dpcore bandit run --output and would be replaced: use another folder"
 )
 
 _Record: TypeAlias = set[tuple[str, str, str]]
@@ -51,8 +51,8 @@ _Record: TypeAlias = set[tuple[str, str, str]]
 
 
 def certificate_name(algorithm: str, epsilon: str) -> str:
-    r"""The file name of a certificate, for an algorithm and an epsilon as written."""
-    # A number of many digits would be too long a name: its digest tells it from others.
+    r"""The file name of the certificate of an algorithm and an epsilon, both as text."""
+    # A number with many digits would make the name too long, so a digest replaces it.
     name = f"{algorithm}-{epsilon}".replace(":", "_").replace("/", "_")
     if len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
@@ -60,10 +60,10 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
 
 
 def check_results(folder: Path, experiment: Experiment) -> None:
-    r"""Refuse, before any run, a folder that cannot be written.
+    r"""Raise an error, before any run, if the results cannot be written to ``folder``.
 
-    A folder with an unrelated file of the same name is also refused. Raises
-    :class:`InvalidParameter`, naming the option.
+    A folder in which an unrelated file would be replaced is also an error, an
+    :class:`InvalidParameter` for the option.
     """
     names = [certificate_name(*kind) for kind in experiment.kinds()]
     for name in (ROWS, TABLE, PICTURE, *names):
@@ -72,11 +72,11 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 
 
 def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
-    r"""Refuse a run that would overwrite its inputs; ``inputs`` are files by option."""
+    r"""Raise an error if a run would overwrite one of ``inputs``, which are files by option."""
     named = [(option, path) for option, path in inputs.items() if path is not None]
     for number, (option, path) in enumerate(named):
         if folder is not None and any(_same(path, place) for place in _results(folder, path)):
-            raise InvalidParameter(option, str(path), "is a file that --output writes")
+            raise InvalidParameter(option, str(path), "would be overwritten by --output")
         for other, earlier in named[:number]:
             if _same(path, earlier):
                 raise InvalidParameter(option, str(path), f"is also the file of {other}")
@@ -85,7 +85,7 @@ def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> Non
 def _results(folder: Path, path: Path) -> Iterator[Path]:
     yield from (folder / name for name in (ROWS, TABLE, PICTURE))
     yield from folder.glob(_CERTIFICATES)
-    # One that is not there yet, by whatever way it is named.
+    # A certificate that does not exist yet, under any form of its path.
     wanted = Path(os.path.realpath(path)).name
     if Path(wanted).match(_CERTIFICATES):
         yield folder / wanted
@@ -101,7 +101,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def refuse_foreign(folder: Path, experiment: Experiment) -> None:
-    r"""Refuse a folder in which a file of this experiment would replace an unrelated one."""
+    r"""Raise an error if a file of this experiment would replace an unrelated file."""
     record = _record_of(folder)
     for place in (folder / ROWS, folder / TABLE):
         if os.path.lexists(place) and _read(place) is None:
@@ -123,15 +123,15 @@ def write_results(
     cells: Sequence[Cell],
     found: dict[str, Any],
 ) -> Iterator[str]:
-    r"""Write the table, certificates, the rows, and the figure if matplotlib is installed.
+    r"""Write the table, the certificates, the rows, and the plot if matplotlib is installed.
 
-    The files of an earlier run are removed first, and rows.json is written last, so all files next
+    Files of an earlier run are removed first, and rows.json is written last, so all files next
     to it belong to the same experiment. Other files are kept.
 
-    Yields messages about omitted files. Raises :class:`InvalidParameter` for a file that cannot be
-    written, or would replace an unrelated one.
+    Yields a message for each omitted file. Raises :class:`InvalidParameter` for a file that cannot
+    be written or would replace an unrelated file.
     """
-    refuse_foreign(folder, experiment)  # a run is long: somebody may have put a file there
+    refuse_foreign(folder, experiment)  # checked again, because a run takes long
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds, cells):
@@ -160,7 +160,7 @@ def _write_picture(
 def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
-    r"""File names and certificates: for each algorithm and epsilon the run of instance 0."""
+    r"""Yield the file name and certificate of instance 0 for each algorithm and epsilon."""
     from bandits.certificates.certificate import certify_run
 
     for cell in cells:
@@ -212,7 +212,7 @@ def _record_of(folder: Path) -> _Record:
 
 
 def _read(place: Path) -> _Record | None:
-    # None for what no run wrote.
+    # None for a file that no run wrote.
     return _read_rows(place) if place.name == ROWS else _read_table(place)
 
 
@@ -259,7 +259,7 @@ def _shows(place: Path, record: _Record) -> bool:
 
 
 def _json(place: Path) -> dict[str, Any]:
-    # Empty unless it is a regular file of JSON: others are somebody else's.
+    # Empty unless it is a regular JSON file; a run writes no others.
     try:
         found = json.loads(place.read_bytes()) if place.is_file() else None
     except (OSError, ValueError, RecursionError):

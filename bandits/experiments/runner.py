@@ -1,11 +1,11 @@
 r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
 
 With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment, even one ended by
-``kill -9``, can be resumed. It has records of :mod:`dpcore.command.state_file`, each of them JSON:
-the first defines the experiment, each of the others is a finished cell, in order. A cell is on disk
-before the next is stored, so at most the last record is torn. It is dropped, and its cell computed
-again, with the same bytes. The first record also contains the version of the draws and a digest of
-the worlds: cells of other draws or worlds are refused, whatever the version of dpcore.
+``kill -9``, can be resumed. The file has JSON records of :mod:`dpcore.command.state_file`: the
+first defines the experiment, each later one is a finished cell, in order. A cell is on disk before
+the next is stored, so at most the last record is torn. A torn record is dropped and its cell
+computed again, with the same bytes. The first record also contains the version of the draws and a
+digest of the worlds: cells of other draws or worlds raise an error in every version of dpcore.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_cells(
     store: Callable[[Cell], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Cell]:
-    r"""Play all cells in the order of ``experiment.tasks()``; ``done`` are the first of them.
+    r"""Play all cells in the order of ``experiment.tasks()``; ``done`` are the first cells.
 
     ``jobs`` is the number of processes (-1: one per core), run by joblib if it is not 1. ``store``
     is called with each new cell, in order, and ``progress`` with the number of finished cells.
@@ -71,7 +71,7 @@ def run_cells(
     workers = width_of(checked_jobs(jobs))
     tasks = list(experiment.tasks())
     if len(worlds.environments) != experiment.instances:
-        reason = f"must be one per instance, {experiment.instances}"
+        reason = f"must be {experiment.instances}, one per instance"
         raise InvalidParameter("worlds", len(worlds.environments), reason)
     arms_and_horizon(worlds.arms, experiment.horizon)
     found = list(done)
@@ -97,7 +97,7 @@ def run_cells(
 
 
 def _groups(experiment: Experiment, tasks: list[Task]) -> list[list[Task]]:
-    # What is played together: of a combinatorial preset all instances of a kind.
+    # The groups of cells played together: for a combinatorial preset, all instances of a kind.
     if preset_of(experiment.preset).kind != "combinatorial":
         return [[task] for task in tasks]
     return [[*each] for _, each in groupby(tasks, key=lambda task: (task.algorithm, task.epsilon))]
@@ -125,7 +125,7 @@ def _cell_of(task: Task, run: Run) -> Cell:
 def play_tasks(
     experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
 ) -> list[Run]:
-    r"""The runs of cells of one combinatorial algorithm and epsilon, as by :func:`play_task`."""
+    r"""Play cells of one combinatorial algorithm and epsilon; results equal :func:`play_task`."""
     bits = [world for world in worlds if isinstance(world, BitWorld)]
     policy = experiment.policy(tasks[0].algorithm, tasks[0].epsilon, bits[0].arms, bits[0].of)
     assert isinstance(policy, Cucb)  # noqa: S101  # its worlds are combinatorial
@@ -140,7 +140,7 @@ def play_tasks(
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""The run of a cell with the records of its releases; deterministic."""
+    r"""Play a cell deterministically; return the run with the records of its releases."""
     if isinstance(world, BitWorld):
         return play_tasks(experiment, [world], [task])[0]
     policy = experiment.policy(task.algorithm, task.epsilon, world.arms, world.model)
@@ -164,20 +164,20 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file, and its cells."""
+    r"""An open state file and its cells."""
 
     file: StateFile
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
-        r"""Store the next finished cell; returns when it is on disk."""
+        r"""Store the next finished cell and return when it is on disk."""
         self.file.write(_json(cell.to_json()))
         self.cells.append(cell)
 
 
 @contextlib.contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
-    r"""Open the state of this experiment, or create its file."""
+    r"""Open the state file of this experiment, or create it."""
     place, header = Path(path), _header(experiment, worlds)
     with open_state("resume", place, owner="experiment") as file:
         state = State(file=file)
@@ -189,7 +189,7 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
         file.resume(SCHEMA, _json(header), begun, taken)
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
-            raise InvalidParameter("resume", str(place), "contains cells in another order")
+            raise InvalidParameter("resume", str(place), "has cells in another order")
         yield state
 
 

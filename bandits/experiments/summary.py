@@ -1,13 +1,12 @@
-r"""The summary of an experiment: a row for each algorithm and epsilon, and the document of all
-rows.
+r"""The summary of an experiment, with a row for each algorithm and epsilon, as a JSON document.
 
 Means and standard errors are over instances, which are independent worlds; a row states the
-guarantee of its algorithm for each user, derived from its noise.
+guarantee of the algorithm for each user, derived from the noise.
 
-Two documents are compared by the ratio of their regrets R = mean(a)/mean(b), row by row, with its
-standard error. Instance i is the same world in both documents, so if both have it the error is that
-of pairs: sd(a_i - R b_i)/(sqrt(n) mean(b)), to first order. Otherwise it is that of independent
-means.
+Two documents are compared, row by row, by the ratio R = mean(a)/mean(b) of their regrets with its
+standard error. Instance i is the same world in both documents. If both documents have the same
+instances, the error is that of pairs, sd(a_i - R b_i)/(sqrt(n) mean(b)) to first order; otherwise
+it is that of independent means.
 """
 
 from __future__ import annotations
@@ -44,21 +43,21 @@ _OWN: Final = ("users", "horizon", "algorithms", "calibration", "radius")
 _LENGTHS: Final = ("precision", "modulus")
 
 _SIMULATED: Final = (
-    "a simulation: rewards and noise come from the seed; a guarantee is that of the algorithm with "
+    "a simulation: rewards and noise come from the seed; guarantees are for the algorithms with "
     "noise from the operating system"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    r"""One algorithm at one epsilon, rounded up if it is not a float.
+    r"""The row of one algorithm and epsilon, where epsilon is rounded up to a float.
 
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
-    error (None for one instance), ``by_instance`` each Reg(T)/T. ``bits_per_user`` is the most that
-    a user sent in any instance, ``mean_bits_per_user`` the mean. ``communication`` is the total of
-    all users, as the mean over instances: ``numbers`` and ``bits``. ``out_of_users`` is the mean
-    number of remaining rounds when too few users had visits left. ``guarantee`` is the result of
-    :func:`guarantee_json`.
+    error (None for one instance), and ``by_instance`` lists Reg(T)/T. ``bits_per_user`` is the
+    largest number of bits that a user sent in any instance, ``mean_bits_per_user`` the mean.
+    ``communication`` has the total ``numbers`` and ``bits`` of all users, as means over instances.
+    ``out_of_users`` is the mean number of remaining rounds when too few users had visits left.
+    ``guarantee`` is the result of :func:`guarantee_json`.
     """
 
     algorithm: str
@@ -83,7 +82,7 @@ class Row:
 def guarantees_of(
     experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
 ) -> Guarantees:
-    r"""The guarantee of each algorithm at each epsilon, as :func:`guarantee_json`, without runs."""
+    r"""The guarantees of all algorithms and epsilons (:func:`guarantee_json`), without runs."""
     found: Guarantees = {}
     for algorithm, epsilon in experiment.kinds():
         try:
@@ -104,7 +103,7 @@ def guarantees_of(
 def _labelled(
     written: dict[str, Any], derived: RunGuarantee | None, epsilon: str
 ) -> dict[str, Any]:
-    # The true delta at the epsilon that was asked for, in words where it is not the one asked for.
+    # Adds the true delta at the requested epsilon, also to the text if it is not the requested one.
     if derived is None:
         return {"delta_upper": None}
     true = derived.delta(epsilon).upper
@@ -118,15 +117,15 @@ def _reason(error: DpcoreError) -> str:
     if not isinstance(error, InvalidParameter):
         return f"there is no guarantee at this delta and horizon ({error})"
     if error.argument not in _LENGTHS:
-        return f"it cannot be set up at this delta and horizon ({error})"
-    reason = f"it would need a {error.argument} of {error.value}, which {error.reason}"
+        return f"the algorithm cannot be set up at this delta and horizon ({error})"
+    reason = f"this needs {error.argument} = {error.value}, which {error.reason}"
     return f"{reason}; use a smaller epsilon, horizon or s"
 
 
 def rows_of(
     experiment: Experiment, cells: Iterable[Cell], guarantees: Guarantees
 ) -> tuple[Row, ...]:
-    r"""The rows, in the order of the cells."""
+    r"""The rows of the document, in the order of the cells."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
@@ -158,7 +157,7 @@ def _row(experiment: Experiment, cells: list[Cell], derived: dict[str, Any]) -> 
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    r"""The mean and its standard error, s/sqrt(n); None for a single value."""
+    r"""The mean and its standard error s/sqrt(n), which is None for a single value."""
     count = len(values)
     mean = math.fsum(values) / count
     if count == 1:
@@ -168,7 +167,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    """R = mean(a)/mean(b) of n pairs and, to first order, its error sd(a_i - R b_i)/(sqrt(n) b)"""
+    """The ratio R = mean(a)/mean(b) of pairs, and its standard error to first order."""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
@@ -180,7 +179,7 @@ def guarantee_json(
 ) -> dict[str, Any]:
     r"""The guarantee of a run for each user over all ``max_visits``, as text and numbers.
 
-    ``epsilon_upper`` is the upper bound of epsilon at ``delta``, None without a guarantee. All
+    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None without a guarantee. All
     numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
@@ -212,14 +211,14 @@ def guarantee_json(
 
 
 def for_each_user(max_visits: int | None) -> str:
-    r"""The last words of a guarantee: its users, new or returning."""
+    r"""The end of the text of a guarantee, which states whether users return."""
     if max_visits is None:
         return " for each user, who is new at every pull"
     return f" for each user, over at most {max_visits} visits"
 
 
 def written_up(value: Fraction) -> str:
-    r"""``value`` exactly, as a short decimal or fraction, otherwise rounded up."""
+    r"""Format ``value`` exactly as a short decimal or fraction, otherwise rounded up."""
     short = up(value, _SHORT)
     if Fraction(short) == value:
         return short
@@ -248,7 +247,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
     silent = {row.algorithm: row for row in rows if row.guarantee["pure"] == "0"}
     return [
         *(
-            f"{name} used no reward, hence 0-DP: its first batch ends after round "
+            f"{name} used no reward and is 0-DP: its first batch ends after round "
             f"{row.horizon:,}. Use a longer --horizon."
             for name, row in silent.items()
         ),
@@ -265,7 +264,7 @@ def _out_of_users(row: Row) -> str:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""The theorem's lower bound of regret at each epsilon for a hard instance; otherwise empty."""
+    r"""The theorem's lower bound on regret at each epsilon for hard instances; otherwise empty."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(
@@ -290,13 +289,13 @@ def write_json(found: dict[str, Any]) -> str:
 _SAME: Final = ("preset", "arms", "horizon", "data")
 _MOST: Final = 10**6
 _MOST_TEXT: Final = 1 << 30
-# Less regret than that counts as 0: a ratio to it would say nothing, and could be infinite.
+# Smaller regret counts as 0: a ratio to it would be meaningless and could be infinite.
 _LEAST: Final = 1e-30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""Regret of A over regret of B; None if B has none, or less than 10^-30."""
+    r"""The ratio of the regrets of A and B; None if that of B is less than 10^-30."""
 
     algorithm: str
     epsilon: float
@@ -307,7 +306,7 @@ class Ratio:
     paired: bool
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, the error as ``standard_error``."""
+        r"""The fields by name, with the error as ``standard_error``."""
         found = {name: getattr(self, name) for name in self.__slots__}
         found["standard_error"] = found.pop("error")
         return found
@@ -316,7 +315,7 @@ class Ratio:
 def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     r"""Parse the output of ``dpcore bandit run``: a file, or the rows.json of a folder.
 
-    Raises :class:`InvalidParameter`, naming the argument, for anything else.
+    Raises :class:`InvalidParameter` for ``argument`` if the file is anything else.
     """
     place = path
     if path.is_dir():
@@ -343,14 +342,14 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
 
 
 def require_whole(argument: str, folder: Path) -> None:
-    r"""Refuse a folder without rows.json, which a run writes last."""
+    r"""Raise an error for a folder without rows.json, which a run writes last."""
     if not os.path.lexists(folder / ROWS):
         reason = f"is incomplete: it has no {ROWS}, which dpcore bandit run --output writes last"
         raise InvalidParameter(argument, str(folder), reason)
 
 
 def _key(row: dict[str, Any]) -> tuple[str, float]:
-    # What a row is matched by; checked when a document is read.
+    # The key by which rows are matched; checked when a document is read.
     algorithm, epsilon = row["algorithm"], row["epsilon"]
     if not isinstance(algorithm, str):
         raise TypeError("an algorithm that is not a name")
@@ -363,13 +362,13 @@ def _check_regret(values: Any) -> None:
     if not isinstance(values, list) or not values:
         raise ValueError("a row without regret")
     for value in values:
-        # Of super arms it may exceed 1, and be below 0 of an oracle that finds a share only.
+        # It may exceed 1 for super arms, and be negative for an approximate oracle.
         if type(value) not in (int, float) or not abs(value) <= _MOST:
             raise ValueError(f"a regret per round outside [-{_MOST}, {_MOST}]")
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
-    r"""The rows of both with the same algorithm and epsilon, in the order of the first.
+    r"""Compare the rows with the same algorithm and epsilon, in the order of ``first``.
 
     >>> one = {"preset": "cz/easy", "arms": 10, "horizon": 1000, "data": None}
     >>> row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.2, 0.4]}
@@ -382,18 +381,18 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     """
     for name in _SAME:
         if first[name] != second[name]:
-            reason = f"must be the same in A and B: {second[name]} in B"
+            reason = f"must be the same in A and B, but is {second[name]} in B"
             raise InvalidParameter(name, first[name], reason)
     partners = {_key(row): row for row in second["rows"]}
     pairs = [(row, partners[_key(row)]) for row in first["rows"] if _key(row) in partners]
     if not pairs:
-        reason = "must share an algorithm and epsilon with B"
+        reason = "must have an algorithm and epsilon in common with B"
         raise InvalidParameter("rows", len(first["rows"]), reason)
     return tuple(_ratio(one, other) for one, other in pairs)
 
 
 def alone(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    r"""Algorithm and epsilon of every row of the first without a partner in the second.
+    r"""The algorithm and epsilon of each row of ``first`` without a matching row in ``second``.
 
     >>> se, dp = ({"algorithm": name, "epsilon": 1} for name in ("se", "dp-se"))
     >>> alone({"rows": [se, dp]}, {"rows": [dp]})

@@ -1,1 +1,1 @@
-r"""The privacy theorems of the papers, compared with exact values."""
+r"""The privacy theorems of four papers, compared with exact values."""

@@ -1,6 +1,6 @@
-r"""Samplers of the papers: a floating-point method, and two bugs in released code.
+r"""Samplers of the papers: a floating-point method and two bugs in released code.
 
-Erratum 8: CZ, footnote 6, draws Polya noise as a Poisson number with a Gamma mean, in floats.
+Erratum 8: CZ, footnote 6, draws Polya noise as Poisson with a Gamma mean, in floats.
 Erratum 9: the code released with CZ (sayakrc/Differentially-Private-Bandits, MABPrivate.py).
 """
 
@@ -26,7 +26,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Every row of the samplers, not yet computed."""
+    r"""Yield the rows for the samplers, which are computed on request."""
     del quick
     n, e, g = 1024, Fraction(1, 2), 16
     yield _recipe(n, e, g)
@@ -36,7 +36,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _swapped_epsilon(n, e, g)
     yield _shares(n, e, g, "9a")
     yield _shared(e, (1, 0), "one draw for the whole vector cancels in every difference of arms")
-    yield _shared(e, (1, 1), "a change that is the same for all arms is hidden")
+    yield _shared(e, (1, 1), "a single draw still hides an equal change of all arms")
     yield _separate(e)
 
 
@@ -44,11 +44,11 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     "footnote 6 (Gamma-Poisson, in floats)",
     f"{_SIZES}, integers of 64 bits",
     "epsilon",
-    "noise that cannot exceed a bound shows the data at that bound, whatever its law below it",
+    "bounded noise reveals the data at its bound, for every law",
     erratum="8",
 )
 def _recipe(n: int, e: Fraction, g: int) -> Found:
-    # The largest value of noise that is shifted by g is one that the other world never shows.
+    # The largest value of the noise shifted by g is impossible for the other dataset.
     del n
     return e, Enclosure.infinite() if g else 0
 
@@ -57,7 +57,7 @@ def _recipe(n: int, e: Fraction, g: int) -> Found:
     "ours: the sum of exact Polya shares",
     _SIZES,
     "epsilon",
-    "drawn from integers of any size, with no float",
+    "drawn from integers of any size, without floats",
     erratum="{erratum}",
 )
 def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
@@ -66,21 +66,21 @@ def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
 
 
 def swapped_scale(scale: Fraction) -> Enclosure:
-    r"""The scale of a Gamma-Poisson sampler that gets (1-beta)/beta instead of beta/(1-beta).
+    r"""The effective scale of a Gamma-Poisson sampler with (1-beta)/beta instead of beta/(1-beta).
 
-    Poisson with a Gamma mean of shape r and scale x is Polya(r, x/(1+x)); the right x makes that
-    beta = e^(-1/s), the other one 1 - beta. So the scale is -1/ln(1-beta).
+    Poisson with a Gamma mean of shape r and scale x is Polya with parameter x/(1+x), which is beta
+    = e^(-1/s) for the right x and 1 - beta for the other. So the scale is -1/ln(1-beta).
     """
     return narrow(lambda: -1 / (-(-1 / ball(scale)).expm1()).log(), WIDTH_BITS)
 
 
 def _of_shares(users: int, scale: Fraction) -> Noise:
-    # The sum of n differences of Polya laws of shape 1/n.
+    # The law of the sum of n differences of Polya draws of shape 1/n.
     return PolyaDifference(shape=Fraction(1, users) * users, scale=scale)
 
 
 def _swapped(n: int, ratio: Fraction, of: Callable[[Noise], Fraction | Enclosure]) -> Enclosure:
-    # A quantity of the noise that is really added, monotone in its scale.
+    # A quantity of the actual noise, monotone in the scale.
     return along(swapped_scale(ratio), lambda scale: of(_of_shares(n, scale)))
 
 
@@ -88,7 +88,7 @@ def _swapped(n: int, ratio: Fraction, of: Callable[[Noise], Fraction | Enclosure
     _POLYA,
     _SIZES,
     "the variance that the noise needs",
-    "it is given (1-beta)/beta where beta/(1-beta) belongs",
+    "the code has (1-beta)/beta instead of beta/(1-beta)",
     erratum="9a",
 )
 def _swapped_variance(n: int, e: Fraction, g: int) -> Found:
@@ -99,8 +99,8 @@ def _swapped_variance(n: int, e: Fraction, g: int) -> Found:
 @_cz(
     _POLYA,
     _SIZES,
-    "the probability that a sum carries no noise",
-    "claimed is that of discrete Laplace noise of scale g/epsilon",
+    "the probability that a sum has noise 0",
+    "the claim is that of discrete Laplace noise of scale g/epsilon",
     erratum="9a",
 )
 def _swapped_zeros(n: int, e: Fraction, g: int) -> Found:
@@ -108,7 +108,7 @@ def _swapped_zeros(n: int, e: Fraction, g: int) -> Found:
     return DiscreteLaplace(scale=g / e).enclose_pmf(0), added
 
 
-@_cz(_POLYA, _SIZES, "epsilon", "the largest loss of the noise that it adds", erratum="9a")
+@_cz(_POLYA, _SIZES, "epsilon", "the largest loss of the added noise", erratum="9a")
 def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
     def loss(noise: Noise) -> Enclosure:
         return PrivacyCurve(noise=noise, sensitivity=g).enclose_epsilon(0)
@@ -117,7 +117,7 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
 
 
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:
-    r"""delta(epsilon) of q + (Z, ..., Z) with one draw Z, when q moves by ``moves``."""
+    r"""The delta(epsilon) of q + (Z, ..., Z) with one draw Z, if q changes by ``moves``."""
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)
     if moves[0] == 0:
@@ -127,7 +127,7 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
 
 @_cz(
     "released code, DP-SE",
-    "2 arms, epsilon = {e}, sums that move by {moves}",
+    "2 arms, epsilon = {e}, sums that change by {moves}",
     "delta({e})",
     "{why}",
     erratum="9b",
@@ -139,9 +139,9 @@ def _shared(e: Fraction, moves: tuple[int, int], why: str) -> Found:
 
 @_cz(
     "ours: one draw for each arm",
-    "2 arms, epsilon = {e}, one sum moves by 1",
+    "2 arms, epsilon = {e}, one sum changes by 1",
     "delta({e})",
-    "independent draws hide every sum and every difference of sums",
+    "independent draws protect every sum and every difference of sums",
     erratum="9b",
 )
 def _separate(e: Fraction) -> Found:

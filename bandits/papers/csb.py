@@ -1,12 +1,12 @@
 r"""The privacy theorems of CSB against exact curves: Theorems 1, 3 and 7, Lemma 1, and its bonuses.
 
 CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
-Semi-Bandits" (ICML 2020). Its Laplace noise on the reals is replaced by discrete Laplace noise on
+Semi-Bandits" (ICML 2020). Its real-valued Laplace noise is replaced by discrete Laplace noise on
 rewards in g steps.
 
 A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
-for the levels of a binary tree: base 2 is the most favourable reading. The constant in its local
-bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so both have a row.
+for the levels of a binary tree: base 2 is the most favourable interpretation. The constant in its
+local bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so there is a row for each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _csb = partial(Claim, "CSB", erratum="7")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Every row of this paper, not yet computed."""
+    r"""Yield the rows for this paper, which are computed on request."""
     for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
         for K in (2,) if quick else (1, 2, 8):
             yield _local("Theorem 1 (Algorithm 1)", e, K, K)
@@ -55,15 +55,15 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def csb_tree_levels(horizon: int) -> int:
-    r"""The number of released sums with one value of T: nodes [(j-1) 2^i + 1, j 2^i] within T.
+    r"""The largest number of released sums that contain one value: nodes [(j-1) 2^i + 1, j 2^i].
 
-    The first value enters the most: one node of every size 2^i <= T, floor(log2 T) + 1 of them.
+    The first value is in the most nodes: one of every size 2^i <= T, floor(log2 T) + 1 in total.
     """
     return horizon.bit_length()
 
 
 def _tree_scale(T: int, mass: int, e: Fraction) -> Enclosure:
-    # Lemma 1: each node has Laplace noise of scale ||X||_1 log2(T)/epsilon; Algorithm 3: mass 2K.
+    # In Lemma 1 each node has Laplace noise of scale ||X||_1 log2(T)/epsilon; Algorithm 3: mass 2K.
     if T.bit_count() == 1:
         return Enclosure.exactly(mass * (T.bit_length() - 1) / e)
     return narrow(lambda: ball(mass / e) * ball(T).log() / ball(2).log(), WIDTH_BITS)
@@ -85,10 +85,10 @@ def _local(theorem: str, e: Fraction, K: int, sent: int) -> Found:
     "{statement}",
     "T = {T}, epsilon = {e}, mass 1",
     "epsilon",
-    "a value enters {levels} sums, each with noise of scale {scale}",
+    "a value is in {levels} sums, each with noise of scale {scale}",
 )
 def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
-    # One value of mass 1, which enters `levels` nodes.
+    # One value of mass 1 is in `levels` nodes.
     del statement
     levels = csb_tree_levels(T)
     scale = Enclosure.exactly(levels / e) if mass is None else _tree_scale(T, mass, e)
@@ -101,25 +101,25 @@ def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
 
 
 def least_threshold(noise: Noise, failure: Fraction) -> int:
-    r"""The least t with P(X > t) <= ``failure``, decided by enclosures."""
+    r"""The smallest t with P(X > t) <= ``failure``, decided by enclosures."""
     start = int(noise.quantile(1 - max(failure, Fraction(1, 10**12))))
     return least(lambda t: noise.enclose_sf(t).upper <= failure, start)
 
 
 def _unit() -> arb:
-    # sqrt(ln T/T_i), in which bonuses are stated.
+    # The unit sqrt(ln T/T_i) of bonuses.
     return (ball(_HORIZON).log() / _PULLS).sqrt()
 
 
 @_csb(
     "Algorithm 2, its bonus with c = {label}",
     "epsilon = {e}, T = 100000, T_i = 1000, failure T^-4",
-    "the bonus/sqrt(ln T/T_i) that rewards alone need",
-    "it has no term for the rewards, and is meant for epsilon <= 1",
+    "the necessary bonus/sqrt(ln T/T_i) for rewards alone",
+    "the bonus has no term for the rewards and is meant for epsilon <= 1",
 )
 def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
-    # A mean of fair coins exceeds 1/2 by r with a chance above the failure, for every r below
-    # this: a lower end. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
+    # For every smaller r a mean of fair coins exceeds 1/2 + r with probability above the failure,
+    # a lower bound. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
     del label
     excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
     needed = Bound(
@@ -145,18 +145,18 @@ def _reward_term() -> Found:
 @_csb(
     "Algorithm 3, its bonus for the noise",
     "K = {K}, epsilon = {e}, T = 100000, failure T^-3",
-    "the bonus times T_i that the tree needs",
+    "the necessary bonus times T_i for the tree",
     "12 K ln(T)^3/epsilon, compared with the exact tail of the noise",
 )
 def _central(K: int, e: Fraction) -> Found:
-    # A sum up to any t <= T adds one node for each binary digit of t, at most `levels` of them.
+    # A sum up to t <= T adds one node for each binary digit 1 of t, at most `levels` nodes.
     scale = _tree_scale(_HORIZON, 2 * K, e)
     wide = Fraction(round(Fraction(scale.upper) * _STEPS * 1000) + 1, 1000)
     noise = PolyaDifference(shape=csb_tree_levels(_HORIZON), scale=wide)
     needed = Bound(
         upper=Fraction(least_threshold(noise, Fraction(1, _HORIZON**3)), _STEPS),
         method="exact tail",
-        theorem="the tail of the sum of all levels' noise, which exceeds that of fewer",
+        theorem="the tail of the noise of all levels, an upper bound for fewer levels",
     )
     return narrow(
         lambda: ball(Fraction(12 * K) / e) * ball(_HORIZON).log() ** 3, WIDTH_BITS

@@ -1,9 +1,9 @@
 r"""The privacy theorems of CZ against exact curves: Theorems 1-6, Lemmas 3, 4 and 10, Appendix I.
 
 CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). The
-sum mod m is post-processing of the sum, so the law of the sum decides, except for Theorem 3, which
-is tested with an aggregation that satisfies its definition. Theorems 2 and 3 are wrong; their
-functions take ``form="printed"`` or ``form="corrected"``.
+sum mod m is post-processing of the sum, so the law of the sum determines the privacy loss, except
+in Theorem 3, which is tested with an aggregation that satisfies its definition. Theorems 2 and 3
+are wrong; their functions take ``form="printed"`` or ``form="corrected"``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Every row of this paper, not yet computed."""
+    r"""Yield the rows for this paper, which are computed on request."""
     epsilons = [Fraction(1)] if quick else [Fraction(1, 10), Fraction(1), Fraction(5)]
     for e in epsilons:
         for n in (1024,) if quick else (2, 1024, 10**6):
@@ -59,8 +59,8 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
         yield _pure("Theorem 6", 1024, e, cz_local(1024, e, _FAILURE, constant=2))
         yield _shuffled("Theorem 3", 1024, e, "printed")
         yield _shuffled("ours: Theorem 3 with noise of scale 2g/epsilon", 1024, e, "corrected")
-    # (n, epsilon, s, alpha): the last of them are where the printed bound is not what the proof
-    # gives, and where it is far from the truth.
+    # (n, epsilon, s, alpha): at the last points the printed bound differs from that of the proof,
+    # and is far from the true value.
     points: list[tuple[int, str, int, int]] = [(2, "0.3", 2, 32), (16, "1", 1, 32)]
     if not quick:
         points += [(16, "1", 1, 2), (64, "1/2", 2, 8), (256, "1", 4, 64), (4, "1/10", 10, 16)]
@@ -93,7 +93,8 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
 
 
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameters:
-    r"""CZ Theorem 6: each message carries discrete Laplace noise of scale g/epsilon, and
+    r"""The parameters of CZ Theorem 6: discrete Laplace noise of scale g/epsilon in each message.
+
     tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
@@ -117,8 +118,8 @@ def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
     "{theorem}",
     "n = {n}, epsilon = {e}, g = {g}",
     "epsilon",
-    "2 epsilon-hat with epsilon-hat = epsilon/4 is spent in addition to the noise; the lower end "
-    "is the loss of one output of a relaxed aggregation that shows a coin about one message",
+    "2 epsilon-hat with epsilon-hat = epsilon/4 adds to the loss of the noise; the lower end is "
+    "attained by one output of a relaxed aggregation that reveals a coin about one message",
     erratum="1",
 )
 def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
@@ -135,26 +136,26 @@ def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
 
 
 def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
-    r"""A loss of some (``spent``, 0)-relaxed aggregation with the noise of ``chosen``.
+    r"""A privacy loss that some (``spent``, 0)-relaxed aggregation attains with this noise.
 
-    With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m, and a bit that is 1
-    with probability cu if the first message is exactly g, otherwise c/u. A simulator that draws a
-    bit with probability c is within ``spent`` of it at every output: for zeros, (1-cu)/(1-c) = 1/u
-    and (1-c/u)/(1-c) <= u. Without the bit, the sum remains.
+    With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m and a bit that is 1 with
+    probability cu if the first message is exactly g, otherwise c/u. A simulator that draws a bit
+    with probability c is within ``spent`` of it at every output: for zeros, (1-cu)/(1-c) = 1/u and
+    (1-c/u)/(1-c) <= u. Without the bit, only the sum remains.
 
-    x_1 = g and x_1 = 0, with all other inputs 0, are compared at the output (3g, 1). For the first
-    only the term with noise 0 of the first user, where the bit is likely, is counted; for the
-    second all terms.
+    The inputs x_1 = g and x_1 = 0, with all other inputs 0, are compared at the output (3g, 1). For
+    the first input only the term with noise 0 of the first user, where the bit is likely, is
+    counted; for the second input all terms are counted.
     """
     g, n, share, m = chosen.precision, chosen.users, chosen.share, chosen.modulus
     if not isinstance(share, PolyaDifference) or n < 2:
-        raise TypeError("the aggregation is stated for two users or more with Polya noise")
+        raise TypeError("the aggregation is defined for at least two users with Polya noise")
     others = PolyaDifference(shape=share.shape * (n - 1), scale=share.scale)
     seen = 3 * g
     with precision(_BITS):
         up = ball(spent).exp()
         here = share.pmf_ball(0) * others.pmf_ball(seen - g) * up
-        # Whatever wraps around, of any part of the noise, lies beyond m/2 - 3g.
+        # For a wraparound, some part of the noise must exceed m/2 - 3g.
         far = m // 2 - seen
         wrapped = sum((law.tail_ball(far) for law in (chosen.noise, share, others)), arb(0))
         both = share.pmf_ball(g) * others.pmf_ball(seen - g) + wrapped
@@ -163,11 +164,12 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
 
 
 def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
-    r"""CZ Theorem 2: D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) + 3
-    epsilon/(2 s^3), x}, where the paper prints x as 3 epsilon^2/(2s).
+    r"""The bound of CZ Theorem 2 on the Renyi divergence D_alpha, alpha = ``order``.
 
-    The paper's Lemma 3 with sensitivity g and variance g^2/epsilon^2, g >= s epsilon sqrt n, gives
-    x = 3 epsilon/(2s) for every n (``"corrected"``); the printed x follows only when g >= s.
+    D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x},
+    where the paper prints x as 3 epsilon^2/(2s). The paper's Lemma 3 with sensitivity g and
+    variance g^2/epsilon^2, g >= s epsilon sqrt n, gives x = 3 epsilon/(2s) for every n
+    (``"corrected"``); the printed x follows only if g >= s.
     """
     first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
     second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)
@@ -201,7 +203,7 @@ def _renyi(theorem: str, n: int, e: Fraction, s: int, order: int, form: Form) ->
     "Lemma 3",
     "variance = {variance}, Delta = {shift}, alpha = {order}",
     "D_{order}",
-    "the Renyi divergence of Skellam noise against its shift",
+    "the Renyi divergence between Skellam noise and its shift",
 )
 def _skellam(variance: Fraction, shift: int, order: int) -> Found:
     exact = _curve(Skellam(variance=variance), shift).renyi(order)
@@ -212,18 +214,18 @@ def _skellam(variance: Fraction, shift: int, order: int) -> Found:
     "Theorem 4",
     "n = {n}, epsilon = {e}, s = {s}, T = {T}, alpha = {order}",
     "D_{order}",
-    "the Renyi divergence of the sum of discrete Gaussians, alpha rho claimed",
+    "the Renyi divergence of the sum of discrete Gaussians; the claim is alpha rho",
 )
 def _concentrated(n: int, e: Fraction, s: int, order: int) -> Found:
     chosen = cz_concentrated(n, e, _FAILURE, s)
 
     def claimed() -> arb:
-        # xi has T/2 - 1 terms, and a batch of n users needs T/2 >= n: the least claim is at T = 2n.
+        # xi has T/2 - 1 terms, and a batch of n users needs T/2 >= n: T = 2n gives the least claim.
         rate = -2 * arb.pi() ** 2 * s**2
         xi = 10 * sum(((rate * k / (k + 1)).exp() for k in range(1, n)), arb(0))
         return order * (ball(e * e) + xi / 2).min((ball(e) + xi) ** 2) / 2
 
-    # xi may be 1e-38 and the truth as near: the bits tell them apart.
+    # xi and the distance to the true value may be 1e-38, so high precision is needed.
     exact = _curve(chosen.noise, chosen.precision).enclose_renyi(order, _FINE)
     return narrow(claimed, _FINE), exact, {"T": 2 * n}
 
@@ -240,7 +242,7 @@ def _gaussian_sum(n: int, v: Fraction, shift: int) -> Found:
 
 
 def _classic(rho: Fraction, delta: Fraction) -> Enclosure:
-    # Lemma 10: epsilon (sqrt(2 ln(1/delta)) + epsilon/2) for rho = epsilon^2/2.
+    # Lemma 10 states epsilon (sqrt(2 ln(1/delta)) + epsilon/2) for rho = epsilon^2/2.
     return narrow(lambda: ball(rho) + 2 * (ball(rho) * ball(1 / delta).log()).sqrt(), WIDTH_BITS)
 
 
@@ -259,7 +261,7 @@ def _conversion(rho: Fraction) -> Found:
     "Appendix I, by zCDP",
     "B = {visits}, discrete Gaussian of variance 400, delta = 1/1000000",
     "epsilon",
-    "B visits are B rho concentrated, then Lemma 10",
+    "B visits are (B rho)-zCDP, converted by Lemma 10",
 )
 def _returning(visits: int) -> Found:
     exact = _total(DiscreteGaussian(sigma_squared=400), visits)
@@ -270,10 +272,10 @@ def _returning(visits: int) -> Found:
     "Appendix I, by Renyi",
     "B = {visits}, Skellam of variance 400, delta = 1/1000000",
     "epsilon",
-    "Lemma 3 at the best integer order, then Lemma 10",
+    "Lemma 3 at the best integer order, converted by Lemma 10",
 )
 def _returning_renyi(visits: int) -> Found:
-    # Lemma 3 at integer orders, B times, then Lemma 10; orders beyond these do not help here.
+    # B times Lemma 3 at integer orders, converted by Lemma 10; larger orders do not help here.
     def at(order: int) -> Enclosure:
         spent = visits * skellam_renyi_bound(order, 400, 1)
 

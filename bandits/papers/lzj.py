@@ -1,7 +1,7 @@
 r"""The privacy theorems of LZJ against exact curves: 4.2, 4.4, C.1, C.3, 4.6, A.2, C.6, Lemma C.5.
 
 LZJ: Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback"
-(WiOpt 2022). Every client takes part in one phase, so one release decides.
+(WiOpt 2022). Every client takes part in one phase, so the guarantee is that of one release.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _scalars = partial(Claim, "LZJ", erratum="4")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Every row of this paper, not yet computed."""
+    r"""Yield the rows for this paper, which are computed on request."""
     texts = [("1", "1e-6"), ("10", "1/4"), ("10", "1e-6")]
     if not quick:
         texts += [("1/10", "1e-6"), ("1/2", "1e-3"), ("2", "1e-6"), ("5", "1/4")]
@@ -69,10 +69,10 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""LZJ Theorems 4.2, 4.4, C.1 and C.3: sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon.
+    r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
 
-    Proven for epsilon <= 1 only (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the exact
-    calibration, and the true guarantee of this one.
+    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the
+    exact calibration and the true guarantee of this ratio.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
@@ -116,18 +116,18 @@ def _exact_gaussian(e: Fraction, d: Fraction) -> Found:
     "{theorem}",
     "n = 1000, s = {s}, epsilon = {e}, delta = {d}, g = {g}",
     "delta",
-    "{bits} noise bits of each user and coordinate; every coordinate may move by g",
+    "{bits} noise bits per user and coordinate; every coordinate may change by g",
 )
 def _vector(theorem: str, s: int, e: Fraction, d: Fraction) -> Found:
     del theorem
     found = lzj_vector(_USERS, s, e, d)
-    # More bits are post-processing of fewer, and s coordinates at epsilon/s make one at epsilon:
-    # crude, and enough for noise of this size.
+    # More bits are post-processing of fewer, and s coordinates at epsilon/s compose to epsilon. The
+    # bound is crude but sufficient for this amount of noise.
     fewer = replace(bits_box(found, found.precision), trials=min(found.trials, _MANY))
     exact = Bound(
         upper=s * Fraction(fewer.delta(e / s).upper),
         method="basic",
-        theorem="epsilons and deltas of the coordinates add; fewer bits show more",
+        theorem="epsilons and deltas of the coordinates add; fewer bits reveal more",
     )
     return d, exact, {"g": found.precision, "bits": found.bits}
 
@@ -135,11 +135,11 @@ def _vector(theorem: str, s: int, e: Fraction, d: Fraction) -> Found:
 @_vectors(
     "Algorithm 2, its noise",
     "n = 1000, s = {s}, epsilon = {e}, delta = {d}",
-    "the deviation/Delta that is needed",
-    "compared with Gaussian noise that is calibrated exactly",
+    "the necessary deviation/Delta",
+    "compared with exactly calibrated Gaussian noise",
 )
 def _vector_noise(s: int, e: Fraction, d: Fraction) -> Found:
-    # A step is 2 Delta/g, and replacing a vector of norm Delta moves the sum by 2 Delta at most.
+    # A step is 2 Delta/g, and replacing a vector of norm Delta changes the sum by at most 2 Delta.
     found = lzj_vector(_USERS, s, e, d)
 
     def deviation(variance: Fraction) -> Enclosure:
@@ -152,12 +152,12 @@ def _vector_noise(s: int, e: Fraction, d: Fraction) -> Found:
 @_vectors(
     "Theorem A.2, its bound on the noise",
     "s = {s}, epsilon = {e}, delta = {d}",
-    "the deviation/Delta that is needed",
-    "the bound enters the confidence width; compared with exact Gaussian noise",
+    "the necessary deviation/Delta",
+    "the bound enters the confidence width; compared with exactly calibrated Gaussian noise",
 )
 def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
     def stated() -> arb:
-        # sqrt(360 ln(4s/delta))/epsilon-hat, epsilon-hat = epsilon/(18 sqrt(ln(2/delta))).
+        # sqrt(360 ln(4s/delta))/epsilon-hat with epsilon-hat = epsilon/(18 sqrt(ln(2/delta))).
         inner = 360 * ball(4 * s / d).log() * ball(2 / d).log()
         return inner.sqrt() * 18 / ball(e)
 
@@ -166,7 +166,7 @@ def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
 
 @_vectors(
     "ours: the fewest fair bits",
-    "s = {s}, g = {g}, epsilon = {e}, delta = {d}, {bits} bits in all",
+    "s = {s}, g = {g}, epsilon = {e}, delta = {d}, {bits} bits in total",
     "delta",
     "calibrated exactly",
 )
@@ -181,16 +181,19 @@ def _twice(value: Enclosure) -> Enclosure:
 
 
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
-    r"""LZJ Algorithm 4, eq. (60), as printed: the caller chooses g >= 2B sqrt n, b = ceil(180 g^2
-    ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
+    r"""The bits of LZJ Algorithm 4, eq. (60), as printed; the caller chooses g >= 2B sqrt n.
+
+    b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
     """
     log, half = log_of(2 / d), epsilon / 2
     return bits_of_cheu(n, g, lambda: log() / ball(half * half))
 
 
 def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
-    r"""LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality: ln(1/delta) in b, ln(2/delta) in
-    p, for (epsilon (2/g + 1), delta) with epsilon < 15; so p can exceed 1/2.
+    r"""The bits of LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality.
+
+    The lemma has ln(1/delta) in b and ln(2/delta) in p, so p can exceed 1/2; it states
+    (epsilon (2/g + 1), delta)-DP for epsilon < 15.
     """
     top, bottom = log_of(2 / d), log_of(1 / d)
     bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))
@@ -214,7 +217,7 @@ def _lemma(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     "Lemma C.5 for Algorithm 4",
     "n = {n}, g = {g}, epsilon-hat = {e}, delta = {d}, b = {bits}",
     "p",
-    "the lemma has ln(1/delta) in b and ln(2/delta) in p; Algorithm 4 takes p < 1/2",
+    "the lemma has ln(1/delta) in b and ln(2/delta) in p; Algorithm 4 needs p < 1/2",
 )
 def _lemma_chance(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     found = lzj_scalar_lemma(n, g, e, d)
@@ -224,8 +227,8 @@ def _lemma_chance(n: int, g: int, e: Fraction, d: Fraction) -> Found:
 @_scalars(
     "Theorem C.6 (Algorithm 4)",
     "n = {n}, B = 1, g = {g}, epsilon = {e}, delta = {d}",
-    "noise bits of a user needed",
-    "fair bits; its parameters are not those of Lemma C.5",
+    "the necessary noise bits per user",
+    "fair bits; the parameters differ from those of Lemma C.5",
 )
 def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)

@@ -1,8 +1,8 @@
-r"""A published claim and the exact value: the rows of the comparison.
+r"""The rows of the comparison: a published claim, the exact value, and the verdict.
 
-Each claim has the form truth <= claimed. The truth is the exact loss of the mechanism (an epsilon,
-a delta, a divergence), or the least noise for the guarantee if the paper states a sufficient noise.
-The verdict follows from the enclosures.
+Each claim has the form truth <= claimed. The truth is the exact privacy loss of the mechanism (an
+epsilon, a delta or a divergence) or, if the paper states a sufficient noise, the least noise for
+the guarantee. The verdict follows from the enclosures.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.rounding import down, up
 
 Answer: TypeAlias = Literal["holds", "fails", "unproven", "loose"]
-"""holds: true, and proven. loose: true, by a factor of :data:`LOOSE` or more. fails: refuted.
-unproven: not refuted, but the argument, the paper's or ours, proves less than is printed."""
+"""The verdicts. holds: proven. loose: proven, with a factor of at least :data:`LOOSE` to spare.
+fails: refuted. unproven: not refuted, but neither the paper's proof nor ours shows it."""
 
 _DIGITS: Final = 6
 
 LOOSE: Final = 2
-"""A claim that is this many times the truth is called loose."""
+"""A claim of at least this multiple of the truth is called loose."""
 
 
 def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None = None) -> Answer:
-    r"""The verdict on truth <= claimed from enclosures; ``proof`` is the value of the paper's
-    argument.
-    """
+    r"""The verdict on truth <= claimed; ``proof`` encloses the bound of the paper's proof."""
     if exact.lower is not None and exact.lower > claimed.upper:
         return "fails"
     if exact.upper > claimed.lower:
-        # What is proven is more than what is printed, and the printed claim is not refuted.
+        # The proven bound exceeds the printed claim, which is not refuted.
         return "unproven"
     if proof is not None and proof.lower > claimed.upper:
         return "unproven"
@@ -43,10 +41,10 @@ def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    r"""One claim at one choice of parameters.
+    r"""The comparison of one claim at one choice of parameters.
 
-    ``statement`` is its number in the paper; "ours" marks the statement of this package.
-    ``erratum`` is the entry in docs/errata.md. ``quantity`` is the bounded quantity; ``note``
+    ``statement`` is the number of the claim in the paper; "ours" marks statements of this package.
+    ``erratum`` is the entry in docs/errata.md. ``quantity`` is the bounded quantity, and ``note``
     explains the numbers in one line.
     """
 
@@ -72,7 +70,7 @@ class Judgement:
 
     @property
     def explanation(self) -> str:
-        r"""The verdict in one line."""
+        r"""The explanation of the verdict in one line."""
         truth, said = shown(self.exact), shown(self.claimed)
         match self.verdict:
             case "fails":
@@ -89,7 +87,7 @@ class Judgement:
         return f"{head}: {self.note}"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The row as text and floats, rounded outwards; infinity as text, no bound as null."""
+        r"""The row as JSON: floats rounded outwards, infinity as text, a missing bound as null."""
         return {
             "paper": self.paper,
             "statement": self.statement,
@@ -105,19 +103,19 @@ class Judgement:
 
 
 LaterRow: TypeAlias = Callable[[], Judgement]
-"""A row that is still to be computed."""
+"""A row that is not computed yet."""
 
 Value: TypeAlias = Enclosure | Fraction | int
 Truth: TypeAlias = Value | Bound
 Found: TypeAlias = tuple[Value, Truth] | tuple[Value, Truth, dict[str, Any]]
-"""The claimed and the true value, and more values for the text; ``proof`` as in a row."""
+"""The claimed and the true value, and further values for the text, such as ``proof``."""
 
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""Decorator: the call returns a lazily computed row."""
+    r"""A decorator that makes a function return a lazily computed row."""
 
     paper: str
     statement: str
@@ -153,18 +151,18 @@ def _format(text: str | None, words: Mapping[str, Any]) -> Any:
 
 
 def enclosed(value: Value) -> Enclosure:
-    r"""An exact number as an enclosure of width 0."""
+    r"""Return ``value`` as an enclosure, of width 0 if it is an exact number."""
     return value if isinstance(value, Enclosure) else Enclosure.exactly(value)
 
 
 def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
-    r"""The range of a monotone function between two bounds."""
+    r"""Enclose the range of a monotone function between two bounds."""
     found = [enclosed(compute(Fraction(end))) for end in (ends.lower, ends.upper)]
     return Enclosure(min(each.lower for each in found), max(each.upper for each in found))
 
 
 def shown(value: Enclosure | Bound) -> str:
-    r"""Six digits of each bound, rounded outwards; a single number if both are equal."""
+    r"""Format each bound with six digits, rounded outwards; a single number if both are equal."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:
         return f"at most {high}"

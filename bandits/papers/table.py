@@ -1,9 +1,9 @@
-r"""Check the theorems of four papers: claim, exact value, and verdict.
+r"""Check the theorems of four papers: claim, exact value and verdict.
 
-CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan, Mansour and
-Stemmer 2021), CSB (Chen and others 2020). Each row is one statement at one choice of parameters,
-computed on request. docs/errata.md lists the errors of the papers; next to them are rows for the
-corrected statements of this package.
+The papers are CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan,
+Mansour and Stemmer 2021) and CSB (Chen and others 2020). Each row is one statement at one choice of
+parameters, computed on request. docs/errata.md lists the errors of the papers; next to them are
+rows for the corrected statements of this package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bandits.papers.statement import Judgement, LaterRow
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""Every row, computed lazily; ``quick`` uses fewer parameters, but every erratum.
+    r"""All rows, computed lazily; ``quick`` uses fewer parameters but includes every erratum.
 
     >>> len(rows(quick=True)) < len(rows())
     True
@@ -29,7 +29,7 @@ def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
 def replay(
     *, quick: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Judgement, ...]:
-    r"""Compute every row. ``progress(done, of)`` is called before the first and after each."""
+    r"""Compute all rows; ``progress(done, of)`` is called before the first and after each row."""
     todo = rows(quick=quick)
     found: list[Judgement] = []
     if progress is not None:
@@ -42,7 +42,7 @@ def replay(
 
 
 def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
-    r"""The rows as text, by paper, and a final line with the number of each verdict."""
+    r"""Format the rows as text, by paper, with a final line that counts the verdicts."""
     counts: Counter[str] = Counter()
     paper = None
     for row in verdicts:
@@ -57,7 +57,7 @@ def lines(verdicts: Iterable[Judgement]) -> Iterator[str]:
 
 
 def to_json(verdicts: Iterable[Judgement]) -> dict[str, Any]:
-    r"""All rows as data, and the number of each verdict."""
+    r"""The rows and the count of each verdict, as a JSON object."""
     listed = tuple(verdicts)
     return {
         "rows": [row.to_json() for row in listed],

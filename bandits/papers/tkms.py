@@ -1,8 +1,8 @@
-r"""The privacy theorems of TKMS against exact curves: Theorem C.1 (Algorithm 3), and its bandits.
+r"""The privacy theorems of TKMS against exact curves: Theorem C.1 (Algorithm 3) and its bandits.
 
 TKMS: Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the
-Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the binomial law of the
-noise bits decides.
+Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the privacy loss follows
+from the binomial law of the noise bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _tkms = partial(Claim, "TKMS", erratum="5")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Every row of this paper, not yet computed."""
+    r"""Yield the rows for this paper, which are computed on request."""
     points = [(1, "0.5"), (10**4, "0.5")]
     if not quick:
         points += [(100, "0.1"), (100, "0.9"), (1000, "0.5"), (10**5, "0.9")]
@@ -53,7 +53,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
-    r"""The noise of a bit protocol; an irrational probability is rounded to within 2^-64."""
+    r"""The noise of a bit protocol, with an irrational probability rounded to within 2^-64."""
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
     return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
@@ -74,8 +74,8 @@ def _theorem(m: int, e: Fraction) -> Found:
 @_tkms(
     "Algorithm 3, tau",
     _TARGET,
-    "fair noise bits needed",
-    "one bit less is certified not to be enough",
+    "the necessary fair noise bits",
+    "one bit less is certified to be insufficient",
 )
 def _bits(e: Fraction) -> Found:
     return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).bits
@@ -90,11 +90,11 @@ def _exact_bits(e: Fraction) -> Found:
 @_tkms(
     "Algorithm 3, encoder and analyzer",
     _TARGET,
-    "the number of m at which < and <= differ",
-    "tau is no integer, so the two comparisons with it agree",
+    "the number of m for which < and <= differ",
+    "tau is not an integer, so both comparisons agree",
 )
 def _comparisons(e: Fraction) -> Found:
-    # m < tau and m <= tau differ at m = tau alone.
+    # m < tau and m <= tau differ only for m = tau.
     tau = tkms_threshold(e, _DELTA)
     return 0, math.floor(tau.upper) - math.ceil(tau.lower) + 1
 
@@ -106,8 +106,8 @@ def _comparisons(e: Fraction) -> Found:
     "Chernoff's exp(-t^2/(3 E[B])) holds only for t <= E[B]",
 )
 def _tail(m: int, e: Fraction) -> Found:
-    # B is binomial of mean tau/2; a deviation of t = 2 E[B], by its first mass and a geometric
-    # series on it.
+    # B is binomial with mean tau/2; the tail from t = 2 E[B] on is bounded by its first mass and a
+    # geometric series.
     def mean() -> arb:
         return 48 * ball(2 / _DELTA).log() / ball(e**2)
 
@@ -130,7 +130,7 @@ def _tail(m: int, e: Fraction) -> Found:
     "{algorithm}, by Theorem C.1",
     _TARGET + ", m from {first} to {last}",
     "delta",
-    "every user is in one batch, so the worst batch decides",
+    "every user is in one batch, so the guarantee is that of the worst batch",
     erratum=None,
 )
 def _bandit(algorithm: str, e: Fraction, sizes: tuple[int, ...]) -> Found:

@@ -1,9 +1,10 @@
 r"""The utility theorems of the papers: tails of noise, and regret bounds with explicit constants.
 
-CZ Facts 2 and 3, Proposition 1, Lemmas 1, 2 and 5; TKMS Theorems 3.1 and 3.3; CSB Theorems 5 and 6.
-A tail is compared with the exact tail of the law, a regret bound with the maximum over runs, and a
-lower bound with the information that one private reward can carry, at most that of randomised
-response (Kairouz, Oh and Viswanath 2016). Bounds in O and Omega without constants have no row.
+The statements are CZ Facts 2 and 3, Proposition 1, Lemmas 1, 2 and 5; TKMS Theorems 3.1 and 3.3;
+CSB Theorems 5 and 6. A tail is compared with the exact tail of the law, a regret bound with the
+maximum over runs, and a lower bound with the largest information of one private reward, which is
+that of randomised response (Kairouz, Oh and Viswanath 2016). Bounds in O and Omega without
+constants have no row.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Every row of these statements, not yet computed."""
+    r"""Yield the rows for these statements, which are computed on request."""
     chances = (_RARE,) if quick else (_TENTH, _RARE)
     half = Fraction(1, 2)
     yield from _tails(chances, quick=quick)
@@ -73,7 +74,7 @@ def _tails(chances: tuple[Fraction, ...], *, quick: bool) -> Iterator[LaterRow]:
 
 
 def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
-    r"""P(\|X\| > t) for a t in the interval ``limit``: the result covers all these t."""
+    r"""Enclose P(\|X\| > t) for all t in the interval ``limit``."""
     low, high = (int(Fraction(end) // 1) for end in (limit.lower, limit.upper))
     return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
 
@@ -81,8 +82,8 @@ def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
 @_cz(
     "Fact 2, its tail",
     "Delta/epsilon = {scale}, p = {chance}",
-    "the least m with P(|Y| > m) <= p",
-    "the printed tail is an identity: it gives the same m",
+    "the smallest m with P(|Y| > m) <= p",
+    "the printed tail is an identity, so it gives the same m",
 )
 def _laplace_tail(scale: Fraction, chance: Fraction) -> Found:
     # 2 e^(-m/s)/(e^(1/s) + 1) <= p, solved for m.
@@ -96,7 +97,7 @@ def _laplace_tail(scale: Fraction, chance: Fraction) -> Found:
     "Fact 3, its tail",
     "Delta^2/epsilon^2 = {squared}, t = {t}",
     "P(|Y| >= {t})",
-    "the discrete Gaussian is sub-Gaussian with its sigma^2",
+    "the discrete Gaussian is sub-Gaussian with parameter sigma^2",
 )
 def _gaussian_tail(squared: Fraction, t: int) -> Found:
     printed = narrow(lambda: 2 * (-ball(t * t / (2 * squared))).exp(), WIDTH_BITS)
@@ -121,7 +122,7 @@ def _gaussian_rho(squared: Fraction) -> Found:
     "sub-exponential: at most sigma^2 lambda^2, up to lambda = sqrt 2",
 )
 def _skellam_moment(variance: Fraction) -> Found:
-    # K(a)/a^2 = variance (cosh a - 1)/a^2 rises with a: the largest a decides.
+    # K(a)/a^2 = variance (cosh a - 1)/a^2 increases with a, so the largest a is the worst.
     exact = narrow(lambda: ball(variance) * (arb(2).sqrt().cosh() - 1), WIDTH_BITS)
     return 2 * variance, exact
 
@@ -144,10 +145,10 @@ def _skellam_tail(variance: Fraction, chance: Fraction) -> Found:
     "Lemma 5, with c = 8/5",
     "epsilon = {epsilon}, lambda = epsilon/c",
     "ln E e^(lambda X)",
-    "c is open in the paper; for small epsilon the least is 1.5942, (1 - e^(-1/2))^(-1/2)",
+    "the paper leaves c open; for small epsilon the least c is 1.5942, (1 - e^(-1/2))^(-1/2)",
 )
 def _laplace_moment(epsilon: Fraction) -> Found:
-    # Of a symmetric law that can be divided K(a)/a^2 rises with a, so the largest a decides.
+    # For a symmetric infinitely divisible law K(a)/a^2 increases: the largest a is the worst.
     def most() -> arb:
         beta, a = (-ball(epsilon)).exp(), ball(epsilon / _C)
         return 2 * (1 - beta).log() - (1 - beta * a.exp()).log() - (1 - beta * (-a).exp()).log()
@@ -175,7 +176,7 @@ def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Found:
     "Lemma 1, its assumption for discrete Laplace noise",
     "sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
     "P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
-    "the tail of the noise; rounding is sub-Gaussian, and has its part of sigma",
+    "the tail of the noise; rounding is sub-Gaussian and contributes to sigma",
 )
 def _assumption(epsilon: Fraction, chance: Fraction) -> Found:
     def limit() -> arb:
@@ -192,7 +193,7 @@ def _assumption(epsilon: Fraction, chance: Fraction) -> Found:
     "pi^2/12 for rewards and pi^2/6 for noise",
 )
 def _intervals() -> Found:
-    # Of batch b: p/(2 b^2) for the rewards, p/b^2 for the noise, over all arms.
+    # Batch b fails with p/(2 b^2) for the rewards and p/b^2 for the noise, over all arms.
     total = Fraction(narrow(lambda: arb.pi() ** 2 / 4, WIDTH_BITS).upper)
     return 3, Bound(upper=total, method="union bound", theorem="the sum of 3/(2 b^2)")
 
@@ -200,8 +201,8 @@ def _intervals() -> Found:
 @_cz(
     "Lemma 2, pulls of an arm",
     "batches of 2^b, last survived b = {last}",
-    "N_a/l(b), with the batch that drops it",
-    "2 + 4 + ... + 2^(b+1); with the batches 4^b of the released code it is 16/3",
+    "N_a/l(b), including the batch that drops the arm",
+    "2 + 4 + ... + 2^(b+1); it is 16/3 with the batches 4^b of the released code",
 )
 def _pulls(last: int) -> Found:
     return 4, Fraction(sum(1 << b for b in range(1, last + 2)), 1 << last)
@@ -210,12 +211,12 @@ def _pulls(last: int) -> Found:
 @Claim(
     "TKMS",
     "{theorem}, its regret for any gaps",
-    "k = 10, T = 1000000, epsilon = {epsilon}, delta = 1/1000000, means evenly in [1/4, 3/4]",
+    "k = 10, T = 1000000, epsilon = {epsilon}, delta = 1/1000000, means spaced in [1/4, 3/4]",
     "regret",
-    "uniform play loses {uniform:.0f} here",
+    "uniform play has regret {uniform:.0f} here",
 )
 def _regret(theorem: str, epsilon: Fraction) -> Found:
-    # sigma^2 of the noise of Algorithm 3, and m as many users as it has noise bits.
+    # sigma^2 of the noise of Algorithm 3, with m equal to its number of noise bits.
     m = tkms_bits(1, epsilon, _RARE).trials
     squared = Fraction(m, 4)
 
@@ -232,13 +233,13 @@ def _regret(theorem: str, epsilon: Fraction) -> Found:
     exact = Bound(
         upper=min(lost, max(_GAPS) * _HORIZON),
         method="clean event",
-        theorem="an arm is dropped in the first phase with 4 I < its gap",
+        theorem="an arm is dropped in the first phase in which 4 I is below its gap",
     )
     return narrow(bound, WIDTH_BITS), exact, {"uniform": float(sum(_GAPS) / _ARMS * _HORIZON)}
 
 
 def _pulled(batch: int | None, squared: Fraction, gap: Fraction) -> int:
-    # The pulls of an arm by the end of the first phase in which 4 I is below its gap.
+    # The number of pulls of an arm up to the end of the first phase with 4 I below its gap.
     pulled, phase = 0, 0
     while gap and pulled < _HORIZON:
         phase += 1
@@ -254,11 +255,11 @@ def _interval(phase: int, pulled: int, squared: Fraction) -> arb:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""KL divergence of randomised response on bits of mean 1/2 - ``gap`` and on fair bits."""
+    r"""The KL divergence of randomised response on bits of mean 1/2 - ``gap`` and on fair bits."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()
-        # The chance of a shown 1: keep with e^epsilon/(1 + e^epsilon), flip otherwise.
+        # The bit is kept with probability e^epsilon/(1 + e^epsilon) and flipped otherwise.
         moved = ball(gap) * (up - 1) / (up + 1)
         one, other = arb(1) / 2 - moved, arb(1) / 2 + moved
         return one * (2 * one).log() + other * (2 * other).log()
@@ -271,9 +272,9 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
     "{theorem}, its lower bound",
     "epsilon = {epsilon}, {scaled} = {gap}",
     "the information of one private reward",
-    "the bound on regret is as many times below what randomised response could reach",
+    "the bound on regret is too small by this factor compared with randomised response",
 )
 def _lower(theorem: str, epsilon: Fraction, scaled: str, gap: Fraction) -> Found:
-    # Regret/ln T >= (number of others) Delta/information: 128 epsilon^2 gap^2 is what is printed.
+    # Regret/ln T >= (number of others) Delta/information; the paper prints 128 epsilon^2 gap^2.
     del theorem, scaled
     return 128 * epsilon**2 * gap**2, information(epsilon, gap)

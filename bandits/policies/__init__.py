@@ -1,1 +1,1 @@
-r"""Policies: which arms to pull next, based only on released sums."""
+r"""Policies, which choose the next arms to pull from released sums only."""

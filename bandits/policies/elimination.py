@@ -1,18 +1,18 @@
 r"""Successive elimination: Algorithm 1 of Chowdhury and Zhou in every trust model, and DP-SE.
 
-Batch b = 1, 2, ... pulls every active arm equally often, always with new users. The released sum of
-the batch gives the mean of an arm, only from this batch. An arm stays while its mean is at most
-``radius.gap`` below the best: by the paper's intervals, mean + beta(b) >= the largest mean -
-beta(b), that is 2 beta(b).
+Batch b = 1, 2, ... pulls every active arm equally often, always with new users. The mean of an arm
+comes only from the released sum of this batch. An arm remains active while its mean is at most
+``radius.gap`` below the best: 2 beta(b) with the paper's intervals, where mean + beta(b) must reach
+the largest mean - beta(b).
 
-DP-SE is successive elimination in the central model (Sajed and Sheffet 2019), discretised. Epoch
+DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Epoch
 e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
 
     R_e = ceil(max(32 ln(8 |S| e^2/p)/Delta_e^2, 8 ln(4 |S| e^2/p)/(epsilon Delta_e))) + 1
 
 times. Its mean is released with discrete Laplace noise of scale g/epsilon on rewards in g =
-ceil(sqrt R_e) steps, instead of the paper's Laplace(1/(epsilon R_e)) on the reals. In the paper an
-arm stays while its mean is within 2 h_e + 2 c_e of the largest,
+ceil(sqrt R_e) steps, instead of the paper's real-valued Laplace(1/(epsilon R_e)). In the paper an
+arm remains active while its mean is within 2 h_e + 2 c_e of the largest, where
 
     h_e = sqrt(ln(8 |S| e^2/p)/(2 R_e)),   c_e = ln(4 |S| e^2/p)/(R_e epsilon)   (DpSeRadius).
 """
@@ -57,7 +57,7 @@ NAMES: Final[dict[str, str]] = {
 class EliminationState:
     r"""The active arms among ``arms``, in increasing order, and the index of the next release.
 
-    ``sums`` are the released sums of the active arms that count, if there are any yet.
+    ``sums`` are the released sums of the active arms that the next means use; empty if none.
     """
 
     arms: int
@@ -72,7 +72,7 @@ class EliminationState:
 class Elimination(Policy[EliminationState]):
     r"""Base class: pull the active arms equally often, then drop those far below the best.
 
-    ``pooled``: means are over all data so far, instead of over the last batch only.
+    With ``pooled``, means are over all data so far instead of the last batch only.
     """
 
     pooled: ClassVar[bool] = False
@@ -80,7 +80,7 @@ class Elimination(Policy[EliminationState]):
     @property
     @abstractmethod
     def privatizer(self) -> Privatizer:
-        r"""The privatizer of the sum of each arm."""
+        r"""The privatizer that releases the sum of each arm."""
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:
@@ -88,9 +88,7 @@ class Elimination(Policy[EliminationState]):
 
     @abstractmethod
     def judged(self, state: EliminationState) -> tuple[int, float]:
-        r"""After the last release of a batch: the number of rewards in a mean, and the gap below
-        the best mean at which an arm is dropped.
-        """
+        r"""At the end of a batch: the number of rewards in a mean, and the gap for elimination."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
@@ -123,10 +121,10 @@ class Elimination(Policy[EliminationState]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuccessiveElimination(Elimination):
-    r"""Base class of eliminations that use one batch at a time; subclasses define ``length``.
+    r"""Base class of eliminations whose means use only the last batch; subclasses set ``length``.
 
-    ``confidence`` is p: the best arm is dropped with probability at most p, as far as ``radius``
-    has a proof. It is not the ``failure`` of a protocol, a parameter of the privatizer.
+    ``confidence`` is p: the best arm is dropped with probability at most p if ``radius`` has a
+    proof. It is not the ``failure`` of a protocol, which is a parameter of the privatizer.
     """
 
     radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
@@ -147,9 +145,9 @@ class SuccessiveElimination(Elimination):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedElimination(SuccessiveElimination):
-    r"""Algorithm 1 with ``privatizer`` and the batch lengths of ``schedule``.
+    r"""Batched elimination (Algorithm 1) with ``privatizer`` and the batch lengths of ``schedule``.
 
-    With ``most``, no release has more users: a longer batch is split into parts.
+    With ``most``, no release has more users than that: a longer batch is split into parts.
 
     >>> from bandits.privatizers.privatizer import Unprotected
     >>> from bandits.policies.setting import RELEASED
@@ -178,10 +176,10 @@ class BatchedElimination(SuccessiveElimination):
             return
         integer("most", self.most, at_least=1)
         if self.privatizer.least_noise is None:
-            reason = "must be a SteadyPrivatizer: the noise of all parts must have one law"
+            reason = "must be a SteadyPrivatizer: the noise of all parts must have the same law"
             raise InvalidParameter("privatizer", self.privatizer, reason)
         if not isinstance(self.radius, ExactRadius):
-            raise InvalidParameter("radius", self.radius, "must be exact for batches in parts")
+            raise InvalidParameter("radius", self.radius, "must be ExactRadius() if most is given")
 
     @property
     def name(self) -> str:
@@ -200,17 +198,17 @@ class BatchedElimination(SuccessiveElimination):
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
         if self.most is None or arms == 1:
             return SuccessiveElimination.sizes(self, arms, horizon)
-        # A batch that the horizon cuts has released its first parts.
+        # The first parts of a batch that the horizon truncates may have been released.
         batches = range(1, self.schedule.batches(horizon) + 2)
         return tuple({size: None for batch in batches for size in sorted(set(self.parts(batch)))})
 
 
 def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:
-    r"""The lengths of all batches that an elimination can complete, in increasing order.
+    r"""The lengths of all batches that an elimination may complete, in increasing order.
 
     ``length(b, active)`` is the number of pulls of each active arm in batch b = 1, 2, ...; it is
     non-decreasing in ``active`` and exceeds any horizon for large b. The first batch pulls all
-    ``arms``. A later batch with ``active`` arms is reached with the fewest pulls if all the others
+    ``arms``. A later batch with ``active`` arms is reached with the fewest pulls if all other arms
     are dropped after the first batch, because the number of active arms never grows.
     """
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
@@ -234,12 +232,12 @@ def _sizes(policy: Elimination, arms: int, horizon: int) -> tuple[int, ...]:
 
 
 def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:
-    r"""The means of the active arms from sums over ``pulls`` reporting users each."""
+    r"""The means of the active arms, from sums over ``pulls`` reporting users per arm."""
     means = {}
     for arm in active:
         total = released.sums[arm] if arm < len(released.sums) else None
         if total is None:
-            raise InvalidParameter("released", released.sums, f"must contain a sum of arm {arm}")
+            raise InvalidParameter("released", released.sums, f"must have a sum for arm {arm}")
         means[arm] = total / pulls
     return means
 
@@ -254,11 +252,11 @@ def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSe(SuccessiveElimination):
-    r"""Sajed and Sheffet's algorithm for ``epsilon``; a batch is an epoch.
+    r"""Sajed and Sheffet's algorithm for ``epsilon``; each batch is an epoch.
 
-    ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default uses the certified quantile of
-    the noise instead. R_e is always the paper's. ``failure`` is the probability that a sum mod m is
-    decoded wrongly.
+    ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default is certified for the actual
+    noise instead. R_e is always the paper's. ``failure`` is the probability that a sum mod m is
+    decoded incorrectly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -270,17 +268,17 @@ class DpSe(SuccessiveElimination):
 
     @property
     def privatizer(self) -> SumPrivatizer:
-        r"""Central noise on g = ceil(sqrt n) steps."""
+        r"""The privatizer with central noise and g = ceil(sqrt n) steps."""
         e = self.epsilon
         return SumPrivatizer(trust="central", epsilon=e, failure=self.failure, scaling=1 / e)
 
     def length(self, batch: int, active: int) -> int:
-        r"""Pulls per active arm in epoch ``batch``."""
+        r"""The number of pulls R_e of each active arm in epoch e = ``batch``."""
         return epoch_pulls(batch, active, self.epsilon, self.confidence)
 
 
 def epoch_pulls(epoch: int, active: int, epsilon: RationalLike, confidence: RationalLike) -> int:
-    r"""R_e for e = ``epoch``, |S| = ``active`` and p = ``confidence``."""
+    r"""The number of pulls R_e for e = ``epoch``, |S| = ``active`` and p = ``confidence``."""
     return _pulls(
         integer("epoch", epoch, at_least=1),
         integer("active", active, at_least=1),

@@ -1,11 +1,12 @@
 r"""Near-G-optimal designs for linear bandits: which actions to play, and how often.
 
-A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x, over the active actions: h
-times the largest variance of an estimated reward, if h pi(x) rounds play x. The least value is d,
-the dimension of the span (Kiefer and Wolfowitz 1960); elimination needs at most 2d, for which few
-actions suffice. If the actions do not span R^d, their span is used (LZJ, Remark 3.2).
+A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x over the active actions x. If x
+is played in h pi(x) rounds, the value is h times the largest variance of an estimated reward. The
+smallest value is d, the dimension of the span (Kiefer and Wolfowitz 1960); elimination needs a
+value of at most 2d, for which few actions suffice. If the actions do not span R^d, their span is
+used (LZJ, Remark 3.2).
 
-The stated value of a design is an upper bound of the true one: an approximate inverse A of V is
+The stated value of a design is an upper bound on the true one: an approximate inverse A of V is
 checked by the residual R = I - A V, including the rounding errors of all sums (Higham 2002, section
 3.1). Proofs: docs/proofs/radius.md.
 """
@@ -39,10 +40,10 @@ _LEAST_FOR_LOGS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    r"""Weights of some active actions: ``support`` (indices), ``weights`` (their sum is about 1).
+    r"""A design: ``weights``, with sum about 1, of the actions with indices ``support``.
 
     ``basis`` has orthonormal columns that span the active actions, ``rank`` of them. ``value`` is a
-    proven upper bound of max_x x^T V^-1 x over these actions, in their floating-point coordinates
+    proven upper bound on max_x x^T V^-1 x over these actions, in their floating-point coordinates
     in ``basis``.
     """
 
@@ -57,14 +58,14 @@ class Design:
         return int(self.basis.shape[1])
 
     def times(self, h: int) -> tuple[int, ...]:
-        r"""T(x) = ceil(h pi(x)) for each action of the support."""
+        r"""The number of plays T(x) = ceil(h pi(x)) of each action of the support."""
         return tuple(math.ceil(h * weight) for weight in self.weights.tolist())
 
 
 def most_support(dimension: int) -> int:
     r"""The largest number of actions of a :func:`near_optimal_design` in d dimensions.
 
-    d (d+1)/2, which always suffices, or 4 d ln ln d + 16 if that is larger.
+    It is the larger of d (d+1)/2, which always suffices, and 4 d ln ln d + 16.
     """
     d = integer("dimension", dimension, at_least=1)
     few = d * (d + 1) // 2
@@ -74,7 +75,7 @@ def most_support(dimension: int) -> int:
 
 
 def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
-    r"""A design on the ``active`` actions whose value is proven to be at most twice their rank."""
+    r"""Find a design on the ``active`` actions with a proven value of at most twice their rank."""
     if not active:
         raise InvalidParameter("active", active, "must contain at least one action")
     points = actions.points[list(active)]
@@ -87,7 +88,7 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
             active,
             f"needs an action with an entry of at least {_LEAST} in absolute value",
         )
-    # By powers of two, which is exact and changes no value; one for all, unless some are far apart.
+    # Scaled by powers of two, which is exact and changes no value; by one unless sizes differ.
     held = np.ldexp(points @ basis, -int(np.frexp(np.abs(points).max())[1]))
     powers = np.frexp(np.abs(held).max(axis=0))[1]
     if np.ptp(powers) > _APART:
@@ -98,15 +99,15 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
     rank = basis.shape[1]
     if not value <= 2 * rank or len(chosen) > most_support(rank):
         raise DpcoreError(
-            f"no design on {len(active)} actions of rank {rank} is proven to have a value of at "
-            "most twice the rank: the sizes of their numbers differ too much"
+            f"no design on {len(active)} actions of rank {rank} has a proven value of at most "
+            "twice the rank: the sizes of the entries differ too much; rescale the actions"
         )
     support = tuple(active[i] for i in chosen.tolist())
     return Design(support=support, weights=weights[chosen], basis=basis, value=value)
 
 
 def _span(points: Floats) -> Floats:
-    # Orthonormal columns; directions in which all actions are 1e-9 of the largest count as none.
+    # Orthonormal columns; directions with singular value below 1e-9 of the largest are dropped.
     _, sizes, rows = np.linalg.svd(points, full_matrices=False)
     rank = int((sizes > _RANK * sizes[0]).sum()) if sizes.size and sizes[0] > 0 else 0
     found: Floats = np.ascontiguousarray(rows[:rank].T)
@@ -114,7 +115,7 @@ def _span(points: Floats) -> Floats:
 
 
 def _weights(held: Floats) -> Floats:
-    # Any way of finding it is sound: what is returned is certified.
+    # Any weights are valid, because the value of the returned design is certified.
     count, d = held.shape
     weights = np.zeros(count)
     weights[_spanning(held)] = 1 / d
@@ -124,7 +125,7 @@ def _weights(held: Floats) -> Floats:
         worst = _first_of_largest(values)
         if values[worst] <= _AIM * d and np.count_nonzero(weights) <= most_support(d):
             break
-        # Wynn and Fedorov: the weight that raises det V most along this action.
+        # Wynn and Fedorov: the step along this action that increases det V most.
         size = values[worst]
         move = (size - d) / (d * (size - 1)) if size > 1 else 0.0
         if move <= 0:
@@ -142,7 +143,7 @@ def _weights(held: Floats) -> Floats:
 
 
 def _spanning(held: Floats) -> list[int]:
-    # d actions of large volume: greedy, then swaps that enlarge it by half again.
+    # d actions with large volume: a greedy choice, then swaps that increase the volume by half.
     rest = held.copy()
     chosen: list[int] = []
     for _ in range(held.shape[1]):
@@ -152,7 +153,7 @@ def _spanning(held: Floats) -> list[int]:
         along = rest[place] / math.sqrt(lengths[place])
         rest -= np.outer(rest @ along, along)
     for _ in range(_SWAPS):
-        # Cramer: |coordinate j of x| is the factor by which x in the place of j changes the volume.
+        # Cramer: replacing action j by x changes the volume by the factor |coordinate j of x|.
         factors = np.abs(np.linalg.solve(held[chosen].T, held.T))
         j, x = divmod(_first_of_largest(factors.ravel()), factors.shape[1])
         if factors[j, x] <= _GAIN:
@@ -162,12 +163,12 @@ def _spanning(held: Floats) -> list[int]:
 
 
 def _first_of_largest(values: Floats) -> int:
-    # Actions of one length are as many ties: the order of a processor's sums must not decide them.
+    # Actions of equal length tie; the summation order of the processor must not decide ties.
     return int((values >= (1 - _ALIKE) * values.max()).argmax())
 
 
 def _certified(held: Floats, weights: Floats) -> float:
-    r"""An upper bound of max_x x^T V^-1 x over the rows x of ``held``, V = sum pi(x) x x^T."""
+    r"""An upper bound on max_x x^T V^-1 x over the rows x of ``held``, V = sum pi(x) x x^T."""
     used = np.flatnonzero(weights)
     points, pi = held[used], weights[used]
     count, d = points.shape
@@ -179,14 +180,14 @@ def _certified(held: Floats, weights: Floats) -> float:
     inverse = (inverse + inverse.T) / 2
     grown = np.abs(inverse)
     sizes = np.abs(points)
-    # Every entry of V is off by at most gamma_{n+2} of the sum of absolute values.
+    # The error of every entry of V is at most gamma_{n+2} times the sum of absolute values.
     off = _gamma(count + 2) * ((sizes * pi[:, None]).T @ sizes)
     residual = np.abs(np.eye(d) - inverse @ about)
     residual += _gamma(d + 2) * (np.eye(d) + grown @ np.abs(about)) + 2 * (grown @ off)
     far = float(np.sqrt((residual * residual).sum())) * (1 + 1e-9)
     if not far < _FAR:
         return math.inf
-    # V^-1 = (A V)^-1 A = A + ((I - R)^-1 - I) A, and the second part is at most far/(1-far) |A|.
+    # V^-1 = (A V)^-1 A = A + ((I - R)^-1 - I) A; the second term has norm <= far/(1-far) |A|.
     norm = float(np.sqrt((inverse * inverse).sum())) * (1 + 1e-9)
     lengths = (held * held).sum(axis=1) * (1 + 1e-9)
     values = ((held @ inverse) * held).sum(axis=1)
@@ -196,5 +197,5 @@ def _certified(held: Floats, weights: Floats) -> float:
 
 
 def _gamma(n: int) -> float:
-    # The relative error of a sum of n products in any order, and a little more.
+    # A bound on the relative error of a sum of n products in any order.
     return 1.01 * n * _UNIT

@@ -1,15 +1,15 @@
 r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji.
 
-Phase l = 1, 2, ... has h = 2^l: a near-G-optimal design pi on the active actions is played T(x) =
-ceil(h pi(x)) times. DP-DPE (their Algorithm 1): ceil(2^(alpha l)) new clients observe all rounds of
-the phase and send their average reward of each action. DPE-FixedU: the same number of clients in
-every phase, by default with the same total over T rounds. DP-PE (Appendix C, Algorithm 3): every
-round has a new client. The released averages give a least-squares estimate of theta*, and actions
-that cannot be the best are dropped.
+Phase l = 1, 2, ... has h = 2^l: each action x of a near-G-optimal design pi on the active actions
+is played T(x) = ceil(h pi(x)) times. In DP-DPE (their Algorithm 1), ceil(2^(alpha l)) new clients
+observe all rounds of the phase and send their average reward of each action. DPE-FixedU has the
+same number of clients in every phase, by default with the same total over T rounds. In DP-PE
+(Appendix C, Algorithm 3) every round has a new client. The released averages give a least-squares
+estimate of theta*, and actions that cannot be the best are dropped.
 
-With c = C v, C = T X V^+, the estimate of <theta*, v> is sum_x c_x y(x): a fixed combination of the
-released averages y(x), so that its error is a sum of independent parts whose tails are known.
-Proofs: docs/proofs/radius.md.
+With c = C v, C = T X V^+, the estimate of <theta*, v> is sum_x c_x y(x), a fixed linear combination
+of the released averages y(x), so its error is a sum of independent terms with known tails. Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _NEWTON: Final = 4
 class Phase:
     r"""The plays of a phase: ``times[i]`` rounds of ``design.support[i]``, observed by ``users``.
 
-    ``apart``: every round has a new user (LZJ Appendix C), and ``users`` is 1. ``local``: each user
-    adds noise. ``noise`` and ``rounding`` are variance proxies of the noise and rounding of each
-    released average, ``tails`` the tail parameter of the noise
+    With ``apart``, every round has a new user (LZJ Appendix C) and ``users`` is 1; with ``local``,
+    each user adds noise. ``noise`` and ``rounding`` are the variance proxies of the noise and the
+    rounding of each released average, and ``tails`` are the tail parameters of the noise
     (:meth:`bandits.privatizers.averages.AveragePrivatizer.tail`).
     """
 
@@ -67,12 +67,12 @@ class Phase:
 
     @property
     def chances(self) -> float:
-        r"""1/beta = k T."""
+        r"""The number 1/beta = k T, the inverse of the failure probability beta."""
         return float(self.model.actions.count) * self.horizon
 
     @property
     def weights(self) -> Floats:
-        r"""C, of shape (support, d)."""
+        r"""The matrix C of shape (support, d), so that C^T y estimates theta*."""
         points = self.model.actions.points[list(self.design.support)]
         times = np.array(self.times, dtype=np.float64)
         held = points @ self.design.basis
@@ -82,7 +82,7 @@ class Phase:
 
 
 class LinearWidth(ABC):
-    r"""Selects the active actions that remain, from the released averages of the support."""
+    r"""A rule that selects the remaining actions from the released averages of the support."""
 
     __slots__ = ()
 
@@ -95,13 +95,14 @@ class LinearWidth(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperWidth(LinearWidth):
-    r"""LZJ eq. 3 and 54: x is dropped if it is 2W below the best estimate.
+    r"""LZJ eq. 3 and 54: drop x if its estimate is more than 2W below the best.
 
     W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd),
     with sigma_p the standard deviation of the noise of an average and S the bound on the support.
     With one user per round (Appendix C, Table 4) |U| = 1, sigma = 0 and sigma_n = 2d sigma_s
-    sqrt(s)/h with sigma_s that of the noise of a sum; in the local model it is 2d sigma_u
-    sqrt(2s/h), sigma_u for one user. It is reproduced, not proven.
+    sqrt(s)/h, with sigma_s the standard deviation of the noise of a sum; in the local model sigma_n
+    = 2d sigma_u sqrt(2s/h), with sigma_u that of one user. W is reproduced from the paper, not
+    proven here.
     """
 
     name: ClassVar[str] = "paper"
@@ -119,7 +120,7 @@ class PaperWidth(LinearWidth):
 
     @staticmethod
     def _private(phase: Phase) -> float:
-        # sigma_n.
+        # sigma_n of the class docstring.
         d, s, h = phase.model.actions.dimension, len(phase.times), phase.h
         if not phase.apart:
             return 2 * math.sqrt(float(phase.noise.max()) * most_support(d) * d)
@@ -131,11 +132,11 @@ class PaperWidth(LinearWidth):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactWidth(LinearWidth):
-    r"""Drop x if some b has an estimate of <theta*, b - x> above its own certified width.
+    r"""Drop x if for some b the estimate of <theta*, b - x> exceeds its certified width.
 
-    If b is not better than x, this happens with probability at most 1/(kT), for the actual noise;
-    so a phase loses the best action with probability at most 1/T. Only the 256 active actions with
-    the largest estimates are used as b; any choice is valid.
+    If b is not better than x, this has probability at most 1/(kT) for the actual noise, so a phase
+    drops the best action with probability at most 1/T. Only the 256 active actions with the largest
+    estimates are used as b; any choice is valid.
     """
 
     name: ClassVar[str] = "exact"
@@ -150,10 +151,10 @@ class ExactWidth(LinearWidth):
         return tuple(phase.active[i] for i in np.flatnonzero(~dropped).tolist())
 
     def widths(self, phase: Phase, rivals: Floats, points: Floats) -> Floats:
-        r"""The width of <theta*, b - x> for each row b of ``rivals`` and x of ``points``."""
+        r"""The widths of the estimates of <theta*, b - x>, b in ``rivals``, x in ``points``."""
         weights = phase.weights
         support = phase.model.actions.points[list(phase.design.support)]
-        # What the combination is off by, of |theta*| <= 1, as computed: any C is an estimator.
+        # The bias of the computed combination for |theta*| <= 1; any C gives an estimator.
         missed = points @ (weights.T @ support) - points
         off = 2 * float(np.sqrt((missed * missed).sum(axis=1)).max()) + 1e-12
         if not off <= _UNSURE:
@@ -177,11 +178,11 @@ class ExactWidth(LinearWidth):
         clipped = 2 * _normal_tail((float(phase.model.bound) - lengths) / deviations)
         chance = float((clipped * (times if apart else n)).sum())
         if chance <= 1 / (_HALF * phase.horizon):
-            # Nobody clips, but for half of the chance that a phase may fail.
+            # No client clips, except with half of the allowed failure probability.
             left = 1 / (_HALF * phase.chances)
             return self._tail(whole + spread, heavy, rivals, points, left) + off
-        # A clip is 1-Lipschitz, so normal noise keeps its tails around another mean. Which
-        # coordinates a client clips is unknown: the spread of clients may add up in any of them.
+        # Clipping is 1-Lipschitz, so normal noise keeps its tails around another mean. The clipped
+        # coordinates are unknown: the deviations of clients may add up in any of them.
         if not apart:
             largest = float(np.linalg.norm(support, 2)) ** 2
             spread = sigma**2 / n * largest * (weights.T @ weights)
@@ -194,11 +195,11 @@ class ExactWidth(LinearWidth):
     def _tail(
         proxy: Floats, heavy: Floats, rivals: Floats, points: Floats, chance: float
     ) -> Floats:
-        # P(error > w) <= exp(-w^2/2 proxy); the bound for the tails of Laplace noise is weaker.
+        # P(error > w) <= exp(-w^2/(2 proxy)); the bound for the tails of Laplace noise is weaker.
         least = math.log(1 / chance)
         squares = _squares(proxy, rivals, points)
         if heavy.any():
-            from scipy.spatial.distance import cdist  # a fifth of a second that no other run pays
+            from scipy.spatial.distance import cdist  # local: takes a fifth of a second
 
             scales = cdist(rivals @ heavy.T, points @ heavy.T, "chebyshev")
             scales += 1e-12 * float(np.abs(heavy).sum())
@@ -210,8 +211,8 @@ class ExactWidth(LinearWidth):
 def _heavy(squares: Floats, scales: Floats, least: float) -> Floats:
     # P(error > w) <= e^(-t w) (1 - c^2 t^2)^(-squares/2 c^2) for every t in (0, 1/c), and for any c
     # above the scale. With c t = sqrt(z/(1 + z)), a = squares/2 c^2, that is e^-least at
-    # w = c (least + a log(1 + z)) sqrt((1 + z)/z). Any z > 0 is sound; the best one has
-    # 2 z - log(1 + z) = least/a, which Newton's steps come down to.
+    # w = c (least + a log(1 + z)) sqrt((1 + z)/z). Any z > 0 gives a valid w; the best one solves
+    # 2 z - log(1 + z) = least/a, which Newton steps approximate from above.
     c = np.maximum(scales, _UNSURE * np.sqrt(squares))
     a = squares / (2 * c * c)
     ratio = least / a
@@ -223,7 +224,7 @@ def _heavy(squares: Floats, scales: Floats, least: float) -> Floats:
 
 
 def _squares(matrix: Floats, rivals: Floats, points: Floats) -> Floats:
-    # (b - x)^T M (b - x), and above it by more than its rounding.
+    # An upper bound on (b - x)^T M (b - x) that covers the rounding error.
     along = rivals @ matrix
     own, other = (along * rivals).sum(axis=1), ((points @ matrix) * points).sum(axis=1)
     found: Floats = own[:, None] - 2 * along @ points.T + other[None, :]
@@ -232,23 +233,23 @@ def _squares(matrix: Floats, rivals: Floats, points: Floats) -> Floats:
 
 
 def _normal_tail(z: Floats) -> Floats:
-    # P(Z > z) of a standard normal number, rounded up.
+    # P(Z > z) for standard normal Z, rounded up.
     found: Floats = np.vectorize(math.erfc, otypes=[float])(z / math.sqrt(2)) / 2 * (1 + 1e-9)
     return found
 
 
 def _beyond(z: Floats) -> Floats:
-    # E(Z - z)^+ of a standard normal number, and no less for rounding.
+    # E(Z - z)^+ for standard normal Z, rounded up.
     density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     found: Floats = np.maximum(density - z * _normal_tail(z) / (1 + 1e-9), 0) + 1e-12
     return found
 
 
 Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
-r"""The number of clients of a phase: 2^(alpha l), constant, or one per round."""
+r"""How the number of clients per phase is set: 2^(alpha l), constant, or one per round."""
 
 FAMILIES: Final[dict[Clients, str]] = {"growing": "dpe", "fixed": "dpe-fixedu", "one-a-round": "pe"}
-r"""The last part of an algorithm's name, by its clients; the first is its trust model."""
+r"""The suffix of an algorithm's name for its clients; the prefix is its trust model."""
 
 MODELS: Final[dict[LinearTrust, str]] = {
     "none": "",
@@ -261,7 +262,7 @@ _MOST_CLIENTS: Final = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AverageSizes:
-    r"""The possible releases: at most ``users`` clients and ``coordinates`` actions.
+    r"""The possible release sizes: at most ``users`` clients and ``coordinates`` actions.
 
     The guarantee of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
     number of clients, so one size per number of coordinates suffices.
@@ -284,7 +285,7 @@ class AverageSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasedState:
-    r"""The active actions in increasing order, the next phase, and T."""
+    r"""The active actions in increasing order, the next phase, and the horizon T."""
 
     active: tuple[int, ...]
     phase: int
@@ -293,12 +294,12 @@ class PhasedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasedElimination(Policy[PhasedState]):
-    r"""Phased elimination on ``model``, released by ``privatizer``.
+    r"""Phased elimination on ``model`` with averages released by ``privatizer``.
 
-    ``alpha`` sets the growth of the clients, ``each`` is the fixed number of clients per phase,
-    None for the same total over T rounds as with growing numbers. ``population`` is the number of
-    users, None if unlimited: a client is in one phase, so ``init`` and ``sizes`` refuse a horizon
-    that needs more. ``width`` decides which actions are dropped.
+    ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
+    phase; None gives the same total over T rounds as growing numbers. ``population`` is the number
+    of users, None if unlimited: a client is in one phase only, so ``init`` and ``sizes`` raise an
+    error for a horizon that needs more. ``width`` decides which actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -312,11 +313,11 @@ class PhasedElimination(Policy[PhasedState]):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.privatizer.bound != self.model.bound:
-            reason = f"must clip at the bound of the model, {self.model.bound}"
+            reason = f"must equal the bound of the model, {self.model.bound}"
             raise InvalidParameter("privatizer", self.privatizer.bound, reason)
         laplace = self.privatizer.calibration == "pure" and self.privatizer.trust != "none"
         if laplace and isinstance(self.width, PaperWidth):
-            reason = "must be exact with pure calibration: the paper has no width for Laplace noise"
+            reason = "must be exact for pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.width.name, reason)
         if self.each is not None and self.clients != "fixed":
             raise InvalidParameter("each", self.each, "can be given only with clients='fixed'")
@@ -329,13 +330,13 @@ class PhasedElimination(Policy[PhasedState]):
         return f"{MODELS[self.privatizer.trust]}{FAMILIES[self.clients]}"
 
     def h(self, phase: int) -> int:
-        r"""h of phase l: 2^l, or (4 d ln ln d + 16) 2^(l-1) with one client per round."""
+        r"""The h of phase l: 2^l, or (4 d ln ln d + 16) 2^(l-1) with one client per round."""
         if self.clients != "one-a-round":
             return int(2**phase)
         return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))
 
     def users(self, phase: int, horizon: int) -> int:
-        r"""The number of clients that observe phase l together."""
+        r"""The number of clients that jointly observe phase l = ``phase``."""
         match self.clients:
             case "growing":
                 return _clients(self.alpha, phase)
@@ -348,7 +349,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""Upper bound of the number of phases within T rounds: each has at least h rounds."""
+        r"""An upper bound on the number of phases in T rounds, as each has at least h rounds."""
         begun, spent = 0, 0
         while spent < horizon:
             begun += 1
@@ -384,13 +385,13 @@ class PhasedElimination(Policy[PhasedState]):
         for action, count in zip(phase.design.support, divide, strict=True):
             total = released.sums[action] if action < len(released.sums) else None
             if total is None:
-                raise InvalidParameter("released", "None", f"must contain a sum of action {action}")
+                raise InvalidParameter("released", "None", f"must have a sum for action {action}")
             averages.append(float(total / count))
         active = self.width.staying(phase, np.array(averages))
         return replace(state, active=active, phase=state.phase + 1)
 
     def played(self, state: PhasedState) -> Phase:
-        r"""The plays of the phase of ``state``, and the noise of its privatizer."""
+        r"""The plays of the current phase of ``state``, with the noise of the privatizer."""
         design = _design(self.model.actions, state.active)
         h, apart = self.h(state.phase), self.clients == "one-a-round"
         times, users = design.times(h), self.users(state.phase, state.horizon)
@@ -423,7 +424,7 @@ class PhasedElimination(Policy[PhasedState]):
         return AverageSizes(users=most, coordinates=most_support(self.model.actions.dimension))
 
     def _hopeless(self, state: PhasedState) -> bool:
-        # Only actions that are all 0, or all alike: nothing tells them apart.
+        # All remaining actions are equal (possibly 0), so no release distinguishes them.
         points = self.model.actions.points[list(state.active)]
         return bool((points == points[0]).all())
 
@@ -431,18 +432,18 @@ class PhasedElimination(Policy[PhasedState]):
         needed = clients_needed(self, horizon)
         if needed > _MOST_CLIENTS:
             raise InvalidParameter(
-                "horizon", horizon, f"needs {needed} clients: at most 10^9 are supported"
+                "horizon", horizon, f"needs {needed} clients, but at most 10^9 are supported"
             )
         if self.population is not None and needed > self.population:
             reason = (
-                f"are too few: {horizon} rounds of {self.name} need {needed} clients, and each "
-                "is used once; use more users, a smaller horizon or a smaller alpha"
+                f"is too small: {horizon} rounds of {self.name} need {needed} clients, and each "
+                "client is used once; use more users, a smaller horizon or a smaller alpha"
             )
             raise InvalidParameter("users", self.population, reason)
 
 
 def clients_needed(policy: PhasedElimination, horizon: int) -> int:
-    r"""Upper bound of the number of clients in a run of T rounds, with a full last phase."""
+    r"""An upper bound on the number of clients in a run of T rounds, with a full last phase."""
     if policy.clients == "one-a-round":
         return horizon
     last = policy.phases(horizon)
@@ -453,7 +454,7 @@ def clients_needed(policy: PhasedElimination, horizon: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def _clients(alpha: Fraction, phase: int) -> int:
-    # ceil(2^(alpha l)): exact, since 2^(p/q) is whole only if q divides p.
+    # ceil(2^(alpha l)) is exact, because 2^(p/q) is an integer only if q divides p.
     power = alpha * phase
     if power.denominator == 1:
         return int(2**power)
@@ -461,7 +462,7 @@ def _clients(alpha: Fraction, phase: int) -> int:
 
 
 def _first(dimension: int) -> int:
-    # h_1 = 4 d ln ln d + 16 (LZJ Algorithm 3), without the logarithms where there are none.
+    # h_1 = 4 d ln ln d + 16 (LZJ Algorithm 3), or 16 if ln ln d <= 0.
     if dimension < 3:  # ln ln d <= 0
         return 16
     return math.ceil(4 * dimension * math.log(math.log(dimension)) + 16)

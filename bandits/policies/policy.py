@@ -1,11 +1,11 @@
 r"""The interface of a bandit algorithm: pure functions on a frozen state and released sums.
 
-A policy requests a number of pulls of every arm, and receives one released sum for each arm. Only
+A policy requests a number of pulls of every arm and receives one released sum for each arm. Only
 ``Privatizer.release`` creates a :class:`ReleasedSum`, and rewards never leave ``play``: no method
-of a policy gets a raw reward, and a policy that requires one does not pass the type checker. This
-protects only against mistakes. A policy with access to the world and its generator can draw the
-rewards itself, and code in the same process can read its memory: policies and privatizers are
-trusted code; test them with ``dpcore audit``.
+of a policy receives a raw reward, and a policy that requires one fails the type checker. This only
+protects against mistakes. A policy with access to the world and its generator can draw the rewards
+itself, and code in the same process can read its memory: policies and privatizers are trusted code.
+Test them with ``dpcore audit``.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ State = TypeVar("State")
 
 
 class Sizes(Protocol):
-    r"""Sizes of releases: ``in`` tests a size; iteration yields a sufficient subset."""
+    r"""The sizes of releases: ``in`` tests a size, and iteration yields a sufficient subset."""
 
     def __contains__(self, size: object, /) -> bool: ...
     def __iter__(self) -> Iterator[Any]: ...
 
 
 Choice: TypeAlias = Pulls | Plays | Commit
-"""The requests of a policy."""
+"""The possible choices of a policy."""
 
 
 class Policy(ABC, Generic[State]):
-    r"""A bandit algorithm: it chooses batches of pulls. All methods are pure functions.
+    r"""A bandit algorithm, which chooses batches of pulls. All methods are pure functions.
 
-    A run calls ``init`` once and then, batch after batch, ``choose`` and ``observe``, until the
+    A run calls ``init`` once and then, for every batch, ``choose`` and ``observe``, until the
     horizon or a :class:`Commit`. A batch that exceeds the horizon is truncated there and never
     observed.
 
-    ``name`` and ``privatizer`` may be properties, or fields of a dataclass. A field needs
-    ``= field()``; otherwise its default is the property of this class.
+    ``name`` and ``privatizer`` may be properties or fields of a dataclass. A field needs
+    ``= field()``; otherwise the property of this class would become its default.
 
     >>> from dataclasses import dataclass, field
     >>> @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +76,18 @@ class Policy(ABC, Generic[State]):
     @property
     @abstractmethod
     def name(self) -> str:
-        r"""The algorithm's name in tables, e.g. ``"dist-dp-se"``."""
+        r"""The name of the algorithm in tables, e.g. ``"dist-dp-se"``."""
 
     @property
     @abstractmethod
     def privatizer(self) -> Releasing[Any]:
-        r"""The privatizer, the policy's only access to rewards."""
+        r"""The privatizer, which is the policy's only access to rewards."""
 
     @abstractmethod
     def init(self, arms: int, horizon: int) -> State:
         r"""The state before the first round.
 
-        Raises :class:`InvalidParameter` for arms < 1 and a horizon below the number of arms.
+        Raises :class:`InvalidParameter` for arms < 1 or a horizon below the number of arms.
         """
 
     @abstractmethod
@@ -100,10 +100,10 @@ class Policy(ABC, Generic[State]):
 
     @abstractmethod
     def sizes(self, arms: int, horizon: int) -> Sizes:
-        r"""Every possible size of a release of a run.
+        r"""All possible sizes of the releases of a run.
 
-        For sums, a size is the number of users whose rewards are in the sum. Which sum contains a
-        user depends on earlier releases; the guarantee of the user is the worst over all sizes.
-        ``play`` refuses a batch of a size that is not listed; additional sizes can only weaken the
-        guarantee. A batch that exceeds the horizon does not count.
+        For sums, a size is the number of users whose rewards are in the sum. The sum that contains
+        a given user depends on earlier releases, so the user's guarantee is the worst over all
+        sizes. ``play`` raises an error for a batch of an unlisted size; additional sizes can only
+        weaken the guarantee. A batch that exceeds the horizon needs no size.
         """

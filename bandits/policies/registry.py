@@ -1,12 +1,12 @@
-r"""The registry of algorithms: names of ``dpcore bandit``, and their policies.
+r"""The registry of algorithms: the names in ``dpcore bandit`` and their policies.
 
-With the exact radius, elimination uses the exact schedule and, where the paper does not leave s
-open, four times the paper's precision; with the paper's radius all parameters are the paper's or,
-with ``schedule="released"``, those of its code, where the two differ.
+With the exact radius, elimination uses the exact schedule and, unless the paper leaves s open, four
+times the paper's precision. With the paper's radius all parameters are those of the paper or, with
+``schedule="released"``, those of its released code.
 
-Your own policy is ``file.py:NAME`` or ``package.module:NAME``, imported into this process as
-trusted code. An audit creates it without arguments; a run passes those of ``epsilon``, ``delta``,
-``horizon``, ``arms`` and ``confidence`` that are among its parameters.
+Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
+process as trusted code. An audit creates it without arguments; a run passes those of ``epsilon``,
+``delta``, ``horizon``, ``arms`` and ``confidence`` that it has as parameters.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.spec_syntax import find_name, read_keys, split_name
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
-r"""Independent arms, actions whose rewards are linear in one unknown vector, or super arms."""
+r"""Independent arms, actions with rewards linear in an unknown vector, or super arms."""
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
@@ -63,7 +63,7 @@ _HIDDEN: Final[dict[LinearTrust, str]] = {
     "none": "without privacy",
     "central": "a trusted server adds discrete Gaussian noise",
     "local": "every client adds discrete Gaussian noise",
-    "shuffle": "clients' random bits, shuffled",
+    "shuffle": "every client adds random bits, which are shuffled",
 }
 LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
     **{
@@ -71,14 +71,14 @@ LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
         for clients, sentence in _CLIENTS.items()
         for trust, hidden in _HIDDEN.items()
     },
-    FAMILIES["fixed"]: ("fixed", "none", "as dpe, with u clients in every phase"),
+    FAMILIES["fixed"]: ("fixed", "none", "the same as dpe, with u clients in every phase"),
 }
-r"""Algorithms of linear bandits: their clients, who adds noise, and a description."""
+r"""Algorithms of linear bandits: their clients, their trust model and a description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A name, its description, and its parameter with the default (None: from the setting)."""
+    r"""The name, description and parameter of an algorithm (default None: from the setting)."""
 
     name: str
     sentence: str
@@ -141,14 +141,14 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    r"""An entry with the value of its parameter, None for the default."""
+    r"""An entry with the value of its parameter, or None for the default."""
 
     entry: Entry
     value: Fraction | None = None
 
     @property
     def own(self) -> bool:
-        r"""Whether it is a user's policy, given by file or module."""
+        r"""Whether the policy is a user's own, given by file or module."""
         return self.entry.sentence == _OWN
 
     def __str__(self) -> str:
@@ -157,12 +157,12 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy for this setting, cached."""
+        r"""The policy of this algorithm for ``setting``, cached."""
         return _policy(self, setting)
 
 
 def read_algorithm(text: str) -> Algorithm:
-    r"""Parse an algorithm: a name such as dist-dp-se, or name:s=100, or the path of a policy.
+    r"""Parse an algorithm: a name such as dist-dp-se or dist-rdp-se:s=100, or a policy's path.
 
     The path of your own policy is ``file.py:NAME`` or ``package.module:NAME``; it is imported when
     the policy is created (:mod:`bandits.policies.registry`).
@@ -181,7 +181,7 @@ def read_algorithm(text: str) -> Algorithm:
     if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:
         return Algorithm(entry=Entry(name=str(text), sentence=_OWN, lengths="own"))
     if name.endswith(".py"):
-        raise InvalidParameter("algorithm", text, f"must be {name}:NAME, a policy of that file")
+        raise InvalidParameter("algorithm", text, f"must be {name}:NAME, where NAME is a policy")
     entry = find_name("algorithm", text, {entry.name: entry for entry in ALGORITHMS}, name=name)
     if ":" not in str(text):
         return Algorithm(entry=entry)
@@ -210,7 +210,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         raise InvalidParameter("algorithms", name, reason)
     most: int | None = None
     if setting.max_visits is not None and name != NAMES["none"]:
-        # It takes a ledger along, which runs of new users need not load.
+        # Local import: the module loads the ledger, which runs of new users do not need.
         from bandits.policies.returning_users import most_users, steady_of
 
         privatizer: Privatizer = steady_of(name, setting)
@@ -270,8 +270,8 @@ def _of_bits(
     radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
         return ShuffleElimination(privatizer=privatizer, radius=radius)
-    # In the bound of Theorem 3.1 noise costs 512 sigma^2/m where rewards cost 128: as much, at
-    # m = 4 sigma^2, which is the number of random bits that hide one user alone.
+    # In the bound of Theorem 3.1 noise contributes 512 sigma^2/m and rewards 128: both are equal
+    # for m = 4 sigma^2, the number of random bits that protect a single user.
     alone = cast(BinaryShuffle, privatizer.protocol(1)).planned_noise.trials
     users = int(alone if algorithm.value is None else algorithm.value)
     return ShuffleElimination(
@@ -295,7 +295,7 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
             return PureShufflePrivatizer(
                 epsilon=setting.epsilon, failure=setting.failure, deployment=setting.deployment
             )
-        trust = "shuffled-pure"  # the paper's, over an aggregation that it assumes
+        trust = "shuffled-pure"  # the paper's protocol, over an assumed aggregation
     default: int = algorithm.entry.default or (EXACT_SCALING if setting.radius == "exact" else 1)
     return SumPrivatizer(
         trust=cast(Trust, trust),
@@ -316,7 +316,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether a name is a file or module instead of an algorithm."""
+    r"""Whether ``name`` is a policy in a file or module instead of the name of an algorithm."""
     place, colon, attribute = name.rpartition(":")
     module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     return bool(colon) and attribute.isidentifier() and module
@@ -325,22 +325,22 @@ def is_own(name: str) -> bool:
 def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
-    r"""The policy called ``name``, or its return value if it is callable."""
+    r"""Load the policy ``name``; a class or function is called to create it."""
     attribute = name.rpartition(":")[2]
     code = _own_code(spelling, argument, name)
     found = code.load(name)
     names = {} if isinstance(found, Policy) else _parameters(found)
     needed = [each for each, free in names.items() if not free and each not in (given or {})]
     if needed:
-        hint = f"or name an instance, policy = {attribute}(...)"
+        hint = f"or define an instance, policy = {attribute}(...), and give its name"
         if given:
-            hint = f"or a parameter that a run passes, {', '.join(given)}"
+            hint = f"or use only parameters that a run passes: {', '.join(given)}"
         raise code.refused(
-            f"{name} cannot be made without {', '.join(needed)}: give each a default, as in "
+            f"{name} cannot be created without {', '.join(needed)}: give each a default, as in "
             f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
         )
     if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
-        raise code.refused(f"{name} must take epsilon: use a class or function with this parameter")
+        raise code.refused(f"{name} must have a parameter epsilon: use a class or function with it")
     own = {key: value for key, value in (given or {}).items() if key in names}
     try:
         made = found if isinstance(found, Policy) else found(**own)
@@ -348,7 +348,7 @@ def own_policy(
         raise code.failed(error, Path()) from error
     if not isinstance(made, Policy):
         raise code.refused(
-            f"{name} is a {type(made).__name__}, and must be or return a bandits.Policy"
+            f"{name} is a {type(made).__name__}, but must be or return a bandits.Policy"
         )
     return made
 
@@ -374,11 +374,11 @@ def source_of(name: str) -> str:
 
 
 def _parameters(maker: Any) -> dict[str, bool]:
-    # Each parameter, and whether it has a default. An annotation alone takes the property of Policy
-    # for one.
+    # Each parameter, and whether it has a default. A field with only an annotation has the property
+    # of Policy as default.
     try:
         given = inspect.signature(maker).parameters.values()
-    except (TypeError, ValueError):  # not callable, or written in C: the call says what is wrong
+    except (TypeError, ValueError):  # not callable, or written in C: the call itself reports it
         return {}
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {

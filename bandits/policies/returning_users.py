@@ -1,10 +1,10 @@
 r"""Returning users: one guarantee for all their visits, and batches released in parts.
 
-The least noise that is certified to keep (epsilon, delta) over B releases with one law
-(``accounting.budget.calibrate``), and elimination in releases of at most half of the users, or over
-shuffled bits. A release needs a different user for each reward. A batch that pulls every active arm
-l times is split into m releases per arm, none with more than ``most`` users, and the policy adds
-them up: l rewards and m independent noise terms (``BatchedElimination.most``). Proofs:
+This module calibrates the least noise that is certified to give (epsilon, delta) over B releases
+with one law (``accounting.budget.calibrate``), for elimination with releases of at most half of the
+users. A release needs a different user for each reward. A batch that pulls every active arm l times
+is split into m releases per arm, none with more than ``most`` users, and the policy adds them up:
+the sum has l rewards and m independent noise terms (``BatchedElimination.most``). Proofs:
 docs/proofs/radius.md.
 """
 
@@ -39,7 +39,7 @@ _LAWS: Final = {
     "vb-sdp-ae": _BITS,
 }
 RETURNING: Final = tuple(_LAWS)
-r"""The algorithms whose releases can all have the same law of noise."""
+r"""The noise laws of algorithms whose releases can all have the same law."""
 
 _MOST_MASKED: Final = (1 << 16) - 1
 _WIDE: Final = 1 << 18
@@ -58,9 +58,9 @@ def steady_for(
     failure: RationalLike,
     deployment: Deployment = EVERYONE,
 ) -> SteadyPrivatizer:
-    """The least noise of an algorithm's law that satisfies (epsilon, delta) over ``max_visits``."""
+    """Calibrate an algorithm's least noise for (epsilon, delta) over ``max_visits`` releases."""
     if algorithm not in _LAWS:
-        reason = f"does not support returning users; algorithms that do are {', '.join(_LAWS)}"
+        reason = f"does not support returning users; use one of {', '.join(_LAWS)}"
         raise InvalidParameter("algorithms", algorithm, reason)
     e, d, most = rational("epsilon", epsilon), rational("delta", delta), visits_of(max_visits)
     law, steps = _law(_LAWS[algorithm], e, d, most)
@@ -79,12 +79,12 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
     steps = STEPS
     gaussian = least(_GAUSSIAN, steps)
     while gaussian.sigma_squared > _WIDE and steps > 1:
-        # Beside so much noise coarser rewards do not show, and the law is bounded in less time.
+        # With that much noise coarser rounding is negligible, and the law is bounded in less time.
         steps //= 2
         gaussian = least(_GAUSSIAN, steps)
     if law != _GAUSSIAN:
         return least(law, steps), steps
-    # Of variance 1 each at least: the sum is as good as one Gaussian of a little more variance.
+    # Each term has variance at least 1, so the sum is as good as one Gaussian of slightly more.
     count = min(max(math.floor(gaussian.sigma_squared), 1), _MOST_SHARES)
     for more in _MORE:
         share = Fraction(math.ceil(gaussian.sigma_squared * more * _GRID / count), _GRID)
@@ -92,24 +92,24 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
         visit = PrivacyCurve(noise=found, sensitivity=steps)
         if per_user(visit, max_visits=max_visits).epsilon(delta, _NEAR).upper <= epsilon:
             return found, steps
-    raise NotDerived("a sum of discrete Gaussians for this guarantee", "use a larger delta")
+    raise NotDerived("a sum of discrete Gaussians with this guarantee", "use a larger delta")
 
 
 def steady_of(algorithm: str, setting: Setting) -> SteadyPrivatizer:
-    r"""The privatizer of an algorithm for the returning users of a setting."""
+    r"""The privatizer of ``algorithm`` for the returning users of ``setting``."""
     return steady_for(
         algorithm,
         epsilon=setting.epsilon,
         delta=setting.delta,
         max_visits=visits_of(setting.max_visits),
-        # A batch may be released in many parts, each of which may be read wrongly.
+        # A batch may be released in many parts, each of which may be decoded incorrectly.
         failure=setting.failure / setting.horizon,
         deployment=setting.deployment,
     )
 
 
 def most_users(setting: Setting) -> int:
-    r"""The largest number of users in a release: half of them, and no more than masks add up."""
+    r"""The largest number of users in a release: half of all users, at most the masked limit."""
     visits = visits_of(setting.max_visits)
     most = max((setting.users or -(-setting.horizon // visits)) // 2, 1)
     return min(most, _MOST_MASKED) if setting.deployment.aggregation == "masked" else most

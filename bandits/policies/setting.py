@@ -1,10 +1,10 @@
-r"""The parameters of a named policy, including its batch lengths.
+r"""The parameters of named policies, including their batch lengths.
 
 Batches that are too long increase the regret, batches that are too short waste releases. An
 elimination that uses only the current batch pulls an arm l(1) + ... + l(b) times, where l(b) is the
 first length that resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
-logarithmic scale, that is on average eta/ln(eta) times the required length: 2.89 for eta = 2 and 4,
-2.73 for 3, minimal at e. Batches too short to resolve any gap are wasted. Proofs:
+logarithmic scale, the mean is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4, 2.73
+for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap are wasted. Proofs:
 docs/proofs/radius.md.
 """
 
@@ -28,10 +28,10 @@ from bandits.radius.radius import ExactRadius, RadiusName, TailName
 from dpcore.numbers.parameter import Exact, RationalLike, Whole, check_fields, integer
 
 EXACT_GROWTH: Final = 3
-r"""The integer with the least eta/ln(eta)."""
+r"""The integer eta that minimises eta/ln(eta)."""
 
 EXACT_SCALING: Final = 4
-r"""The multiple of the paper's g = ceil(epsilon sqrt n) with which rounding is negligible.
+r"""The multiple of the paper's g = ceil(epsilon sqrt n) at which rounding is negligible.
 
 Rounding in steps of 1/g gives a sum a variance of at most n/(4 g^2), that is 1/(64 epsilon^2) for
 this g: 1/128 of the variance of discrete Laplace noise, for two bits per user. (A certified width
@@ -43,7 +43,7 @@ _SURE_GAP: Final = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """l(b) = ``first`` * ``growth``^(b-1) pulls of every active arm in batch b = 1, 2, ..."""
+    """Batch lengths l(b) = ``first`` * ``growth``^(b-1) per active arm, for b = 1, 2, ..."""
 
     first: Whole = Whole()
     growth: Whole = Whole(at_least=2)
@@ -52,7 +52,7 @@ class Schedule:
         check_fields(self)
 
     def pulls(self, batch: int) -> int:
-        r"""l(b), b = ``batch`` >= 1."""
+        r"""The number of pulls l(b) of each active arm in batch b = ``batch`` >= 1."""
         return self.first * int(self.growth ** (integer("batch", batch, at_least=1) - 1))
 
     def batches(self, horizon: int) -> int:
@@ -62,27 +62,27 @@ class Schedule:
             left -= 2 * self.pulls(batch)
             if left < 0:
                 return max(batch - 1, 1)
-        raise AssertionError  # the loop ends: lengths grow
+        raise AssertionError  # the loop ends, because lengths grow
 
 
 A_SCHEDULE: Final = "must be a Schedule, e.g. PAPER"
 
 PAPER: Final = Schedule(first=2, growth=2)
-r"""CZ Algorithm 1: l(b) = 2^b."""
+r"""The schedule of CZ Algorithm 1: l(b) = 2^b."""
 
 RELEASED: Final = Schedule(first=4, growth=4)
-r"""The code released with the paper, for its distributed algorithms: l(b) = 4^b."""
+r"""The schedule of the paper's released code for its distributed algorithms: l(b) = 4^b."""
 
 
 def exact_schedule(
     privatizer: Privatizer, *, arms: int, horizon: int, failure: RationalLike
 ) -> Schedule:
-    r"""The shortest first batch that is certified to resolve a gap of 1/2, growing by 3.
+    r"""The schedule that starts with the shortest batch certified to resolve a gap of 1/2.
 
-    With D the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, at p =
-    ``failure`` shared equally among the batches that fit in ``horizon``), an arm more than 2 D
-    below the best is dropped. l(1) is the least l of the form 2^i or 3 2^i with 2 D <= 1/2, as in
-    the first epoch of DP-SE, and takes at most half of the horizon.
+    Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
+    ``failure`` shared equally among the batches that fit in ``horizon``): an arm more than 2 D
+    below the best is dropped. l(1) is the smallest l of the form 2^i or 3 2^i with 2 D <= 1/2, as
+    in the first epoch of DP-SE, and uses at most half of the horizon. Lengths grow by a factor 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = confidence_of(failure, argument="failure")
@@ -94,7 +94,7 @@ def exact_schedule(
         gap = radius.gap(privatizer, length, batch=1, active=arms, failure=chance)
         return 2 * gap <= _SURE_GAP
 
-    # Gaps fall with the length: the least length that is sure, or the longest.
+    # Gaps decrease with the length: the smallest sufficient length, or the longest.
     place = bisect_left(lengths, x=True, hi=len(lengths) - 1, key=sure)
     return Schedule(first=lengths[place], growth=EXACT_GROWTH)
 
@@ -105,7 +105,7 @@ def _lengths(most: int) -> list[int]:
 
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
-r"""Batch lengths: ``exact_schedule``, 2^b (the paper), 4^b (the code released with it)."""
+r"""Batch lengths: ``exact_schedule``, 2^b (the paper) or 4^b (its released code)."""
 
 _OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
 _SHORTEST: Final = Schedule(first=1, growth=2)
@@ -114,14 +114,14 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParameters:
-    r"""Parameters shared by policies and experiments: horizon, and variants.
+    r"""Parameters shared by policies and experiments: the horizon and variants.
 
-    ``confidence`` is p, the probability of an error of the run. ``renyi_tail`` is the h of Renyi
-    noise in the paper's radius; None selects the released code's with its schedule and the printed
-    one with any other (:class:`bandits.radius.radius.PaperRadius`). ``max_visits`` is the largest
-    number of visits of each of ``users`` users (None: unlimited), and ``deployment`` plans for
-    dropouts. Linear algorithms have ``calibration`` for their noise and ``alpha`` for the growth of
-    clients. ``release`` is the method of cucb-dp.
+    ``confidence`` is p, the error probability of the run. ``renyi_tail`` selects the h of Renyi
+    noise in the paper's radius; None selects that of the released code with its schedule and the
+    printed one with others (:class:`bandits.radius.radius.PaperRadius`). ``max_visits`` is the
+    largest number of visits of each of ``users`` users (None: unlimited), and ``deployment`` plans
+    for dropouts. For linear algorithms, ``calibration`` sets the noise and ``alpha`` the growth of
+    the number of clients. ``release`` is the release method of cucb-dp.
     """
 
     horizon: int
@@ -143,9 +143,9 @@ class RunParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(RunParameters):
-    r"""The parameters that a named policy is built from: epsilon, delta, horizon, arms.
+    r"""The parameters from which a named policy is built: epsilon, delta, horizon, arms.
 
-    Only shuffled bits use ``delta``: they have no pure epsilon. ``model`` is the server's prior
+    Only shuffled bits use ``delta``, as they have no pure epsilon. ``model`` is the server's prior
     knowledge of a linear or combinatorial problem.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
@@ -170,12 +170,11 @@ class Setting(RunParameters):
 
     @property
     def failure(self) -> Fraction:
-        r"""The probability that a sum mod m is decoded wrongly: 1/T in the paper.
+        r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
 
-        With the exact radius, a wrong value counts against the share of p of an interval, so its
-        probability is also at most a hundredth of the least share: no run has more than B batches,
-        the number for batches of 1, 2, 4, ... pulls of two arms, and no share is below p/(B (B + 1)
-        K).
+        With the exact radius, a decoding error counts against the share of p of an interval, so its
+        probability is also at most a hundredth of the smallest share. No share is below p/(B (B +
+        1) K), where B is the largest number of batches, that of 1, 2, 4, ... pulls of two arms.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
@@ -190,7 +189,7 @@ class Setting(RunParameters):
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:
-        r"""The batches of this ``schedule``; exact ones are adapted to the noise."""
+        r"""The batch lengths of ``schedule``; exact ones are adapted to the noise."""
         return _OF_PAPERS.get(self.schedule) or exact_schedule(
             privatizer, arms=self.arms, horizon=self.horizon, failure=self.confidence
         )

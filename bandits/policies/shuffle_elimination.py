@@ -1,16 +1,16 @@
 r"""SDP-AE and VB-SDP-AE: arm elimination over shuffled bits.
 
 Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the Shuffle
-Model" (NeurIPS 2021), Theorems 3.1 and 3.3. Phase t = 1, 2, ... pulls every active arm m users
+Model" (NeurIPS 2021), Theorems 3.1 and 3.3. In phase t = 1, 2, ... each active arm is pulled by m
 (SDP-AE) or 2^t users (VB-SDP-AE); means are over all data so far, N users in t sums. An arm is
-dropped when its interval mean +- I lies below another's. With probability >= 1 - 4/T^2 all
-intervals contain their means.
+dropped when its interval mean +- I lies below that of another arm. With probability >= 1 - 4/T^2
+all intervals contain their means.
 
-``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance of
-the noise of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
+``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
+variance of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
 true for fair bits but not for biased ones, whose upper tail is heavier. ``JointRadius``, the
-default: Chernoff's bound on rewards and noise together, with the moment function of the actual
-noise (:func:`joint_width`). Either interval misses its mean with probability at most 4/T^4.
+default, is Chernoff's bound on rewards and noise together, with the moment generating function of
+the actual noise (:func:`joint_width`). Either interval misses its mean with probability <= 4/T^4.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dpcore.numbers.parameter import Of, check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 Sums: TypeAlias = tuple[tuple[int, int], ...]
-"""The sums in a mean: (users per sum, number of such sums), for each number of users."""
+"""The sums in a mean, as pairs (users per sum, number of sums with that many users)."""
 
 _BITS: Final = 64
 _TILTS: Final = 60
@@ -44,20 +44,21 @@ _POOLED: Final = "must be a PooledRadius, e.g. JointRadius(): means are over all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledRadius(ABC):
-    r"""A rule for the width of a mean over all released sums so far."""
+    r"""A rule for the confidence width of a mean over all released sums so far."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-        r"""I, rounded up: the mean over ``sums`` is farther from the true one with probability at
-        most 4/T^4, T = ``horizon`` (as far as the rule has a proof).
+        r"""The width I of the mean over ``sums``, rounded up.
+
+        If the rule is proven, the mean deviates by more with probability <= 4/T^4, T = ``horizon``.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRadius(PooledRadius):
-    r"""Chernoff's bound with the law of the actual noise (:func:`joint_width`)."""
+    r"""The width by Chernoff's bound with the law of the actual noise (:func:`joint_width`)."""
 
     name: ClassVar[str] = "exact"
 
@@ -70,7 +71,7 @@ class JointRadius(PooledRadius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TkmsRadius(PooledRadius):
-    r"""TKMS: (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), sigma^2 the largest variance so far."""
+    r"""The width I of TKMS (:func:`bandits.radius.radius.tkms_width`)."""
 
     name: ClassVar[str] = "paper"
 
@@ -91,13 +92,13 @@ def _noise(privatizer: Privatizer, users: int, count: int) -> Binomial:
 
 
 def reporting(privatizer: Privatizer, sums: Sums) -> int:
-    r"""N: the users whose rewards are in ``sums``, among all selected users."""
+    r"""The number N of users whose rewards are in ``sums``, among all selected users."""
     return sum(privatizer.reporting(users) * count for users, count in sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleElimination(Elimination):
-    r"""SDP-AE with batches of ``batch`` users per arm, or VB-SDP-AE (``batch`` None, 2^t users).
+    r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE with 2^t (``batch`` None).
 
     >>> from bandits.privatizers.sums import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
@@ -107,7 +108,7 @@ class ShuffleElimination(Elimination):
     >>> ShuffleElimination(privatizer=privatizer, batch=64).name
     'sdp-ae'
 
-    Raises :class:`InvalidParameter` for a privatizer or radius of another type, and a batch below
+    Raises :class:`InvalidParameter` for a privatizer or radius of another type, or a batch below
     1.
     """
 
@@ -123,7 +124,7 @@ class ShuffleElimination(Elimination):
             self.privatizer.protocol(1), BinaryShuffle
         )
         if not bits:
-            reason = "must shuffle bits, as BitPrivatizer does"
+            reason = "must be a privatizer of shuffled bits, e.g. BitPrivatizer"
             raise InvalidParameter("privatizer", self.privatizer, reason)
         if self.batch is not None:
             make_integers(self, "batch")
@@ -136,7 +137,7 @@ class ShuffleElimination(Elimination):
         return 1 << batch if self.batch is None else self.batch
 
     def pulled(self, phase: int) -> int:
-        r"""N: the users of an active arm in phases 1 to t whose rewards are in its sums."""
+        r"""The number N of users of an active arm whose rewards are in the sums up to ``phase``."""
         return reporting(self.privatizer, self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
@@ -149,7 +150,7 @@ class ShuffleElimination(Elimination):
         return self.pulled(state.batch), 2 * self.width(state.batch, state.horizon)
 
     def width(self, phase: int, horizon: int) -> float:
-        r"""I after phase t = ``phase``, rounded up."""
+        r"""The width I after phase t = ``phase``, rounded up."""
         return _width(self, phase, horizon)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
@@ -165,9 +166,9 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
-    r"""P(\|mean - mu\| > width) <= ``failure`` for N = ``pulls`` rewards and binomial noise.
+    r"""A width with P(\|mean - mu\| > width) <= ``failure``, N = ``pulls`` and binomial noise.
 
-    By Chernoff's bound on both at once, for any tilt a > 0: N width = (N a^2/8 + K(a) +
+    By Chernoff's bound on rewards and noise, for any tilt a > 0: N width = (N a^2/8 + K(a) +
     ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -
     p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p instead of p. Rounded up.
     """
@@ -187,7 +188,7 @@ def _deviation(side: tuple[tuple[int, Fraction], ...], pulls: int, failure: Frac
         return (pulls * a * a / 8 + moment + need) / a
 
     start = math.sqrt(2 * need / (pulls / 4 + sum(n * p * (1 - p) for n, p in floats)))
-    # Any tilt is sound; the best of a list is near enough to the best.
+    # The bound holds for any tilt; the best of a list is close to the optimum.
     tilt = Fraction(min((start * 1.02**j for j in range(-_TILTS, _TILTS // 2)), key=rough))
 
     def exactly() -> arb:

@@ -1,1 +1,1 @@
-r"""Privatizers: the release of a batch of rewards, and its guarantee."""
+r"""Privatizers, which release batches of rewards with a guarantee."""

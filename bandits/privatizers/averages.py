@@ -1,14 +1,14 @@
-r"""Private averages of several actions at once: the PRIVATIZERs of Li, Zhou and Ji.
+r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji.
 
 A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
-(:class:`bandits.batch.Encoding`), so that no client moves any of the s sums over clients by more
-than g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
-(epsilon, delta) if all s averages of a client move by g at once; ``"paper"`` uses the paper's
-formula, and the true epsilon and delta are derived from its noise; ``"pure"`` uses discrete Laplace
-noise of scale s g/epsilon, with pure epsilon for that client.
+(:class:`bandits.batch.Encoding`), so that a client changes each of the s sums over clients by at
+most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
+(epsilon, delta) if all s averages of a client change by g at once; ``"paper"`` uses the paper's
+formula, and the true epsilon and delta are derived from the noise; ``"pure"`` uses discrete Laplace
+noise of scale s g/epsilon, which is epsilon-DP for the client.
 
-LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one action per client Appendix C:
-eq. 55, eq. 57, Algorithm 4; pure epsilon is their Remark C.9. Proofs: docs/proofs/radius.md.
+Sources in LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one action per client
+Appendix C: eq. 55, eq. 57, Algorithm 4; pure epsilon: Remark C.9. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ASSUMED: Final[dict[LinearTrust, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averages:
-    r"""The size of a release: ``users`` clients, each with averages of ``coordinates`` actions."""
+    r"""The size of a release: ``users`` clients, who each average ``coordinates`` actions."""
 
     users: int
     coordinates: int
@@ -69,18 +69,18 @@ class Averages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AveragePrivatizer(Releasing[Averages]):
-    r"""Release sums over clients of their averages of s actions, B = ``bound``, with noise.
+    r"""Release noisy sums over clients of their averages of s actions, clipped at B = ``bound``.
 
-    ``trust`` selects who adds noise: ``central``: the server (discrete Gaussian, or discrete
-    Laplace if ``calibration`` is ``pure``); ``local``: every client (the same, to its own message);
-    ``shuffle``: every client adds random bits, which a shuffler mixes with those of its numbers
-    (binomial noise); ``none``: nobody.
+    ``trust`` selects the source of noise. ``central``: the server adds discrete Gaussian noise, or
+    discrete Laplace if ``calibration`` is ``pure``. ``local``: every client adds such noise to its
+    own message. ``shuffle``: every client adds random bits, which a shuffler mixes with the bits of
+    its numbers (binomial noise). ``none``: there is no noise.
     """
 
     trust: LinearTrust = word(LinearTrust)
     epsilon: Exact = Exact(1, zero=NO_NOISE)
     delta: Exact = Exact("1e-6", within="(0, 1)")
-    bound: Exact = Exact(2, zero="0 clips every average to 0")
+    bound: Exact = Exact(2, zero="bound 0 clips every average to 0")
     calibration: Calibrated = word(Calibrated, "exact")
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""Bits of s numbers: each g + b if shuffled, 64 with noise, otherwise the bits of g."""
+        r"""The bits of s numbers: per number g + b if shuffled, 64 if local, else the bits of g."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -119,7 +119,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
     def noise(self, size: Averages) -> Noise | None:
-        r"""The law of the noise of each sum over clients, in steps; binomial noise not centred."""
+        r"""The law of the noise of each sum over clients, in steps (binomial noise not centred)."""
         match self.trust:
             case "none":
                 return None
@@ -133,8 +133,8 @@ class AveragePrivatizer(Releasing[Averages]):
     def proxy(self, size: Averages) -> Fraction:
         r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
 
-        The centred noise is sub-Gaussian with it: E e^(tX) <= e^(t^2 proxy/2) for every t. For
-        discrete Laplace noise it is 2 scale^2, and the weaker bound of :meth:`tail` holds.
+        The centred noise is sub-Gaussian with this proxy: E e^(tX) <= e^(t^2 proxy/2) for every t.
+        For discrete Laplace noise it is 2 scale^2, and only the weaker bound of :meth:`tail` holds.
         """
         if self.trust == "none":
             return Fraction(0)
@@ -144,10 +144,10 @@ class AveragePrivatizer(Releasing[Averages]):
         return draws * _proxy(noise) * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
-        r"""A tail parameter of the noise X: c >= 0, in rewards; 0 if it is sub-Gaussian.
+        r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
 
-        log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as for Laplace noise of
-        scale c with that variance, or a sum of such variables.
+        It satisfies log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as Laplace
+        noise of scale c with this variance does, and sums of independent Laplace variables.
         """
         own = None if self.trust in ("none", "shuffle") else self._own(size)
         return own.scale * self._step(size) if isinstance(own, DiscreteLaplace) else Fraction(0)
@@ -159,7 +159,7 @@ class AveragePrivatizer(Releasing[Averages]):
     def release_sums(
         self, encoded: Sequence[int], size: Averages, rng: Rng = SYSTEM
     ) -> tuple[ReleasedSum, ...]:
-        r"""The released sums. In the local model every client's noise is drawn, in parts."""
+        r"""Release the sums; in the local model the noise of every client is drawn."""
         unit, n = self.encoding(size), size.users
         exact = [integer("encoded", total, at_least=0) for total in encoded]
         if len(exact) != size.coordinates or max(exact) > n * unit.precision:
@@ -178,11 +178,11 @@ class AveragePrivatizer(Releasing[Averages]):
     def _drawn(self, noise: Noise, size: Averages, rng: Rng) -> list[int]:
         s = size.coordinates
         if isinstance(noise, Binomial) and noise.trials <= _COUNTED and 2 * noise.probability == 1:
-            # Fair bits, counted: quicker than a table of a law that is drawn from once.
+            # Counting fair bits is faster than building a table for a single draw.
             return [_ones(noise.trials, rng) for _ in range(s)]
         if self.trust != "local":
             return [int(each) for each in noise.sample(s, rng=rng)]
-        # Each client's own message; the law of their sum is known, but needs a table for every n.
+        # The noise of each message is drawn: the law of the sum would need a table for every n.
         own, rows = self._own(size), max(_AT_ONCE // s, 1)
         parts = [
             own.sample((min(rows, size.users - start), s), rng=rng).sum(axis=0)
@@ -192,9 +192,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return drawn
 
     def guarantee(self, size: Averages) -> Guarantee | None:
-        r"""The target if the noise is calibrated to it; otherwise the guarantee of the paper's
-        noise.
-        """
+        r"""The target if the noise is calibrated to it, otherwise derived from the noise."""
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:
@@ -204,7 +202,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Pure(largest) if isinstance(largest, Fraction) else curve
 
     def curve(self, size: Averages) -> Guarantee:
-        r"""The guarantee of one release of this size for a client, derived from its noise."""
+        r"""The guarantee of one release of this size for a client, derived from the noise."""
         return mechanism_guarantee(self._mechanism(size))
 
     def assumed(self, size: Averages) -> tuple[str, ...]:
@@ -212,7 +210,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
-        r"""The observed mechanism of a client; in the local model its own message."""
+        r"""The record of the mechanism that protects a client; in the local model, its message."""
         if self.trust == "none":
             return None
         return Release(mechanism=self._mechanism(size), batch=batch)
@@ -238,11 +236,11 @@ class AveragePrivatizer(Releasing[Averages]):
                 return STEPS
 
     def _step(self, size: Averages) -> Fraction:
-        # One step of one client, in a released average.
+        # The effect of one step of one client on a released average.
         return self.encoding(size).step / size.users
 
     def _own(self, size: Averages) -> DiscreteGaussian | DiscreteLaplace:
-        # What the server adds to each sum, or a client to each of its numbers.
+        # The noise that the server adds to each sum, or a client to each of its numbers.
         if self.calibration == "pure":
             return DiscreteLaplace(scale=size.coordinates * STEPS / self.epsilon)
         chosen = paper_gaussian if self.calibration == "paper" else least_gaussian
@@ -250,9 +248,9 @@ class AveragePrivatizer(Releasing[Averages]):
 
 
 def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
-    # In steps.
+    # The variance proxy in squared steps.
     match noise:
-        case DiscreteLaplace(scale=scale):  # the variance of a real Laplace number, above its own
+        case DiscreteLaplace(scale=scale):  # the variance of real Laplace noise, an upper bound
             return 2 * scale**2
         case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
             return Fraction(trials, 4)
@@ -261,15 +259,15 @@ def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
 
 
 def _ones(bits: int, rng: Rng) -> int:
-    # How many of so many fair bits are 1.
+    # The number of ones among ``bits`` fair bits.
     words = int.from_bytes(rng.words(-(-bits // 64)).tobytes(), "little")
     return (words >> (-bits % 64)).bit_count()
 
 
 STEPS: Final = 1 << 6
-r"""The g of Gaussian noise. Rounding adds at most 1/(4 n) of a squared step to the variance of an
-average: with 64 steps and B = 2 a tenth of sigma^2 = 0.01. More steps would make certificates slow
-to check.
+r"""The number of steps g with Gaussian noise. Rounding adds at most 1/(4 n) squared steps to the
+variance of an average; with 64 steps and B = 2 this is a tenth of sigma^2 = 0.01. More steps would
+make certificates slow to check.
 """
 
 _SHUFFLED: Final = (1 << 6, 1 << 5, 1 << 4)
@@ -279,13 +277,13 @@ _FEW: Final = 1 << 18
 
 
 def moves(s: int) -> Sensitivity:
-    r"""The sensitivity of s sums to one client: each moves by ``STEPS``."""
+    r"""The sensitivity of s sums to one client, who changes each by at most ``STEPS``."""
     return Sensitivity(STEPS) if s == 1 else Sensitivity.box((STEPS,) * s)
 
 
 @lru_cache(maxsize=1 << 12)
 def least_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""The least discrete Gaussian noise that is proven to give (epsilon, delta)."""
+    r"""The smallest discrete Gaussian noise that is proven to give (epsilon, delta)."""
     found = calibrate(
         noise="discrete-gaussian", epsilon=epsilon, delta=delta, sensitivity=moves(s)
     ).noise
@@ -303,7 +301,7 @@ def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussi
 
 @lru_cache(maxsize=1 << 12)
 def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""Fair bits of n clients, nearly the fewest that are certified to give (epsilon, delta)."""
+    r"""A protocol with nearly the fewest fair bits certified to give (epsilon, delta)."""
     return VectorShuffle(
         users=n,
         noise_bits=-(-_enough(epsilon, delta, s) // n),
@@ -315,7 +313,7 @@ def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorS
 
 @lru_cache(maxsize=1 << 12)
 def paper_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""The bits of LZJ Algorithm 2, verified to satisfy (epsilon, delta)."""
+    r"""The protocol of LZJ Algorithm 2, verified to satisfy (epsilon, delta)."""
     found = lzj_vector(n, s, epsilon, delta)
     protocol = VectorShuffle(
         users=n,
@@ -330,8 +328,8 @@ def paper_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorS
 
 @lru_cache(maxsize=1 << 10)
 def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
-    # Fair bits that keep the target: a tenth of a percent more than Gaussian noise would need, or
-    # more where that is not certified to do. More bits are noise on top, so more never harms.
+    # The number of fair bits for the target: 0.1% more than Gaussian noise would need, or more if
+    # that is not certified. Further bits are independent additional noise, so they are harmless.
     g = bit_steps(epsilon, delta, s)
     real = _as_gaussian(epsilon, delta, s) * g * g
     for more in _MORE:
@@ -344,18 +342,18 @@ def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
 
 @lru_cache(maxsize=1 << 10)
 def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
-    # The fair bits for one squared step that have the variance of real Gaussian noise.
+    # The number of fair bits per squared step with the variance of real Gaussian noise.
     return 4 * Fraction(real_gaussian_ratio(epsilon, delta).upper) ** 2 * s
 
 
 def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
-    r"""g for shuffled bits: fewer steps if more would need too many bits to certify."""
+    r"""The number of steps g for shuffled bits, limited so that the bits can be certified."""
     bits = _as_gaussian(epsilon, delta, s)
     return next((g for g in _SHUFFLED if bits * g * g <= _MOST_BITS), _SHUFFLED[-1])
 
 
 def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> None:
-    # The paper's bits keep the target many times over: some of them already do, by basic
+    # The paper's bits exceed the requirement: a subset already suffices, by basic
     # composition of the coordinates.
     g, s = protocol.precision, protocol.coordinates
     every = protocol.planned_noise.trials

@@ -1,15 +1,15 @@
 r"""Privatize rewards: a batch of one arm becomes one released sum, the policy's only information.
-:class:`Releasing` is the interface for encoding, release, record and guarantee of numbers.
 
-A *size* identifies a kind of release: the number of users for a sum of one arm
-(:class:`Privatizer`), users and coordinates for averages of several actions (``averages``). The
-parts of a guarantee are the possible participations of one user, and the worst of them counts. For
-new users a part is one release; for returning users see ``returning_users``.
+:class:`Releasing` is the interface for encoding, release, record and guarantee. A *size* identifies
+a kind of release: the number of users for a sum of one arm (:class:`Privatizer`), users and
+coordinates for averages of several actions (``averages``). The parts of a guarantee are the
+possible participations of one user, and the guarantee is that of the worst part. For new users a
+part is one release; for returning users see ``returning_users``.
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
-are derived from that protocol (``bandits.privatizers.protocols``). The kinds: no privacy (here),
-sums, shuffled bits and pure shuffles (``sums``), and ``returning_users``. Proofs:
-docs/proofs/bandits.md.
+are derived from that protocol (``bandits.privatizers.protocols``). There are privatizers without
+privacy (here), for sums, shuffled bits and pure shuffles (``sums``), and for ``returning_users``.
+Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Size = TypeVar("Size")
 
 
 class Releasing(ABC, Generic[Size]):
-    r"""Release the private sum of the data that the users of a request sent."""
+    r"""The interface of privatizers, which release private sums of the users' data."""
 
     __slots__ = ()
 
@@ -73,14 +73,14 @@ class Releasing(ABC, Generic[Size]):
     @property
     @abstractmethod
     def epsilon(self) -> RationalLike | None:
-        r"""The epsilon of the papers' formulas; None without privacy."""
+        r"""The epsilon in the papers' formulas; None without privacy."""
 
     @abstractmethod
     def size_of(self, ask: Ask) -> Size:
         r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
-        r"""The users of ``ask`` whose numbers are in the sums: all, unless some drop out."""
+        r"""The users of ``ask`` whose numbers are in the sums: all except dropouts."""
         return ask
 
     @abstractmethod
@@ -95,19 +95,19 @@ class Releasing(ABC, Generic[Size]):
     def release_sums(
         self, encoded: Sequence[int], size: Size, rng: Rng = SYSTEM
     ) -> tuple[ReleasedSum, ...]:
-        r"""The released sums over users, in units of reward, one for each sum of encodings."""
+        r"""Release each sum of encodings, in units of reward."""
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
-        r"""The guarantee of a release for each user in it; None without privacy."""
+        r"""The guarantee of a release for each of its users; None without privacy."""
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
-        r"""All assumptions of this guarantee besides the noise."""
+        r"""The assumptions of this guarantee, except those on the noise source."""
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
-        r"""The record of one release; None if no mechanism covers the server's view."""
+        r"""The record of one release; None if no mechanism describes the server's view."""
 
 
 NEW: Final = "users are new: each takes part in one release at most"
@@ -119,11 +119,12 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGuarantee(Guarantee):
-    r"""The guarantee of a run for each of its users: the worst over ``parts``.
+    r"""The guarantee of a run for each of its users, the worst over ``parts``.
 
-    For new users a part is a distinct release, for returning users all releases of one user.
-    ``parts`` cover every release that a run of this length could make, for all data; a run of a
-    single arm makes none, and is perfectly private. ``assumptions`` are those of the guarantee.
+    For new users a part is a distinct release; for returning users a part has all releases of one
+    user. ``parts`` cover every possible release of a run of this length, for all data; a run with a
+    single arm releases nothing and is perfectly private. ``assumptions`` lists the assumptions of
+    the guarantee.
     """
 
     parts: tuple[Guarantee, ...]
@@ -135,7 +136,7 @@ class RunGuarantee(Guarantee):
         return next((part.scope for part in self.parts), Scope())
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of epsilon at ``delta`` in [0, 1], without a lower bound."""
+        r"""An upper bound on epsilon at ``delta`` in [0, 1], without a lower bound."""
         exact = probability("delta", delta)
         return self._worst(
             part.pure() if _assumed_pure(part) else _epsilon(part, exact, relative)
@@ -143,7 +144,7 @@ class RunGuarantee(Guarantee):
         )
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of delta at ``epsilon`` >= 0, without a lower bound."""
+        r"""An upper bound on delta at ``epsilon`` >= 0, without a lower bound."""
         exact = at_least_zero("epsilon", epsilon)
         return self._worst(
             _all_or_nothing(part, exact) if _assumed_pure(part) else part.delta(exact, relative)
@@ -151,16 +152,16 @@ class RunGuarantee(Guarantee):
         )
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of the Renyi divergence, without a lower bound."""
+        r"""An upper bound on the Renyi divergence, without a lower bound."""
         exact = order_above_one(order)
         return self._worst(part.renyi(exact, relative) for part in self.parts)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound of the zCDP parameter, without a lower bound."""
+        r"""An upper bound on the zCDP parameter, without a lower bound."""
         return self._worst(part.zcdp(relative) for part in self.parts)
 
     def _worst(self, found: Iterable[Bound]) -> Bound:
-        # No lower end: the worst part is one that a run could make, but perhaps none does.
+        # There is no lower bound: possibly no run makes the release of the worst part.
         uppers = [each.upper for each in found]
         return Bound(
             upper=max(uppers, default=Fraction(0)),
@@ -171,7 +172,7 @@ class RunGuarantee(Guarantee):
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""The pure epsilon, if any, the parts, and the assumptions."""
+        r"""The pure epsilon (or None), the parts and the assumptions as a JSON object."""
         largest = self.pure().upper
         return {
             "pure": str(largest) if isinstance(largest, Fraction) else None,
@@ -181,25 +182,25 @@ class RunGuarantee(Guarantee):
 
 
 class Users(ABC):
-    r"""The users of a run: whether a batch has enough users, and the total cost for a user."""
+    r"""The users of a run, which decide whether a batch is played and what it costs each user."""
 
     __slots__ = ()
 
     @abstractmethod
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        r"""Select and charge the users of each requested batch."""
+        r"""Select and charge the users of a requested batch; False if too few can take part."""
 
     @abstractmethod
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee for each user of releases with these numbers of users."""
+        r"""The guarantee for each user of releases of these ``sizes``; None without privacy."""
 
 
 class NewUsers(Users):
-    r"""An unlimited supply of new users, none of whom returns."""
+    r"""An unlimited supply of new users, who never return."""
 
     __slots__ = ()
 
-    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # nobody is turned away
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # no user is turned away
         return True
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
@@ -218,12 +219,12 @@ NEW_USERS: Final = NewUsers()
 
 
 def _assumed_pure(part: Guarantee) -> bool:
-    # What is assumed is told as it is stated: one epsilon at every delta.
+    # An assumed guarantee is reported as stated: the same epsilon at every delta.
     return isinstance(part, Assumed) and isinstance(part.guarantee, Pure)
 
 
 def _epsilon(part: Guarantee, delta: Fraction, relative: RationalLike | None) -> Bound:
-    # Of what is kept at one delta nothing finite follows below it.
+    # A guarantee stated at one delta implies no finite epsilon at smaller deltas.
     if isinstance(part, Approx) and delta < part.stated_delta:
         return Bound(upper=math.inf, method="worst", theorem=_THEOREM)
     return part.epsilon(delta, relative)
@@ -238,13 +239,13 @@ _PLAIN_STEPS: Final = 1 << 20
 
 
 class Privatizer(Releasing[int]):
-    r"""Release the sum of ``pulls`` rewards privately. Subclass it for other methods.
+    r"""Release the sum of ``pulls`` rewards privately; subclass this class for other methods.
 
     All methods take the number of users n = ``pulls`` >= 1, on which g, m and the noise depend. A
-    subclass defines its name, the epsilon of the formulas and the protocol; everything else follows
-    from the protocol, and a class that overrides it raises :class:`TypeError`. Only ``release`` may
-    be overridden, with the same law of the output, for example to send messages. It is trusted
-    code; test it with an audit.
+    subclass defines its name, the epsilon of the formulas and the protocol; the other methods
+    follow from the protocol, and overriding them raises :class:`TypeError`. Only ``release`` may be
+    overridden, with the same law of the output, for example to send messages. An override is
+    trusted code; test it with an audit.
 
     >>> from dpcore import DiscreteLaplace
     >>> class Halves(Privatizer):
@@ -264,7 +265,7 @@ class Privatizer(Releasing[int]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # `final` is for type checkers; a slip is refused without one, too.
+        # `final` is for type checkers; this check also works without one.
         for name in sorted(vars(cls)):
             if getattr(getattr(Privatizer, name, None), "__final__", False):
                 raise TypeError(
@@ -277,22 +278,22 @@ class Privatizer(Releasing[int]):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Assumptions of the guarantee besides the noise and the protocol's assumptions."""
+        r"""Assumptions of the guarantee in addition to those of the protocol."""
         return ()
 
     @property
     def relaxed(self) -> Relaxed | None:
-        r"""The assumed aggregation of :class:`ShuffledPure`; None for every other protocol."""
+        r"""The assumed aggregation of :class:`ShuffledPure`; None for all other protocols."""
         return None
 
     @property
     def deployment(self) -> Deployment:
-        r"""The deployment: how many of n users are present and honest, and the aggregation."""
+        r"""The deployment: the planned dropouts and honest users, and the aggregation."""
         return EVERYONE
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of each release's noise that the guarantee counts; by default all of it."""
+        r"""The part of each release's noise that the guarantee counts; None counts all noise."""
         return None
 
     @final
@@ -302,7 +303,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def precision(self, pulls: int) -> int:
-        r"""g: the number of steps that encode a reward in a batch of n."""
+        r"""The number of steps g that encode a reward in a batch of n."""
         protocol = self._of(pulls)
         if protocol is None:
             return _PLAIN_STEPS
@@ -325,10 +326,9 @@ class Privatizer(Releasing[int]):
 
     @final
     def missed(self, pulls: int) -> Fraction:
-        r"""An upper bound of the probability that the noise of a batch of n differs from
-        :meth:`noise`.
+        r"""An upper bound on the probability that the noise of a batch deviates from :meth:`noise`.
 
-        0 except for a :class:`PureShuffle`, whose cover values replace rewards.
+        It is 0 except for a :class:`PureShuffle`, whose covers replace rewards.
         """
         protocol = self._of(pulls)
         if not isinstance(protocol, PureShuffle):
@@ -336,24 +336,24 @@ class Privatizer(Releasing[int]):
         return protocol.missed(self.reporting(pulls))
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
-        r"""The law of the total noise of releases with these numbers of users, and :meth:`missed`.
+        r"""The law of the total noise of releases of these sizes, and the bound :meth:`missed`.
 
-        Raises :class:`InvalidParameter` if the summed noise of several parts has no known law.
+        Raises :class:`InvalidParameter` if dpcore has no law of the total noise.
         """
         if len(parts) == 1:
             return self.noise(*parts), self.missed(*parts)
         raise InvalidParameter(
             "pulls",
             parts,
-            f"must be one release: {self.name} has no single law of noise for several",
+            f"must be one release: {self.name} has no law for the total noise of several",
         )
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""The released sum of rewards, in units of reward, from the sum of their encodings.
+        r"""Release the sum of rewards, in units of reward, from the sum of their encodings.
 
-        It has the rewards of :meth:`reporting` users of n, and fresh noise in each call. The noise
-        is drawn at once if the sum of the users' shares is a known law, and user by user in the
-        local model. Raises :class:`InvalidParameter` for a sum outside [0, n g].
+        The sum has the rewards of the :meth:`reporting` users of n, and fresh noise in each call.
+        The noise is one draw if the law of the users' total noise is known, and is drawn user by
+        user in the local model. Raises :class:`InvalidParameter` for a sum outside [0, n g].
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
         present = self.reporting(pulls)
@@ -367,7 +367,7 @@ class Privatizer(Releasing[int]):
                 ones = protocol.ones_of_bits(total, present, rng=rng)
                 return ReleasedSum(protocol.estimate(ones, present))
             case LocalSum():
-                # The law of the sum is known, but its tables would take longer to build.
+                # The law of the sum is known, but building its tables would take longer.
                 drawn = noise_by_user(protocol.noise, users=present, runs=1, rng=rng)
                 total += sum(int(part.sum()) for part in drawn)
             case AggregatedSum() if self.deployment.aggregation == "masked":
@@ -375,12 +375,12 @@ class Privatizer(Releasing[int]):
             case AggregatedSum() | ShuffledPure():
                 total += noise_of(protocol, present).sample(rng=rng)
             case CentralSum():
-                pass  # the analyzer adds its noise itself
+                pass  # the analyzer adds the noise itself
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
 
     @final
     def guarantee(self, pulls: int) -> Guarantee | None:
-        r"""The guarantee of a release of a batch of n for each user in it; None without privacy."""
+        r"""The guarantee of the release of a batch for each of its users; None without privacy."""
         protocol = self._of(pulls)
         if protocol is None:
             return None
@@ -388,7 +388,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def assumed(self, pulls: int) -> tuple[str, ...]:
-        r"""All assumptions of the guarantee of a batch of n besides the noise."""
+        r"""The assumptions of the guarantee of a batch, except those on the noise source."""
         found = implied(self._of(pulls), self.relaxed, self.deployment)
         return tuple(dict.fromkeys((*found, *self.assumptions)))
 
@@ -396,7 +396,7 @@ class Privatizer(Releasing[int]):
     def record(self, pulls: int, batch: str) -> Release | None:
         r"""The record of one release, for accounting, ledgers and certificates.
 
-        None if no mechanism describes everything that the server sees.
+        It is None if no mechanism describes the server's view.
         """
         protocol = self._of(pulls)
         if protocol is None or isinstance(protocol, (ShuffledPure, PureShuffle)):
@@ -407,7 +407,7 @@ class Privatizer(Releasing[int]):
     @final
     def size_of(self, ask: Ask) -> int:
         if not isinstance(ask, OwnRounds) or len(ask.actions) != 1:
-            reason = "releases sums of one arm: averages of several actions need another privatizer"
+            reason = "releases sums of one arm; for several actions use an AveragePrivatizer"
             raise InvalidParameter("privatizer", self.name, reason)
         return ask.users
 
@@ -427,21 +427,21 @@ class Privatizer(Releasing[int]):
 
     @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
-        r"""``encoded_sum`` if n encodings can sum to it; :class:`InvalidParameter` otherwise."""
+        r"""Return ``encoded_sum`` if n encodings can have this sum, otherwise raise an error."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
         if total > self.reporting(pulls) * self.precision(pulls):
             raise InvalidParameter(
-                "encoded_sum", encoded_sum, "must be <= reporting users * precision"
+                "encoded_sum", encoded_sum, "must be <= number of reporting users * precision"
             )
         return total
 
     @final
     def _of(self, pulls: int) -> AnyProtocol | None:
-        # The protocol of n users: the noise of fewer would be taken for that of all.
+        # The protocol must be for n users, because its noise is taken as that of n users.
         users = integer("pulls", pulls, at_least=1)
         protocol = self.protocol(users)
         if protocol is not None and protocol.users != users:
-            reason = f"must have a protocol of {users} users, not of {protocol.users}"
+            reason = f"must have a protocol for {users} users, not for {protocol.users}"
             raise InvalidParameter("privatizer", self.name, reason)
         self.deployment.check(self.name, users, secure=isinstance(protocol, AggregatedSum))
         return protocol
@@ -449,7 +449,7 @@ class Privatizer(Releasing[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Privatizer):
-    r"""No privacy: the sum itself, rewards in 2^20 steps. The baseline of every comparison."""
+    r"""The baseline without privacy, which releases the exact sum of rewards in 2^20 steps."""
 
     @property
     def name(self) -> str:

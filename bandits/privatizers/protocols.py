@@ -1,8 +1,8 @@
 r"""The assumptions and deployment of a protocol of n users: dropouts, collusion, aggregation.
 
-The noise of users who drop out or collude does not count, so the noise of the others alone must
-satisfy the guarantee. Noise, mechanism, guarantee and assumptions are derived from the protocol and
-this plan. Proofs: docs/proofs/bandits.md.
+The noise of users who drop out or collude gives no protection, so the noise of the other users
+alone must satisfy the guarantee. Noise, mechanism, guarantee and assumptions are derived from the
+protocol and its deployment. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round import size_neighbourhood
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
-r"""The functionality in one draw, or the masked aggregation of dpcore, message by message."""
+r"""The ideal functionality in one draw, or the masked aggregation of dpcore by messages."""
 
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 SOME_HONEST: Final = "of the users of a release at most "
@@ -53,63 +53,61 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    r"""Plan a protocol for dropouts: at most a fraction ``dropouts`` of n users.
+    r"""A plan for dropouts: at most a fraction ``dropouts`` of n users drops out.
 
     At least a fraction ``honest`` follows the protocol and keeps its noise secret; the others may
-    collude with the server. The guarantee of a release is derived for the worst remaining set,
-    :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release of a protocol over
-    secure aggregation through :class:`dpcore.secure_aggregation.aggregation.MaskedAggregation`.
+    collude with the server. The guarantee of a release is derived for the smallest remaining set,
+    :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release over
+    :class:`dpcore.secure_aggregation.aggregation.MaskedAggregation`.
     """
 
-    honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users counts")
-    dropouts: Exact = Exact(0, within="[0, 1)", reason="somebody stays")
+    honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users protects")
+    dropouts: Exact = Exact(0, within="[0, 1)", reason="some users must remain")
     aggregation: AggregationName = word(AggregationName, "ideal")
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.honest <= self.dropouts:
-            reason = f"must be < honest = {self.honest}: otherwise no honest user may remain"
+            reason = f"must be < honest = {self.honest}, so that honest users remain"
             raise InvalidParameter("dropouts", self.dropouts, reason)
         if self.aggregation == "masked" and 2 * self.dropouts >= 1:
             reason = "must be < 1/2: a masked aggregation needs more than half of its users"
             raise InvalidParameter("dropouts", self.dropouts, reason)
 
     def reporting(self, users: int) -> int:
-        r"""The number of n users who send their message with the planned dropouts."""
+        r"""The number of the n users who send a message after the planned dropouts."""
         return integer("users", users, at_least=1) - math.floor(users * self.dropouts)
 
     def colluding(self, users: int) -> int:
-        r"""The number of n users who may reveal their noise to the server."""
+        r"""The number of the n users who may reveal their noise to the server."""
         return math.floor(users * (1 - self.honest))
 
     def counted_on(self, users: int) -> int:
-        r"""The least number of n users whose noise protects each of them: >= 1."""
+        r"""The smallest number of the n users whose noise protects each of them, at least 1."""
         return self.reporting(users) - self.colluding(users)
 
     @property
     def factor(self) -> int:
-        r"""An integer bound of n/counted_on(n), the factor by which noise may increase."""
+        r"""An integer upper bound on n/counted_on(n), the factor by which noise may increase."""
         return math.ceil(1 / (self.honest - self.dropouts))
 
     @property
     def assumption(self) -> str:
-        r"""The assumption of the guarantee about the users."""
+        r"""The assumption about the users on which the guarantee depends."""
         gone, dishonest = self.dropouts, 1 - self.honest
         if not gone and not dishonest:
             return ALL_HONEST
         return f"{SOME_HONEST}{gone} vanish, and {dishonest} break the protocol or tell their noise"
 
     def check(self, name: str, users: int, *, secure: bool) -> None:
-        r"""Refuse a release of n users that this deployment cannot support, of the privatizer
-        ``name``.
-        """
+        r"""Raise an error if privatizer ``name`` cannot release n users in this deployment."""
         if self.aggregation == "ideal":
             return
         if not secure:
-            reason = f"requires sums over secure aggregation: {name} does not use it"
+            reason = f"requires sums over secure aggregation, which {name} does not use"
             raise InvalidParameter("aggregation", self.aggregation, reason)
         if not 2 <= users < _MOST_MASKED:
-            reason = f"sums 2 to 65,535 users, and a release may have {users}"
+            reason = f"supports 2 to 65,535 users, but a release may have {users}"
             raise InvalidParameter("aggregation", self.aggregation, reason)
 
 
@@ -119,19 +117,19 @@ NO_NOISE: Final = "epsilon 0 needs infinite noise"
 
 
 def check_planned(plan: Deployment, parameters: str) -> None:
-    r"""Refuse parameters of a paper that does not cover this deployment."""
+    r"""Raise an error for the parameters of a paper if it does not cover this deployment."""
     if parameters == "paper" and plan.factor != 1:
-        reason = "must be 'exact': the papers assume that all users stay and are honest"
+        reason = "must be 'exact': the papers assume honest users without dropouts"
         raise InvalidParameter("parameters", parameters, reason)
 
 
 def masked_sum(
     protocol: AggregatedSum, encoded: int, plan: Deployment, rng: Rng = SYSTEM
 ) -> Fraction:
-    r"""Run ``protocol`` once over masks: keys, shares, masked messages, and the resulting sum.
+    r"""Run ``protocol`` once over a masked aggregation, and return the estimate.
 
-    As many users drop out as ``plan`` allows, at successive steps; ``encoded`` is the sum over the
-    remaining users and is divided evenly among them, which does not affect the sum of messages.
+    As many users drop out as ``plan`` allows, at successive steps. ``encoded``, the sum over the
+    remaining users, is divided evenly among them, which does not change the sum.
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
@@ -176,7 +174,7 @@ _AT_ONCE: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxed:
-    r"""An (epsilon_hat, q_hat)-relaxed aggregation, which is assumed (CZ, before Theorem 3)."""
+    r"""An assumed (epsilon_hat, q_hat)-relaxed aggregation (CZ, before Theorem 3)."""
 
     epsilon_hat: Fraction
     q_hat: Fraction
@@ -189,7 +187,7 @@ class Relaxed:
 def implied(
     protocol: AnyProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
-    r"""The assumptions of the protocol besides its noise."""
+    r"""The assumptions of the protocol, except those on the noise source."""
     match protocol:
         case AggregatedSum():
             masked = (MASKED,) if plan.aggregation == "masked" else ()
@@ -205,7 +203,7 @@ def implied(
 
 
 def noise_of(protocol: AnyProtocol, present: int) -> Noise:
-    r"""The total noise in the estimate when this many users sent their message."""
+    r"""The law of the total noise in the estimate if ``present`` users sent a message."""
     match protocol:
         case BinaryShuffle() | PureShuffle():
             return protocol.observed_noise(present)
@@ -220,7 +218,7 @@ def noise_of(protocol: AnyProtocol, present: int) -> Noise:
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    """The mechanism that protects a user in the worst case, if honest users add noise ``least``."""
+    """The mechanism that protects a user in the worst case, with at least the noise ``least``."""
     counted = plan.counted_on(protocol.users)
     if isinstance(protocol, ShuffledPure):
         return protocol.sum_mechanism(counted)
@@ -236,7 +234,7 @@ def mechanism_of(
 
 
 def _holds(noise: Noise, least: Noise) -> bool:
-    # Whether ``noise`` is a draw of ``least`` and more that is independent: post-processing.
+    # Whether ``noise`` is ``least`` plus independent noise, which is post-processing.
     match noise, least:
         case DiscreteGaussian(sigma_squared=v), DiscreteGaussianSum(count=1):
             return v == least.sigma_squared
@@ -251,7 +249,7 @@ def _holds(noise: Noise, least: Noise) -> bool:
 def guarantee_of(
     protocol: AnyProtocol, plan: Deployment, least: Noise | None, relaxed: Relaxed | None
 ) -> Guarantee:
-    r"""The guarantee of one release to each user in it."""
+    r"""The guarantee of one release for each of its users."""
     if isinstance(protocol, PureShuffle):
         return certified_shuffle(protocol, plan.counted_on(protocol.users))
     curve = mechanism_guarantee(mechanism_of(protocol, plan, least))
@@ -259,16 +257,16 @@ def guarantee_of(
         return curve
     if relaxed is None:
         raise NotDerived("the guarantee of ShuffledPure", "no relaxed aggregation is assumed")
-    # The aggregation is e^(+-epsilon_hat) away from its simulation, on either side.
+    # For both neighbours the aggregation is within e^(+-epsilon_hat) of its simulation.
     spent = Fraction(curve.pure().upper) + 2 * relaxed.epsilon_hat
     return Assumed(Pure(spent), reason=str(relaxed))
 
 
 def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[Integers]:
-    r"""The noise of each of ``users`` in each of ``runs`` batches, in the local model.
+    r"""Yield the noise of each of ``users`` in each of ``runs`` batches, in the local model.
 
-    Arrays of shape (some users, runs), which together contain all users: the noise in the messages,
-    in parts. Its sum over users is the noise of the released sums.
+    The arrays have shape (users in this part, runs); the parts cover all users once. The sum over
+    users is the noise of the released sums.
     """
     rows = max(_AT_ONCE // runs, 1)
     for start in range(0, users, rows):

@@ -1,11 +1,11 @@
-r"""Returning users: M users, each in at most B releases and charged before each one.
+r"""Returning users: M users, each in at most B releases and charged before each release.
 
 The guarantee of a user covers all releases together, so all releases use one mechanism here: the
-same g and at least the same noise, whatever the number of users (:class:`SteadyPrivatizer`). Then
-it does not matter in which releases a user was, and B visits cost exactly the B-fold composition of
-one curve. A :class:`Pool` counts the visits of its run, and a book the spent budget of every user:
-in a ledger, or in memory for simulated worlds. A user without visits left is turned away. Proofs:
-docs/proofs/bandits.md.
+same g and at least the same noise for every number of users (:class:`SteadyPrivatizer`). Then the
+cost does not depend on which releases contain the user, and B visits cost exactly the B-fold
+composition of one curve. A :class:`Pool` counts the visits of its run, and a book the spent budget
+of every user, in a ledger or in memory for simulations. A user without remaining visits is turned
+away. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ from dpcore.protocols.modular_sums import AggregatedSum, size_protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
-r"""The laws of noise that releases with any number of users can share."""
+r"""The noise laws that releases with any number of users can have in common."""
 
 _ROUNDED: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyPrivatizer(Privatizer):
-    r"""Release sums with the same ``law`` of noise, in steps of 1/g, for any number of users.
+    r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
 
-    Discrete Laplace or Skellam noise over secure aggregation: the users add shares of it. A sum of
-    N discrete Gaussians, or N shuffled fair bits (``steps`` = 1, rewards are rounded to a bit):
-    each of n users adds ceil(N/n) of them, so a release has at least N, and the guarantee is for N.
-    g = ``steps`` is the same for every n, so every release hides one reward equally well.
-    ``failure`` is the probability that a sum mod m is decoded wrongly. With a ``deployment``, the
-    remaining users add this noise in the worst case.
+    For discrete Laplace or Skellam noise over secure aggregation, the users add shares of it. For a
+    sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to a
+    bit), each of n users adds ceil(N/n) of them, so a release has at least N, and the guarantee is
+    for N. g = ``steps`` is the same for every n, so every release protects a reward equally well.
+    ``failure`` is the probability that a sum mod m is decoded incorrectly. With a ``deployment``,
+    the remaining users add this noise in the worst case.
     """
 
     law: SteadyLaw
@@ -96,7 +96,7 @@ class SteadyPrivatizer(Privatizer):
 
     @property
     def epsilon(self) -> Fraction:
-        r"""g/s for discrete Laplace noise, exact; g/sigma for other laws, rounded up."""
+        r"""The exact g/s for discrete Laplace noise of scale s, otherwise g/sigma rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
         least, _ = variance(self.law)
@@ -117,17 +117,17 @@ class SteadyPrivatizer(Privatizer):
         return _protocol(self, integer("pulls", pulls, at_least=1))
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise, Fraction]:
-        # Each of several sums may be read wrongly mod m.
+        # Each of several sums may be decoded incorrectly mod m.
         return self.noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
 
     def noise_of(self, parts: Sequence[int]) -> Noise:
-        r"""The law of the total noise of releases with these numbers of users."""
+        r"""The law of the total noise of releases of these sizes."""
         noises = [each for part in parts if (each := self.noise(part)) is not None]
         if len(set(noises)) == 1:
             return summed(noises[0], len(noises))
 
         def all_of(parameter: str) -> Fraction:
-            # One draw of a law that has no such parameter counts once.
+            # A law without this parameter is a single draw and counts once.
             return sum((Fraction(each.parameters.get(parameter, 1)) for each in noises), Fraction())
 
         match self.law:
@@ -155,8 +155,8 @@ def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum | BinaryShuffle
     match law:
         case Binomial(trials=trials, probability=half):
             return BinaryShuffle(users=n, noise_bits=-(-trials // counted), probability=half)
-        # One threshold for many numbers of users, of noise that spreads at least as much as that of
-        # all n: one for each of them would take a second.
+        # One threshold serves many numbers of users; it is for noise of at least the spread of n
+        # users. A threshold for each number would take a second.
         case DiscreteGaussianSum(count=count, sigma_squared=v):
             each = -(-count // counted)
             share = summed(DiscreteGaussian(sigma_squared=v), each)
@@ -172,7 +172,7 @@ def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum | BinaryShuffle
 
 @lru_cache(maxsize=1 << 8)
 def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
-    # Of the noise alone.
+    # The threshold for the noise alone.
     size = size_protocol(users=1, precision=steady.steps, noise=noise, failure=steady.failure)
     return size.threshold
 
@@ -180,11 +180,11 @@ def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
 def returning_guarantee(
     privatizer: SteadyPrivatizer, sizes: Iterable[int], *, max_visits: int
 ) -> RunGuarantee:
-    r"""The guarantee of releases of these sizes for a user who is in at most ``max_visits``."""
+    r"""The guarantee for a user in at most ``max_visits`` releases of these sizes."""
     assumed: dict[str, None] = {}
     charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
     for size in sizes:
-        reason = f"must be the privatizer of the pool; it differs for {size} users"
+        reason = f"must be the privatizer of the pool, but differs for {size} users"
         try:
             record = privatizer.record(size, "a release")
         except NotDerived as error:
@@ -197,20 +197,20 @@ def returning_guarantee(
 
 
 class Pool(Users):
-    r"""M = ``users`` users, each in at most ``max_visits`` releases, at most once in each.
+    r"""A pool of M = ``users`` users, each in at most B = ``max_visits`` releases, once in each.
 
-    For every release users arrive in a random order, drawn by ``arrivals``; a user who has been in
-    B releases of this pool, or lacks budget in its ``book``, is turned away, until the release is
-    full. The limit B applies whatever the book allows, so a ledger may cover the visits of several
-    runs; the book may turn users away earlier. If too few users can take part, the batch is not
-    played; users already charged for it stay charged. ``turned_away`` counts refusals, ``dry`` is
+    For every release, users arrive in a random order drawn by ``arrivals`` until the release is
+    full. A user who has been in B releases of this pool, or lacks budget in its ``book``, is turned
+    away. The limit B is independent of the book, so a ledger may cover the visits of several runs;
+    the book may turn users away earlier. If too few users can take part, the batch is not played,
+    and users already charged for it remain charged. ``turned_away`` counts refusals; ``dry`` is
     true if a batch was not played.
 
     The same users may give rewards of several arms: each pull draws a new reward of its arm.
 
     By default ``book`` is in memory. Raises :class:`InvalidParameter` for users outside [1, 2^27],
-    max_visits outside [1, 2^29], a privatizer or arrivals of another type, and a book with another
-    curve than the privatizer's or with other users.
+    max_visits outside [1, 2^29], a privatizer or arrivals of another type, and a book whose curve
+    or users differ from those of the privatizer or the pool.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Pool(Users):
         if not isinstance(book, Book):
             raise InvalidParameter("book", book, "must be a Book, e.g. LedgerBook(...)")
         if book.curve != privatizer.curve:
-            reason = f"must charge what the privatizer releases, {privatizer.curve!r}"
+            reason = f"must charge the curve of the privatizer, {privatizer.curve!r}"
             raise InvalidParameter("book", book.curve, reason)
         if book.users not in (None, self.users):
             reason = f"must have the users of the pool, {self.users}"
@@ -244,7 +244,7 @@ class Pool(Users):
         self.alone = threading.Lock()
 
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        with self.alone:  # who has visits left is asked and charged in one go, by one thread
+        with self.alone:  # one thread at a time selects users and charges them
             found = all(
                 self._filled(count, f"{batch}/arm {arm}")
                 for arm, count in enumerate(pulls.counts)
@@ -280,13 +280,13 @@ class Pool(Users):
             count -= taken
             if not count:
                 return True
-            # Somebody else charged some of them meanwhile: nobody is called twice.
+            # Another process charged some users meanwhile; no user is called twice.
             waiting = waiting[seen:]
-        raise AssertionError  # every call takes somebody out of those who wait
+        raise AssertionError  # every call removes a waiting user
 
     def _first_able(self, waiting: Names, count: int) -> Names:
-        # Where the first who can take part stand, in order; all of them, if fewer than ``count``.
-        # The book is asked about as many as are wanted, and about the others if these do not do.
+        # The indices of the first ``count`` users who can take part, in order, or of all of them if
+        # there are fewer. The book checks ``count`` users first, and the others only if necessary.
         places = np.flatnonzero(self.visited[waiting] < self.max_visits)
         near, far = places[:count], places[count:]
         near = near[self.book.able(waiting[near])]
@@ -297,43 +297,43 @@ class Pool(Users):
 
 
 Names: TypeAlias = npt.NDArray[np.int64]
-"""Users by number, in [0, M)."""
+"""Users, given by their numbers in [0, M)."""
 
 _ORDERS: Final = (2, 4, 8, 16, 32)
 _MOST_VISITS: Final = 1 << 29
 _MOST_PEOPLE: Final = 1 << 27
 _LONGEST_RUN: Final = 100
-_PLAYED: Final = "was played on this ledger before: new noise needs a new name"
+_PLAYED: Final = "was already played on this ledger; use a new name, because the noise is new"
 
 
 def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
     r"""The budget of a user for exactly ``max_visits`` releases of ``curve``.
 
-    It uses the pure epsilon if there is one, otherwise the Renyi divergences of orders 2 to 32. A
-    filter rounds each cost up, so the budget exceeds the visits by a relative error of at most
+    It uses the pure epsilon if it is finite, otherwise the Renyi divergences of orders 2 to 32. A
+    filter rounds each cost up, so the budget exceeds the exact cost by a relative error of at most
     visits/2^61.
     """
     most = visits_of(max_visits)
     _is_curve(curve)
     scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
-    # The least b of which ceil(SHARES cost/b) fits ``most`` times into SHARES.
+    # The smallest b such that ceil(SHARES cost/b) fits ``most`` times into SHARES.
     times = Fraction(SHARES, SHARES // most)
     largest = curve.pure().upper
     if isinstance(largest, Fraction):
         return Pure(largest * times, scope=scope)
     costs = {order: curve.renyi(order).upper for order in _ORDERS}
     if math.inf in costs.values():
-        raise InvalidParameter("curve", curve, "must be pure or have finite Renyi divergences")
+        raise InvalidParameter("curve", curve, "must have finite Renyi divergences")
     return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
 
 
 def visits_of(max_visits: object) -> int:
-    r"""B, an integer in [1, 2^29], or :class:`InvalidParameter` naming ``max_visits``."""
+    r"""Return B = ``max_visits`` as an integer in [1, 2^29], or raise an error."""
     return integer("max_visits", max_visits, at_least=1, at_most=_MOST_VISITS)
 
 
 def people(users: object) -> int:
-    r"""M, an integer in [1, 2^27], or :class:`InvalidParameter` naming ``users``."""
+    r"""Return M = ``users`` as an integer in [1, 2^27], or raise an error."""
     return integer("users", users, at_least=1, at_most=_MOST_PEOPLE)
 
 
@@ -345,28 +345,28 @@ class Book(ABC):
     @property
     @abstractmethod
     def curve(self) -> PrivacyCurve:
-        r"""The cost of one release for each user in it."""
+        r"""The cost of one release for each of its users."""
 
     @property
     @abstractmethod
     def users(self) -> int | None:
-        r"""The number of users, or None if it is unlimited."""
+        r"""The number of users, or None if unlimited."""
 
     @abstractmethod
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        r"""The users with enough budget for a release; no user is charged."""
+        r"""Whether each user has enough budget for a release; no user is charged."""
 
     @abstractmethod
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
-        r"""Charge each of ``users`` for ``release``: False for users without enough budget.
+        r"""Charge each of ``users`` for ``release``; return False for users without enough budget.
 
-        These are not charged and must not take part. Raises :class:`InvalidParameter` for unknown
-        or repeated users, and then charges nobody.
+        Users without enough budget are not charged and must not take part. Raises
+        :class:`InvalidParameter` for unknown or repeated users, and then charges no user.
         """
 
 
 class MemoryBook(Book):
-    r"""The counters of a ledger's filter, in memory, for simulations."""
+    r"""A book in memory with the counters of a ledger's filter, for simulations."""
 
     __slots__ = ("_alone", "_curve", "_limits", "_price", "totals")
 
@@ -387,7 +387,7 @@ class MemoryBook(Book):
         return len(self.totals)
 
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        # Below 2^62: a counter is at most SHARES, a price SHARES + 1.
+        # The sum is below 2^62: a counter is at most SHARES, a price at most SHARES + 1.
         after = self.totals[_numbers(users, self.users)] + self._price
         able: npt.NDArray[np.bool_] = (after <= self._limits).all(axis=1)
         return able
@@ -401,9 +401,9 @@ class MemoryBook(Book):
 
 @lru_cache(maxsize=1 << 8)
 def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # The limits of a filter that holds so many visits, and what one costs.
+    # The limits of a filter for ``max_visits`` visits, and the price of one visit.
     if isinstance(curve.noise, Binomial):
-        return (visits_of(max_visits),), (1,)  # of bits no divergence is finite: visits are counted
+        return (visits_of(max_visits),), (1,)  # divergences are infinite: visits are counted
     budget = visits_budget(curve, max_visits)
     keeper = filter_for(budget)
     return keeper.limits, keeper.price(replace(curve, scope=budget.scope)).amounts
@@ -411,11 +411,11 @@ def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerBook(Book):
-    r"""A ledger whose users are named ``user 0``, ``user 1``, and so on.
+    r"""A book in a ledger whose users are named ``user 0``, ``user 1``, and so on.
 
-    ``run`` is the name of this run in the ledger and must be new: noise is drawn anew at every
-    start, and a batch is never charged twice. If several processes use a name at once, only one of
-    them gets a release. A ledger may cover the visits of several runs.
+    ``run`` is the name of this run in the ledger and must be new: every start draws new noise, and
+    a batch is never charged twice. If several processes use the same name, only one of them makes a
+    given release. A ledger may cover the visits of several runs.
     """
 
     ledger: Ledger
@@ -428,10 +428,10 @@ class LedgerBook(Book):
         _is_curve(self.curve)
         scope = self._curve.scope
         if self.curve.scope.relation is not scope.relation:
-            reason = f"must have the relation of the budget of the ledger, {scope.relation.value!r}"
+            reason = f"must have the relation of the ledger's budget, {scope.relation.value!r}"
             raise InvalidParameter("curve", self.curve, reason)
         self.ledger.filter.price(self._curve)
-        # The ledger allows twice as much: the rest is for what a release is called.
+        # The ledger allows names of twice this length; the rest is for the name of a release.
         if len(name("run", self.run)) > _LONGEST_RUN:
             raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
 
@@ -441,7 +441,7 @@ class LedgerBook(Book):
 
     @property
     def _curve(self) -> PrivacyCurve:
-        # A user sends one report to a release, so what it costs a report it costs the user.
+        # A user sends one report per release, so the cost per report is the cost per user.
         return replace(self.curve, scope=self.ledger.budget.scope)
 
     def able(self, users: Names) -> npt.NDArray[np.bool_]:

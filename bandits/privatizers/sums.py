@@ -1,8 +1,8 @@
 r"""Sums of rewards by protocols calibrated for an epsilon, for users who do not return.
 
-All trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3 of Tenenbaum,
-Kaplan, Mansour and Stemmer), and a certified pure shuffle with covers. ``dpcore.protocols.run.run``
-gives the released sums the same law message by message; tests compare the two.
+The module has all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3
+of Tenenbaum, Kaplan, Mansour and Stemmer), and a certified pure shuffle with covers. Sums of
+``dpcore.protocols.run.run``, message by message, have the same law; tests compare the two.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Run = TypeVar("_Run", SumProtocol, BinaryShuffle, PureShuffle)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned(Privatizer, Generic[_Run]):
-    # What n users run is planned for an epsilon, once for each n.
+    # The protocol of n users is planned for an epsilon, once for each n.
     deployment: Of[Deployment] = A_DEPLOYMENT
 
     def __post_init__(self) -> None:
@@ -76,17 +76,17 @@ def _protocol(privatizer: _Planned[Any], n: int) -> Any:
 class SumPrivatizer(_Planned[SumProtocol]):
     r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` is the trust model.
 
-    With g = ceil(s epsilon sqrt n), s = ``scaling``: discrete Laplace noise of scale g/epsilon on
-    the sum (``central``, and shared by the users as Polya differences: ``pure``), on every reward
-    (``local``), of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``); Skellam of variance
-    g^2/epsilon^2 (``renyi``) or n discrete Gaussians of g^2/(n epsilon^2) (``concentrated``), whose
-    guarantees are curves. With a positive ``delta`` these two use the least noise (on the grid of
-    ``accounting.protocol_guarantees.plan.choose``) that gives (epsilon, delta) instead.
+    Let g = ceil(s epsilon sqrt n), s = ``scaling``. The noise is discrete Laplace of scale
+    g/epsilon on the sum (``central``; ``pure``, in shares that are Polya differences) or on every
+    reward (``local``), or of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``). For
+    ``renyi`` it is Skellam of variance g^2/epsilon^2, for ``concentrated`` the sum of n discrete
+    Gaussians of g^2/(n epsilon^2); their guarantees are curves. With a positive ``delta`` these two
+    instead use the least noise (on the grid of ``accounting.protocol_guarantees.plan.choose``) that
+    gives (epsilon, delta).
 
-    ``failure`` is the probability that a sum mod m is decoded wrongly, 1/T in the paper. The
+    ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper. The
     threshold tau is the paper's with ``parameters="paper"``, and the least certified one with
-    ``"exact"``; for ``local``, where the paper leaves a constant open, it is always the certified
-    one.
+    ``"exact"`` and for ``local``, where the paper leaves a constant open.
 
     ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
     add the planned noise, so all users together add more.
@@ -97,14 +97,14 @@ class SumPrivatizer(_Planned[SumProtocol]):
     >>> privatizer.guarantee(1024).pure()
     Bound([0.5, 0.5], 'exact')
 
-    Raises :class:`InvalidParameter` for an unknown trust model, unless epsilon > 0 and scaling > 0,
-    for a failure outside (0, 1), and for a scaling or delta that is not used.
+    Raises :class:`InvalidParameter` for an unknown trust model, an epsilon or scaling that is not
+    > 0, a failure outside (0, 1), and a scaling or delta that the trust model does not use.
     """
 
     trust: Trust = word(Trust)
     epsilon: Exact = Exact(zero=NO_NOISE)
     failure: Exact = Exact(within="(0, 1)")
-    scaling: Exact = Exact(1, zero="it multiplies the precision")
+    scaling: Exact = Exact(1, zero="the scaling multiplies the precision")
     delta: Exact = Exact(0, within="[0, 1)")
     parameters: Parameters = word(Parameters, "exact")
     _hash: int = field(init=False, repr=False, compare=False, default=0)
@@ -112,14 +112,14 @@ class SumPrivatizer(_Planned[SumProtocol]):
     def __post_init__(self) -> None:
         _Planned.__post_init__(self)
         if self.delta and (self.trust not in _SCALED or self.parameters == "paper"):
-            reason = "only exact renyi and concentrated noise can be calibrated for a delta"
+            reason = "must be 0 unless trust is renyi or concentrated with exact parameters"
             raise InvalidParameter("delta", self.delta, reason)
         if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
-            reason = "only renyi and concentrated noise have a scaling"
+            reason = "must be 1 unless trust is renyi or concentrated"
             raise InvalidParameter("scaling", self.scaling, reason)
         if self.scaling < 1 and self.trust in _SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
-        # Of fractions, which takes long, and hundreds of times a run; the same in every process.
+        # Hashing fractions is slow and happens hundreds of times per run, so the hash is stored.
         exact = (self.epsilon, self.failure, self.scaling, self.delta)
         object.__setattr__(self, "_hash", hash(exact))
 
@@ -162,7 +162,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
         if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
             tau = laplace_sum_threshold(n, g / epsilon, failure)
         elif counted < n and trust in ("pure", "shuffled-pure"):
-            # Fewer draws spread less, and whole ones are far quicker to bound.
+            # A sum of fewer draws has smaller tails, and integer numbers of draws are much faster.
             tau = laplace_sum_threshold(-(-n // counted), g / epsilon, failure)
         else:
             law = plain.planned_noise
@@ -171,7 +171,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
-    r"""The least t certified to have P(\|X\| > t) <= ``failure``; X sums n Laplace draws."""
+    r"""The least t with a certified P(\|X\| > t) <= ``failure``, X the sum of n Laplace draws."""
 
     def rare(t: int) -> bool:
         if t < 0:
@@ -181,12 +181,12 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
             tail = PolyaDifference(shape=n, scale=scale).enclose_sf(t, _TAIL_BITS)
         return 2 * tail.upper <= failure
 
-    # About ten deviations: far enough for any failure of use, and near enough to halve from.
+    # The search starts at about ten standard deviations.
     return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
 
 
 def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
-    # What one user adds, or the analyzer; ratio = g/epsilon.
+    # The noise that one user or the analyzer adds, with ratio = g/epsilon.
     match trust:
         case "renyi":
             return Skellam(variance=ratio**2 / n)
@@ -200,10 +200,10 @@ def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitPrivatizer(_Planned[BinaryShuffle]):
-    r"""Release the sum of n bits, shuffled among random bits: (epsilon, delta) for each user.
+    r"""Release the sum of n bits shuffled with random bits, (epsilon, delta)-DP for each user.
 
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` uses
-    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's tau, which is 96
+    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's 96
     ln(2/delta)/epsilon^2. The noise is binomial; the analyzer subtracts its mean.
 
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
@@ -212,9 +212,9 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
     >>> privatizer.guarantee(16).meets("1/2", "1e-6")
     True
 
-    ``deployment`` plans for users who drop out or collude; the bits of the others suffice.
+    ``deployment`` plans for users who drop out or collude: the bits of the other users suffice.
 
-    Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), and for the paper's
+    Raises :class:`InvalidParameter` unless epsilon > 0 and 0 < delta < 1, and for the paper's
     bits with a ``deployment``.
     """
 
@@ -240,11 +240,11 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureShufflePrivatizer(_Planned[PureShuffle]):
-    r"""Release the sum of n bits from shuffled messages: pure epsilon for each user.
+    r"""Release the sum of n bits from shuffled messages, epsilon-DP for each user.
 
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is approximately
     the probability that a release contains a cover (:meth:`missed`), which replaces a reward. The
-    guarantee of each size is certified; a size that cannot be certified is refused.
+    guarantee of each size is certified; a size that cannot be certified raises an error.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -1,1 +1,1 @@
-r"""Confidence radii of released means."""
+r"""Confidence radii for released means."""

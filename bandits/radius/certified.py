@@ -1,16 +1,16 @@
-r"""The certified confidence width of a released mean, from its noise law and Hoeffding's bound.
+r"""Certified confidence widths of released means, from the noise law and Hoeffding's bound.
 
-A batch of n = ``pulls`` users releases the mean (sum_i E_i + X)/(n g): E_i/g are the encoded
-rewards, independent, in [0, 1], with mean mu; X is the centred noise of the sum in steps of 1/g.
-With h(u) = e^(-2u^2/n) for u > 0 and h = 1 below, Hoeffding's bound given X yields, for any knots
-k_1 < ... < k_J and k_0 = -infinity,
+A batch of n = ``pulls`` users releases the mean (sum_i E_i + X)/(n g). The encoded rewards E_i/g
+are independent, in [0, 1], with mean mu; X is the centred noise of the sum in steps of 1/g. With
+h(u) = e^(-2u^2/n) for u > 0 and h(u) = 1 otherwise, Hoeffding's bound conditional on X gives, for
+any knots k_1 < ... < k_J and k_0 = -infinity,
 
     P(mean - mu >= beta) <= E[h(n beta - X/g)]
                          <= sum_j P(k_(j-1) < X <= k_j) h(n beta - k_j/g) + P(X > k_J).
 
-Only tails of X enter, each certified. One knot is the union bound over reward and noise; further
-knots never make the bound worse. If the sum is decoded mod m, a decoding error needs \|X\| > tau:
-knots stay at or below tau, so the last term covers wraparound. Proofs: docs/proofs/radius.md.
+The bound uses only certified tails of X. One knot gives the union bound over reward and noise;
+further knots never make the bound worse. If the sum is decoded mod m, a decoding error needs \|X\|
+> tau: knots are at most tau, so the last term covers wraparound. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import RationalLike, integer
 
-# Where the knots start, in standard deviations; more follow until little is left beyond.
+# The first knots, in standard deviations; more follow until the mass beyond is negligible.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
-_FURTHER: Final = Fraction(4, 3)  # how much farther the next knot lies
-_LEFT: Final = Fraction(1, 100_000)  # of the failure, beyond the last knot: no more is given away
-_MOST_FURTHER: Final = 40  # knots out there; a width found with fewer is sound
-# Knots are added until they could lower the bound by this share of it, or so often.
+_FURTHER: Final = Fraction(4, 3)  # ratio of the distances of successive outer knots
+_LEFT: Final = Fraction(1, 100_000)  # the mass beyond the last knot, as a fraction of the failure
+_MOST_FURTHER: Final = 40  # the largest number of outer knots; widths are valid for any number
+# Knots are added while they could lower the bound by this fraction, for at most _ROUNDS rounds.
 _GAIN: Final = 0.08
-_ROUNDS: Final = 5  # of new knots: a width after fewer is sound, and wider
-_AT_ONCE: Final = 4  # knots are added in a round, where most may be gained
-_ROUGH: Final = 18  # halvings of a search between knots; _FINE are those of the last one
-# Where rewards vary far less than the noise, more knots help below the width, not above.
+_ROUNDS: Final = 5  # with fewer rounds widths are valid and larger
+_AT_ONCE: Final = 4  # knots per round, where they may lower the bound most
+_ROUGH: Final = 18  # bisections of a search between rounds; _FINE is for the last search
+# If rewards vary far less than the noise, knots help below the width, not above.
 _BELOW: Final = 1 - 2.0**-16
-_TAIL_BITS: Final = 10  # of a tail: a coarse one is a little larger, never smaller
+_TAIL_BITS: Final = 10  # the precision of a tail: a coarse bound is slightly larger, never smaller
 _BITS: Final = 56
-_SPLITS: Final = 32  # thresholds on either side, for the plain form
+_SPLITS: Final = 32  # thresholds on each side, for the simple form
 _FINE: Final = 46
-_STEP_UP: Final = 2.0**-36  # by which the float is raised until balls certify it
-_FAR: Final = 350.0  # a search begins where e^(-2 _FAR) is what Hoeffding gives: a float holds it
-# Floats look for widths: below this they would see a failure of 0, and find none.
+_STEP_UP: Final = 2.0**-36  # the step by which a float is raised until balls certify it
+_FAR: Final = 350.0  # a search starts at Hoeffding's bound e^(-2 _FAR), which fits a float
+# The search uses floats, which round smaller failure probabilities to 0.
 LEAST_FAILURE: Final = Fraction(1, 10**300)
 
 
 def hoeffding_width(pulls: int, failure: RationalLike) -> float:
-    """sqrt(ln(2/failure)/(2n)), rounded up: P(|mean - mu| > width) <= ``failure`` without noise."""
+    """Hoeffding's width sqrt(ln(2/failure)/(2n)) of a mean without noise, rounded up."""
     return _hoeffding(integer("pulls", pulls, at_least=1), chance_of("failure", failure))
 
 
@@ -72,12 +72,11 @@ def certified_width(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""beta with P(|released mean - mu| > beta) <= ``failure``; infinite if no such beta exists.
+    r"""A beta with P(|released mean - mu| > beta) <= ``failure``, or infinity if there is none.
 
-    ``noise`` is the law of the total noise in the sum, in steps of
-    1/``precision`` (None without noise); its mean is subtracted, as by the analyzer. ``threshold``
-    is tau if the sum is decoded mod m, None otherwise. The result is infinite if P(|X| > tau) alone
-    exceeds ``failure``.
+    ``noise`` is the law of the total noise in the sum, in steps of 1/``precision`` (None without
+    noise); its mean is subtracted, as the analyzer does. ``threshold`` is tau if the sum is decoded
+    mod m, otherwise None. The result is infinite if P(|X| > tau) alone exceeds ``failure``.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -88,10 +87,10 @@ def certified_width(
 def union_width(
     noise: Noise, *, precision: int, pulls: int, failure: RationalLike, threshold: int | None = None
 ) -> float:
-    r"""The simple form: ``failure`` split once between reward and noise, optimised over a list.
+    r"""The width of a union bound, which splits ``failure`` once between reward and noise.
 
-    The least t/(n g) plus Hoeffding's width at ``failure`` - P(|X| > t) over 64 thresholds t: an
-    upper bound of :func:`certified_width`, with the same arguments and errors.
+    It is the minimum, over 64 thresholds t, of t/(n g) plus Hoeffding's width at ``failure`` -
+    P(|X| > t): an upper bound on :func:`certified_width`, with the same arguments and errors.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     widths = []
@@ -116,12 +115,12 @@ def certified_gap(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""D with P(|(difference of two released means) - (mu_a - mu_b)| > D) <= ``failure``.
+    r"""A D with P(|(difference of two released means) - (mu_a - mu_b)| > D) <= ``failure``.
 
     Both arms have n = ``pulls`` and the same law of noise. The difference is one sum of 2n rewards
-    and two noise terms, so D is about sqrt(2) widths, whereas two disjoint intervals are 2 widths
-    apart. Arguments and errors as in :func:`certified_width`; InvalidParameter also if the
-    difference of two draws is not a law of dpcore.
+    and two noise terms, so D is about sqrt(2) widths, whereas disjoint intervals need 2 widths.
+    Arguments and errors are as in :func:`certified_width`; InvalidParameter is also raised if
+    dpcore has no law of the difference of two draws.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -130,13 +129,13 @@ def certified_gap(
     if not has_gap(noise):
         raise InvalidParameter("noise", noise, "must be symmetric about its mean")
     if tau is not None:
-        # Neither sum may wrap around; what is left is for the difference.
+        # Neither sum may wrap around; the remaining failure probability is for the difference.
         chance -= min(4 * _beyond(noise, 1, tau), chance)
     return 2 * _certified(both, steps, 2 * users, chance, None) if chance > 0 else math.inf
 
 
 def has_gap(noise: Noise | None) -> bool:
-    r"""Whether the difference of two draws is, up to a constant, a law of dpcore."""
+    r"""Whether dpcore has the law of the difference of two draws, up to a constant."""
     fair = isinstance(noise, Binomial) and 2 * noise.probability == 1
     return noise is None or noise.symmetric or fair
 
@@ -167,7 +166,7 @@ def _hoeffding(pulls: int, failure: Fraction) -> float:
 
 @lru_cache(maxsize=1 << 14)
 def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
-    # P(sign X > knot), for symmetric laws at knot >= 0 only.
+    # Encloses P(sign X > knot); for symmetric laws only at knot >= 0.
     if isinstance(noise, PolyaDifference):
         found = quick_tail(draws=noise.shape, scale=noise.scale, least=knot + 1, bits=_TAIL_BITS)
         if found is not None:
@@ -182,7 +181,7 @@ def _tail(noise: Noise, sign: int, knot: int) -> Enclosure:
 
 
 def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
-    # An upper bound of P(sign X > knot).
+    # An upper bound on P(sign X > knot).
     if noise.symmetric and knot < 0:
         return 1 - Fraction(_tail(noise, 1, -knot - 1).lower)
     return min(Fraction(_tail(noise, sign, knot).upper), Fraction(1))
@@ -190,7 +189,7 @@ def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    r"""One tail of the noise: knots in steps and in units of reward, and the mass beyond."""
+    r"""One tail of the noise: knots in steps and in units of reward, and the mass beyond each."""
 
     noise: Noise
     sign: int
@@ -204,7 +203,7 @@ class _Side:
         return np.array(self.points, dtype=float), np.array(self.beyond, dtype=float)
 
     def above(self, cell: int) -> int:
-        # A knot between this one and the next, or beyond the last one.
+        # A new knot between this one and the next, or beyond the last one.
         if cell + 1 < len(self.knots):
             return (self.knots[cell] + self.knots[cell + 1]) // 2
         return _further(self.sign * _mean(self.noise), self.knots[cell])
@@ -215,7 +214,7 @@ def _further(centre: Fraction, knot: int) -> int:
 
 
 def _side(noise: Noise, sign: int, steps: int, limit: int | None, knots: Iterable[int]) -> _Side:
-    # No knot beyond the limit: a sum with more noise than that may be read wrongly.
+    # No knot exceeds the limit: a sum with more noise may be decoded incorrectly.
     inside = {knot if limit is None else min(knot, limit) for knot in knots}
     centre, ordered = sign * _mean(noise), tuple(sorted(inside))
     return _Side(
@@ -239,7 +238,7 @@ def _mean(noise: Noise) -> Fraction:
 def _first_sides(
     noise: Noise, steps: int, chance: Fraction, threshold: int | None
 ) -> tuple[_Side, ...]:
-    # Both tails, or one where they are alike.
+    # Both tails, or only one for symmetric noise.
     deviation, sides = math.sqrt(variance(noise)[1]), []
     for sign in (1,) if noise.symmetric else (1, -1):
         centre = sign * _mean(noise)
@@ -260,7 +259,7 @@ def _certified(
     noise: Noise, steps: int, pulls: int, chance: Fraction, threshold: int | None
 ) -> float:
     sides, wanted = _first_sides(noise, steps, chance, threshold), float(chance)
-    # Floats look for the knots and the width; balls decide.
+    # Floats search for the knots and the width; balls certify the width.
     width = _search(sides, pulls, wanted, math.inf, _ROUGH)
     if width == math.inf:
         return width
@@ -279,7 +278,7 @@ def _certified(
 
 
 def _tails_at(points: Floats, beyond: Floats, pulls: int, width: float) -> tuple[Floats, Floats]:
-    # h at each knot, and what more knots above each one may gain.
+    # h at each knot, and the possible gain of further knots above each one.
     room = np.maximum(pulls * width - points, 0.0)
     h = np.exp(-2.0 * room * room / pulls)
     return h, (beyond - np.append(beyond[1:], 0.0)) * (np.append(h[1:], 1.0) - h)
@@ -296,7 +295,7 @@ def _bound(arrays: list[tuple[Floats, Floats]], pulls: int, width: float) -> flo
 def _search(
     sides: tuple[_Side, ...], pulls: int, chance: float, most: float, halvings: int
 ) -> float:
-    # About the least width with the bound at ``chance``, when ``most`` is known to reach it.
+    # Approximates the smallest width whose bound is ``chance``, given that ``most`` suffices.
     arrays, low, high = [side.floats() for side in sides], 0.0, most
     if high == math.inf:
         far = max(float(points[-1]) for points, _ in arrays)
@@ -328,7 +327,7 @@ def _finer(sides: tuple[_Side, ...], pulls: int, width: float, chance: float) ->
 
 
 def _failure_upper(sides: tuple[_Side, ...], pulls: int, width: float) -> Fraction | float:
-    # The bound of the module's first lines, for both directions, from above.
+    # An upper bound on the bound of the module docstring, for both directions.
     with precision(_BITS):
         reach, total = ball(Fraction(width) * pulls), arb(0)
         for side in sides:

@@ -1,10 +1,10 @@
-r"""Confidence radii of released means, by which arms are eliminated.
+r"""Confidence radii for released means, which decide the elimination of arms.
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum;
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772) and :class:`DpSeRadius`
-that of Sajed and Sheffet (2019). ``failure`` is always p, the confidence of the whole run: no
-interval of any batch misses its mean with probability at least 1 - p. It is not the failure
-probability of a protocol, which chooses tau. Proofs: docs/proofs/radius.md.
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772), and :class:`DpSeRadius`
+is that of Sajed and Sheffet (2019). ``failure`` is always p, the error probability of the whole
+run: with probability at least 1 - p, all intervals of all batches contain their means. It is not
+the failure probability of a protocol, which sets tau. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpcore.protocols.modular_sums import ModularSum
 RadiusName: TypeAlias = Literal["exact", "paper"]
 
 TailName: TypeAlias = Literal["printed", "released"]
-r"""The h of a :class:`PaperRadius` for Renyi noise: the paper's, or that of its code."""
+r"""The h of a :class:`PaperRadius` for Renyi noise: that of the paper or of its code."""
 
 Size: TypeAlias = int | tuple[int, ...]
 r"""The number of users of a batch, or of each of its parts."""
@@ -47,25 +47,27 @@ class Radius(ABC):
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""beta, rounded up: \|released mean of ``pulls`` - true mean\| <= beta for all arms and
-        batches at once, except with probability p = ``failure`` (as far as the rule has a proof).
+        r"""The width beta of a mean of ``pulls`` rewards, rounded up.
+
+        If the rule is proven, \|released mean - true mean\| <= beta holds for all arms and batches
+        at once, except with probability p = ``failure``.
         """
 
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""An arm is dropped if its mean is this far below the best: 2 beta, by intervals."""
+        r"""The gap below the best mean beyond which an arm is dropped: 2 beta for intervals."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactRadius(Radius):
-    r"""The certified width of the actual noise at the failure p w(b)/\|Phi\| of an arm in batch b.
+    r"""The certified width for the actual noise, at failure p w(b)/\|Phi\| per arm in batch b.
 
-    w(b) = 1/``batches`` if the maximum number of batches is known (``Schedule.batches``), else
+    w(b) = 1/``batches`` if the maximum number of batches is known (``Schedule.batches``), otherwise
     1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers. The certified bound
-    (``bandits.radius.certified``) divides it among reward, noise and wraparound.
+    (``bandits.radius.certified``) covers reward, noise and wraparound with this failure.
     """
 
     name: ClassVar[str] = "exact"
@@ -77,7 +79,7 @@ class ExactRadius(Radius):
             make_integers(self, "batches")
 
     def weight(self, batch: int) -> Fraction:
-        r"""w(b), the fraction of p assigned to batch b."""
+        r"""The fraction w(b) of p assigned to batch b."""
         b = integer("batch", batch, at_least=1, at_most=self.batches, limit="batches")
         return Fraction(1, b * (b + 1)) if self.batches is None else Fraction(1, self.batches)
 
@@ -101,14 +103,14 @@ class ExactRadius(Radius):
     ) -> float:
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
-        The best arm is compared with \|Phi\| - 1 others, each with p w(b)/(\|Phi\| - 1): then the
-        best arm is kept, and every arm more than 2 gaps below it is dropped. A law without a known
-        difference falls back to 2 beta. ``pulls`` may be the sizes of the parts of a batch, whose
-        noise terms add.
+        The best arm is compared with the \|Phi\| - 1 others, each with failure p w(b)/(\|Phi\| -
+        1): then the best arm is kept, and every arm more than 2 gaps below it is dropped. For a law
+        whose difference is unknown the gap is 2 beta. ``pulls`` may be the sizes of the parts of a
+        batch, whose noise terms add.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
-        # A release of either arm may hold noise of another law: both must be paid for.
+        # The release of either arm may have noise of another law, so both failures are subtracted.
         share = _confidence(failure) * self.weight(batch) / others
         noise, missed = privatizer.of_parts(parts)
         share -= 2 * missed
@@ -130,9 +132,9 @@ class PaperRadius(Radius):
     r"""CZ equation 2: sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l
     + h ln(2\|Phi\|b^2/p)/l.
 
-    ``sigma`` and ``h`` are those of the trust model (:meth:`constants`). The paper shows that all
-    intervals hold with probability at least 1 - 3p. For Renyi noise ``form="released"`` has the
-    h = 1/(s epsilon) of the code released with the paper, ``"printed"`` sqrt(2)/(s epsilon sqrt l).
+    ``sigma`` and ``h`` depend on the trust model (:meth:`constants`). The paper shows that all
+    intervals hold with probability at least 1 - 3p. For Renyi noise ``form="released"`` uses h =
+    1/(s epsilon) as the code released with the paper, ``"printed"`` sqrt(2)/(s epsilon sqrt l).
     """
 
     name: ClassVar[str] = "paper"
@@ -156,7 +158,7 @@ class PaperRadius(Radius):
         return narrow(beta, _BITS).upper_float
 
     def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
-        r"""(sigma, h) of a batch of ``pulls``, as balls at the ambient precision."""
+        r"""The pair (sigma, h) of a batch of ``pulls``, as balls at the ambient precision."""
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
         _check_all_stay(privatizer)
@@ -190,7 +192,7 @@ class PaperRadius(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSeRadius(Radius):
-    r"""Sajed and Sheffet 2019: h_e + c_e of epoch e, for discrete Laplace noise of scale g/epsilon.
+    r"""Sajed and Sheffet's h_e + c_e (2019), for discrete Laplace noise of scale g/epsilon.
 
     h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm is dropped if the
     best mean exceeds its mean by more than 2 h_e + 2 c_e.
@@ -212,9 +214,9 @@ class DpSeRadius(Radius):
 
 
 def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -> float:
-    r"""TKMS: (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), rounded up.
+    r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of TKMS, rounded up.
 
-    For a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
+    It is for a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
     sub-Gaussian noise of parameter ``sigma``, in units of reward.
     """
     t, n = integer("batches", batches, at_least=1), integer("pulls", pulls, at_least=1)
@@ -239,18 +241,18 @@ def _active(active: int) -> int:
 
 
 def _laplace_scale(privatizer: Privatizer) -> Fraction:
-    # In units of reward, of the one draw in a sum.
+    # The scale of the one draw in a sum, in units of reward.
     if isinstance(privatizer, Unprotected):
         return Fraction(0)
     _check_all_stay(privatizer)
     if isinstance(privatizer, SumPrivatizer) and privatizer.trust in ("central", "pure"):
         return 1 / privatizer.epsilon
-    raise InvalidParameter("privatizer", privatizer.name, "DP-SE adds discrete Laplace noise")
+    raise InvalidParameter("privatizer", privatizer.name, "must add discrete Laplace noise")
 
 
 def _check_all_stay(privatizer: Privatizer) -> None:
     if privatizer.deployment.factor != 1:
-        reason = "the papers have no radius for users who drop out or collude: use ExactRadius()"
+        reason = "has dropouts or collusion, for which the papers have no radius: use ExactRadius()"
         raise InvalidParameter("privatizer", privatizer.name, reason)
 
 

@@ -1,4 +1,4 @@
-r"""Worlds and presets by name: the experiments of the papers, and real data."""
+r"""Worlds and presets by name, for the experiments of the papers and for real data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRESETS: Final[tuple[Preset, ...]] = (EASY, HARD, MSLR, BINARY, OBD, *LZJ, *CSB,
 
 
 def preset_of(name: str) -> Preset:
-    r"""The preset of this name.
+    r"""Look up the preset ``name``.
 
     >>> preset_of("cz/hard").horizon
     10000000
@@ -25,6 +25,6 @@ def preset_of(name: str) -> Preset:
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` for another name, with the list.
+    Raises :class:`InvalidParameter` for an unknown name, with the list of names.
     """
     return find_name("preset", name, {preset.name: preset for preset in PRESETS})

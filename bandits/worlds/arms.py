@@ -1,4 +1,4 @@
-r"""Worlds of independent arms: simulated ones, user tables, and two data sets.
+r"""Worlds of independent arms: simulated worlds, user tables, and two data sets.
 
 ``cz/easy`` and ``cz/hard`` follow the code released with Chowdhury and Zhou: K = 10 arms with
 rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u uniform
@@ -7,17 +7,17 @@ grow by a factor of 4. docs/errata.md states the source. ``tkms/binary`` is for 
 Tenenbaum and others, whose paper has no experiments: its rewards are 0 or 1 with the means of
 ``cz/easy``.
 
-``own`` is a CSV whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn with
-replacement, independently for each arm from its own column. A first row without numbers names the
-arms.
+``own`` is a CSV file whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn
+with replacement, independently for each arm from its own column. A first row without numbers has
+the names of the arms.
 
 ``obd`` is a log of impressions on the items of a fashion shop, with columns ``item_id`` and
 ``click`` (0 or 1) among others. Each item is an arm with binary rewards, whose mean is its logged
-click rate. Positions and users are pooled: the rates are those of the log, not those of items shown
+click rate. Positions and users are pooled: the rates are those in the log, not those of items shown
 to all users.
 
 ``cz/mslr`` takes arms from a learning-to-rank data set, as Chowdhury and Zhou do from MSLR-WEB10K.
-A line of the LETOR text format is a query-url pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance 0
+A line of the LETOR text format is a query-URL pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance 0
 to 4 first. k-means on the unscaled 136 features gives K = 50 clusters; each is an arm, whose
 rewards are the relevances of its pairs divided by 4. Microsoft distributes the data; it is not
 included here.
@@ -76,7 +76,7 @@ HARD: Final = replace(
 
 
 def binary_instance(seed: int, arms: int = 10) -> Bernoulli:
-    r"""Bernoulli arms whose means are the centers of ``cz_instance("0.5", seed)``."""
+    r"""Create Bernoulli arms whose means are the centers of ``cz_instance("0.5", seed)``."""
     return Bernoulli(means=cz_instance("0.5", seed, arms=arms).centers)
 
 
@@ -92,7 +92,7 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""One arm per column, in the order of the file; values are exact decimals or fractions."""
+    r"""Read one arm per column, in the order of the file; values are exact numbers."""
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -123,7 +123,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _number(cell: str) -> Fraction | None:
-    # NaN and infinity are refused as rewards, and not taken for the name of an arm.
+    # NaN and infinity are invalid rewards, not names of arms.
     if cell.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return Fraction(-1)
     try:
@@ -151,7 +151,7 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
-    r"""One arm per item, in increasing order of ``item_id``; means are click rates."""
+    r"""Read one arm per item, in increasing order of ``item_id``; means are click rates."""
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _obd_rows(path):
@@ -178,7 +178,7 @@ def _obd_rows(path: Path) -> Iterator[tuple[int, int]]:
         try:
             yield _item(row[item]), _CLICKS[row[click]]
         except (ValueError, KeyError, IndexError):
-            reason = f"line {line} must contain an item number and a click, 0 or 1"
+            reason = f"line {line} must have an item number and a click, 0 or 1"
             raise InvalidParameter("data", str(path), reason) from None
 
 
@@ -211,12 +211,11 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
-    r"""The clusters of the pairs of one or several files, as arms in increasing order of mean
-    reward.
+    r"""Cluster the pairs of the files to arms, in increasing order of mean reward.
 
     The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. A
-    reward is relevance/4, which scales relevances to [0, 1]; the paper does not state it. k-means
-    has a fixed seed and runs on one thread, so the same files in the same order give the same arms.
+    reward is relevance/4, in [0, 1]; the paper does not state the scaling. k-means has a fixed seed
+    and runs on one thread, so the same files in the same order give the same arms.
     """
     wanted = _ARMS if arms is None else integer("arms", arms, at_least=1)
     paths = (data,) if isinstance(data, Path) else tuple(data)
@@ -251,7 +250,7 @@ def _read(path: Path) -> tuple[Any, Any]:
         with path.open("rb") as file:
             if file.read(len(BOM_UTF8)) != BOM_UTF8:
                 file.seek(0)
-            with np.errstate(all="ignore"):  # what overflows is refused below
+            with np.errstate(all="ignore"):  # overflows raise an error below
                 features, relevance, queries = load_svmlight_file(
                     file, n_features=FEATURES, zero_based=False, query_id=True, dtype=np.float32
                 )
@@ -270,7 +269,7 @@ def _refused(path: Path, why: str) -> InvalidParameter:
 
 
 def _bad(path: Path) -> InvalidParameter | None:
-    # The first line that is wrong, found by a slower reader, for the message.
+    # Finds the first invalid line with a slower reader, for the error message.
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -283,7 +282,7 @@ def _bad(path: Path) -> InvalidParameter | None:
 
 
 def _wrong(line: bytes) -> str | None:
-    # What is wrong with a line, in words; a blank line or a comment is none.
+    # Describes the error in a line; None for valid and blank lines and comments.
     words = line.partition(b"#")[0].split()
     if not words:
         return None
@@ -319,15 +318,15 @@ def _clusters(features: Any, arms: int) -> Any:
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
 
-    # Several threads add up in whatever order they finish.
+    # With several threads the order of sums would not be fixed.
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # too few different points: the caller refuses them
+        warnings.simplefilter("ignore")  # too few distinct points: the caller raises an error
         return KMeans(n_clusters=arms, n_init=1, random_state=_SEED).fit_predict(features)
 
 
 MSLR: Final = Preset(
     name="cz/mslr",
-    sentence="50 arms: clusters of MSLR-WEB10K, rewards relevance/4, our choice (--data FILE ...)",
+    sentence="50 arms: clusters of MSLR-WEB10K, rewards relevance/4 (--data FILE ...)",
     source=FromFile(
         read=letor_arms,
         wanted="--data FILE: MSLR-WEB10K as LETOR text, e.g. train.txt of a fold; repeatable",

@@ -1,10 +1,11 @@
 r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1.
 
-A top-K world, coverage of targets, roads through a grid, spanning trees, influence in a small
-graph, and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem 5: a
-multi-armed bandit, one base arm at a time. Theorem 6: m/K disjoint paths, whose base arms have
-equal outcomes. Theorem 9: one best super arm of K separate base arms, and others that share K - 1
-public base arms and have one more each. All means are 1/2 or 1/2 minus a gap.
+The worlds are top-K, coverage of targets, paths through a grid, spanning trees, influence in a
+small graph, and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem
+5 is for a multi-armed bandit, with single base arms. Theorem 6 is for m/K disjoint paths, whose
+base arms have equal outcomes. Theorem 9 is for one best super arm of K separate base arms, and
+others that share K - 1 public base arms and have one more each. All means are 1/2 or 1/2 minus a
+gap.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _EDGES: Final = 2
 class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
-    ``together`` is the group of each base arm: arms of a group share a uniform number U, X_i = 1 if
-    U < chances[i], which is the strongest dependence of bits with these means. None: all arms are
-    independent.
+    ``together`` has the group of each base arm, None if all arms are independent. The arms of a
+    group share a uniform number U, and X_i = 1 if U < chances[i], which is the strongest dependence
+    of bits with these means.
     """
 
     of: Problem
@@ -58,7 +59,7 @@ class BitWorld(Environment):
             reason = f"must contain a group from 0 to {m - 1} for each of {m} base arms"
             raise InvalidParameter("together", self.together, reason)
         if self.of.reward.independent and len({*self.together}) < m:
-            reason = "must be independent: otherwise the mean reward is not a function of the means"
+            reason = "must be None, because the mean reward needs independent base arms"
             raise InvalidParameter("together", self.together, reason)
 
     @property
@@ -70,7 +71,7 @@ class BitWorld(Environment):
         return self.chances
 
     def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:
-        r"""The outcomes of all base arms in ``rounds`` rounds, one row per round."""
+        r"""Draw the outcomes of all base arms in ``rounds`` rounds, one row per round."""
         groups = self.together
         uniform = world.random((rounds, self.of.arms if groups is None else 1 + max(groups)))
         if groups is not None:
@@ -83,25 +84,25 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """Sum of K base arms: K with mean 0.7, the others with 0.3, in an order from the seed."""
+    """The sum of K base arms: K have mean 0.7, the others 0.3, in an order from the seed."""
     problem = Problem(decisions=Unions.subsets(arms, size))
     return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
 
 
 def correlated(seed: int, arms: int, size: int) -> BitWorld:
-    r"""As :func:`top_k`, with one uniform number per round for all base arms."""
+    r"""The world of :func:`top_k` with one uniform number per round for all base arms."""
     alone = top_k(seed, arms, size)
     return BitWorld(of=alone.of, chances=alone.chances, together=(0,) * arms)
 
 
 def coverage(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Cover six targets: choose size/2 of arms/2 places, each with edges to two targets.
+    r"""Coverage of six targets: choose size/2 of arms/2 places, each with edges to two targets.
 
-    Probabilities are uniform in [0, 1], targets random; the oracle is greedy, alpha = 1 - 1/e.
+    Probabilities are uniform in [0, 1], targets random; the oracle is greedy (alpha = 1 - 1/e).
     """
     for argument, value in (("arms", arms), ("super_arm", size)):
         if value % _EDGES:
-            reason = f"must be a multiple of {_EDGES}: a place has two edges"
+            reason = f"must be a multiple of {_EDGES}, because a place has two edges"
             raise InvalidParameter(argument, value, reason)
     places = tuple((i, i + 1) for i in range(0, arms, _EDGES))
     # The graph is the same in all instances.
@@ -143,12 +144,12 @@ def tree(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Reach as many people as possible from two of four sources, over ten random edges."""
+    r"""Influence of two of four sources on other people, over ten random edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
     if (arms, size) != (len(edges), decisions.most):
-        raise InvalidParameter("arms", arms, f"must be {len(edges)} edges, {decisions.most} chosen")
+        raise InvalidParameter("arms", arms, f"must be {len(edges)} (super_arm {decisions.most})")
     problem = Problem(decisions=decisions, reward=reward, oracle=Exhaustive(decisions, reward))
     return _uniform(seed, problem)
 
@@ -172,7 +173,7 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""``regret`` is the theorem's constant times ln T, for T to infinity."""
+    r"""A lower bound: ``regret`` is the theorem's constant times ln T, for T to infinity."""
 
     theorem: str
     regret: float
@@ -180,9 +181,9 @@ class LowerBound(NamedTuple):
 
 
 def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 5: m super arms of one base arm, the best of mean 1/2."""
+    r"""Theorem 5: m super arms of one base arm each, of which the best has mean 1/2."""
     if size != 1:
-        raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 is about single base arms")
+        raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 has single base arms")
     return hard_paths(seed, arms, 1)
 
 
@@ -199,7 +200,7 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 9: S* of K base arms, and m - 2K + 1 super arms of K - 1 public ones and one more.
+    r"""Theorem 9: S* of K base arms, and m - 2K + 1 super arms of K - 1 public arms and one more.
 
     Public base arms share one outcome. All means outside S* are 1/2 minus the gap.
     """
@@ -219,14 +220,14 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
 def lower_bound(
     preset: str, *, arms: int, super_arm: int, horizon: int, epsilon: RationalLike
 ) -> LowerBound | None:
-    r"""The asymptotic lower bound on the regret in that preset; None if no theorem gives one.
+    r"""The asymptotic lower bound on the regret in ``preset``; None if no theorem gives one.
 
     Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
     is 1.
     """
     exact = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     m, k, log = arms, super_arm, math.log(horizon)
-    delta = GAP * k  # of a super arm: each of its base arms is below by the gap
+    delta = GAP * k  # of a super arm: each of its base arms is lower by the gap
     local = 64 * math.expm1(float(min(exact, Fraction(300)))) ** 2
     match preset:
         case "csb/hard-mab":
@@ -255,12 +256,12 @@ CSB: Final = tuple(
         kind="combinatorial",
     )
     for name, instance, arms, size, sentence in (
-        ("topk", top_k, 20, 2, "20 base arms with mean 0.7 or 0.3, the sum of K of them"),
-        ("correlated", correlated, 20, 2, "as csb/topk, from one number per round"),
-        ("coverage", coverage, 20, 6, "cover six targets from K/2 of ten places, greedily"),
+        ("topk", top_k, 20, 2, "the sum of K of 20 base arms with mean 0.7 or 0.3"),
+        ("correlated", correlated, 20, 2, "csb/topk with one random number per round"),
+        ("coverage", coverage, 20, 6, "cover six targets from K/2 of ten places, greedy oracle"),
         ("path", path, 24, 6, "the cheapest path through a grid of 4 by 4 crossings"),
         ("tree", tree, 15, 5, "the heaviest spanning tree of six nodes"),
-        ("influence", influence, 10, 6, "the two sources that reach the most of nine people"),
+        ("influence", influence, 10, 6, "the two sources that reach most of nine people"),
         (
             "hard-mab",
             hard_mab,

@@ -1,6 +1,6 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
-Only the sum of a batch leaves an environment, each reward already encoded to floor(x g + U) with U
+An environment outputs only the sum of a batch, with each reward encoded as floor(x g + U) with U
 uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator of the world; the
 privacy guarantee depends only on the sensitivity of the sum, which is always g.
 """
@@ -31,10 +31,9 @@ _MOST_DEVIATION: Final = 1000
 
 
 class Environment(ABC):
-    r"""K arms; a pull of arm a gives an independent reward of mean ``means[a]``.
+    r"""A world of K arms: a pull of arm a gives an independent reward of mean ``means[a]``.
 
-    Rewards lie in [0, 1], except in an environment whose actions are not pulls of one arm, where
-    they are at least ``lowest``.
+    Rewards lie in [0, 1]; if actions are not pulls of single arms, rewards are at least ``lowest``.
     """
 
     __slots__ = ()
@@ -44,22 +43,22 @@ class Environment(ABC):
 
     @property
     def model(self) -> LinearModel | Problem | None:
-        r"""The server's prior knowledge: none for independent arms."""
+        r"""The server's prior knowledge, None for independent arms."""
         return None
 
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, used only for the regret: floats to within 1e-12."""
+        r"""The true means, as floats with error at most 1e-12, used only for the regret."""
 
     @property
     def arms(self) -> int:
         r"""The number of arms K."""
-        return len(self.means)  # environments whose means take time say it themselves
+        return len(self.means)  # overridden where computing the means is slow
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        r"""The best mean minus the mean, for each arm.
+        r"""The gap of each arm: the best mean minus its mean.
 
         >>> Bernoulli(means=(0.5, 0.75)).gaps
         (0.25, 0.0)
@@ -70,41 +69,42 @@ class Environment(ABC):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""The encoded sums over the users of ``ask``, for each action.
+        r"""Draw the encoded sum over the users of ``ask`` for each action.
 
-        Here each user pulls one arm once. Raises :class:`InvalidParameter` for any other ask.
+        In this class each user pulls one arm once; other asks raise :class:`InvalidParameter`.
         """
         if not isinstance(ask, OwnRounds) or len(ask.actions) != 1 or encoding.low != 0:
-            reason = "must be pulls of one arm with rewards in [0, 1], the only asks of this world"
+            reason = "must be pulls of one arm with rewards in [0, 1] in this world"
             raise InvalidParameter("ask", ask, reason)
         return (self.encoded_sum(ask.actions[0], ask.users, encoding.precision, world),)
 
     def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        r"""The sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
+        r"""Draw the sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
-        An encoding is an integer in [0, precision] of mean x precision to within precision 2^-50.
-        Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision not in [1,
-        2^40], a sum that could reach 2^62, and a ``world`` that is not a numpy generator.
+        The encoding of a reward x is an integer in [0, precision] with mean x precision, up to
+        precision 2^-50. Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision
+        outside [1, 2^40], a sum that could reach 2^62, and a ``world`` that is not a numpy
+        generator.
         """
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
         if arm >= self.arms:
             raise InvalidParameter("arm", arm, f"must be < arms = {self.arms}")
         steps = integer("precision", precision, at_least=1, at_most=MOST_STEPS)
         if pulls * steps >= _MOST_SUM:
-            raise InvalidParameter("pulls", pulls, "pulls * precision must stay below 2^62")
+            raise InvalidParameter("pulls", pulls, "must be < 2^62 / precision")
         if not isinstance(world, np.random.Generator):
             raise InvalidParameter("world", world, "must be a numpy.random.Generator")
         return self._encoded_sum(arm, pulls, steps, world)
 
     @abstractmethod
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        r"""The result of :meth:`encoded_sum`; the only random method of a user's world.
+        r"""Draw the result of :meth:`encoded_sum`; the only random method of your own world.
 
-        The arguments are checked. The sum is of ``pulls`` encodings, each an integer in [0,
-        ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform on
-        [0, 1), or any other integer there whose mean is ``means[arm]`` g. Rewards are independent
-        within and between batches, and drawn from ``world``. The guarantee of users needs the range
-        of every encoding, which cannot be checked on a sum.
+        The arguments are already checked. The sum is over ``pulls`` encodings, each an integer in
+        [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
+        on [0, 1), or any other integer in this range with mean ``means[arm]`` g. Rewards are
+        independent within and between batches and drawn from ``world``. The guarantee of users
+        needs the range of every encoding, which cannot be checked on a sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)
@@ -119,9 +119,9 @@ class Environment(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedNormal(Environment):
-    r"""Rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
+    r"""A world with rewards Normal(``centers[a]``, ``deviation``^2), clipped to [0, 1].
 
-    ``means`` are those of the clipped law; the centers differ from them.
+    ``means`` are the means of the clipped law, which differ from the centers.
     """
 
     centers: tuple[float, ...]
@@ -144,7 +144,7 @@ class ClippedNormal(Environment):
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         # ceil(y - U) is floor(y) + Bernoulli(y - floor(y)) and stays in [0, g] for y in [0, g].
-        # Float sums of a chunk are exact: whole numbers below 2^52.
+        # Float sums of a chunk are exact, because they are integers below 2^52.
         size = max(min(_CHUNK, _EXACT // precision), 1)
         steps, coins = np.empty(min(size, pulls)), np.empty(min(size, pulls))
         scale, center = self.deviation * precision, self.centers[arm] * precision
@@ -164,7 +164,7 @@ class ClippedNormal(Environment):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Bernoulli(Environment):
-    r"""Rewards 0 or 1; ``means[a]`` is the probability of 1. A batch is one binomial draw.
+    r"""A world with rewards 0 or 1; ``means[a]`` is the probability of 1.
 
     >>> Bernoulli(means=(0.5, 1.0)).encoded_sum(1, 8, 4, np.random.default_rng(1))
     32
@@ -187,10 +187,10 @@ class Bernoulli(Environment):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Table(Environment):
-    r"""Rewards drawn with replacement from a table of real rewards, one list per arm.
+    r"""A world with rewards drawn with replacement from a table of real rewards, one list per arm.
 
     The table has distinct values with their counts; a batch is one multinomial draw. Values are
-    exact rationals, a float by its shortest decimal form.
+    exact rationals; a float is read by its shortest decimal form.
     """
 
     values: tuple[tuple[Fraction, ...], ...]
@@ -215,7 +215,7 @@ class Table(Environment):
         )
 
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        # Of n users with one value v: n floor(v g) + Binomial(n, v g - floor(v g)).
+        # The sum of n users with the value v is n floor(v g) + Binomial(n, v g - floor(v g)).
         counts = np.array(self.counts[arm])
         drawn = world.multinomial(pulls, counts / counts.sum())
         steps = [value * precision for value in self.values[arm]]
@@ -229,7 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """Arm a is arm ``order[a]`` of ``world``: the position of an arm must not help algorithms."""
+    """A world with permuted arms, so that positions do not help: arm a is arm ``order[a]``."""
 
     world: Environment
     order: tuple[int, ...]
@@ -239,7 +239,7 @@ class Reordered(Environment):
             raise InvalidParameter("world", self.world, "must be an Environment")
         order = tuple(integer("order", arm, at_least=0) for arm in _listed("order", self.order))
         if sorted(order) != [*range(self.world.arms)]:
-            reason = f"must contain each of {self.world.arms} arms once"
+            reason = f"must have each of the {self.world.arms} arms once"
             raise InvalidParameter("order", self.order, reason)
         object.__setattr__(self, "order", order)
 
@@ -257,11 +257,11 @@ class Reordered(Environment):
 
 
 def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNormal:
-    r"""Instance ``seed`` of Chowdhury and Zhou's code: centers gap u + (1 - gap)/2, u uniform.
+    r"""Create instance ``seed`` of Chowdhury and Zhou's code: centers gap u + (1 - gap)/2.
 
-    u comes from numpy's legacy generator with this seed, rewards have standard deviation 0.1.
-    ``gap`` 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 the hard ones,
-    [0.45, 0.55].
+    u is uniform, from numpy's legacy generator with this seed; rewards have standard deviation 0.1.
+    ``gap`` 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 their hard
+    instances, with means in [0.45, 0.55].
 
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
     [0.524, 0.608, 0.551]
@@ -290,7 +290,7 @@ def _means(argument: str, values: Sequence[RationalLike]) -> tuple[float, ...]:
 
 
 def _listed(argument: str, values: object) -> Iterable[Any]:
-    # Text is a sequence of characters: nobody means those.
+    # Text is a sequence of characters, which is not meant here.
     one = isinstance(values, np.ndarray) and values.ndim == 0
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or one:
         raise InvalidParameter(argument, values, "must be a sequence")

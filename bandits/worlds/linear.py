@@ -1,11 +1,11 @@
 r"""Worlds with linear rewards: the parameters of users are distributed around one theta*.
 
-LZJ, Section 7: d = 20, k = 10^3, sigma = 0.1, 10^5 users. The paper does not state the following
-choices: actions and theta* are uniform on the unit sphere, xi and the noise of a round are normal,
-and the privatizer clips averages at B = 2. Its Appendix C has no experiments; here the rewards are
--1 and 1, which need no clipping, and all users are alike, so that Section 8 can be run (many
-clients per phase compared with one per round). Infinite sets of actions are represented by a cover
-(Remark 3.1).
+LZJ, Section 7, has d = 20, k = 10^3, sigma = 0.1 and 10^5 users. The paper does not state the
+following choices: actions and theta* are uniform on the unit sphere, xi and the noise of a round
+are normal, and the privatizer clips averages at B = 2. Its Appendix C has no experiments; here the
+rewards are -1 and 1, which need no clipping, and all users have the same parameter, so that Section
+8 can be run (many clients per phase compared with one per round). Infinite sets of actions are
+represented by a cover (Remark 3.1).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _FINEST: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearWorld(Environment):
-    r"""User u gives <theta_u, x> plus noise for x; theta_u = theta* + xi_u with xi_u normal or 0.
+    r"""A world in which x gives user u <theta_u, x> plus noise; theta_u - theta* is normal or 0.
 
-    If the model ``of`` has bounded rewards they are -B or B with the right mean; otherwise xi and
+    If the model ``of`` has bounded rewards, they are -B or B with the right mean; otherwise xi and
     the noise of every round are normal with standard deviations sigma and 1.
     """
 
@@ -53,12 +53,12 @@ class LinearWorld(Environment):
     def __post_init__(self) -> None:
         theta = np.array(self.theta, dtype=np.float64)
         if theta.shape != (self.model.actions.dimension,) or not np.isfinite(theta).all():
-            reason = f"must be {self.model.actions.dimension} finite numbers"
+            reason = f"must have {self.model.actions.dimension} finite numbers"
             raise InvalidParameter("theta", self.theta, reason)
         if float(np.sqrt(theta @ theta)) > 1 + 1e-12:
             raise InvalidParameter("theta", self.theta, "must have norm at most 1")
         if self.model.bounded and self.model.deviation != 0:
-            reason = "must be 0 for bounded rewards, where all users are alike"
+            reason = "must be 0 for bounded rewards, where all users have the same theta"
             raise InvalidParameter("deviation", self.model.deviation, reason)
 
     @property
@@ -73,7 +73,7 @@ class LinearWorld(Environment):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""Sums over the users of ``ask`` of their encoded average rewards, action by action."""
+        r"""Draw the sums over the users of ``ask`` of their encoded average rewards, by action."""
         points = self.model.actions.points[list(ask.actions)]
         times = (1,) * len(points) if isinstance(ask, OwnRounds) else ask.times
         if self.model.bounded:
@@ -83,7 +83,7 @@ class LinearWorld(Environment):
         theta, sigma = np.array(self.theta), float(self.model.deviation)
         noise = 1 / np.sqrt(np.array(times, dtype=np.float64))
         if len(points) == 1:
-            # One action sees one number of xi only.
+            # For a single action, only one component of xi matters.
             noise = np.sqrt(noise**2 + sigma**2 * (points * points).sum(axis=1))
         for start in range(0, ask.users, rows):
             count = min(rows, ask.users - start)
@@ -107,7 +107,7 @@ class LinearWorld(Environment):
         chances = np.clip((1 + points @ np.array(self.theta) / bound) / 2, 0, 1)
         whole = encoding.low == -self.model.bound and encoding.high == self.model.bound
         if whole and (times == 1).all():
-            # -B and B are the ends of the range: no encoding rounds.
+            # -B and B are the ends of the range, so encoding needs no rounding.
             return tuple((world.binomial(users, chances) * encoding.precision).tolist())
         total = np.zeros(len(points), dtype=np.int64)
         for start in range(0, users, _CLIENTS):
@@ -119,40 +119,40 @@ class LinearWorld(Environment):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         del arm, pulls, world
         raise InvalidParameter(
-            "precision", precision, "must be the encoding of averages, clipped at the bound"
+            "precision", precision, "must be used through encoded_sums, which encodes averages"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredWorld(LinearWorld):
-    """A whole ``shape`` of actions, played by its cover: regret is against the whole shape."""
+    """A world of all actions in a ``shape``, played by a cover; regret is against the shape."""
 
     shape: Shape
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        r"""The best mean over the shape minus the mean of each action of the cover."""
+        r"""The best mean over the shape minus the mean of each action in the cover."""
         theta = np.abs(np.array(self.theta))
         best = math.sqrt(theta @ theta) if self.shape == "ball" else theta.sum() / len(theta) ** 0.5
         return tuple(max(float(best) - mean, 0.0) for mean in self.means)
 
 
 def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    """Instance ``seed`` of Figure 2: k ``actions`` and theta* uniform on the unit sphere of R^d."""
+    """Create instance ``seed`` of Figure 2: k ``actions`` and theta* uniform on the unit sphere."""
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation="0.1")
     return LinearWorld(of=model, theta=theta)
 
 
 def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    r"""The same actions and theta*, with rewards -1 and 1, and users who are all alike."""
+    r"""Create the same actions and theta* with rewards -1 and 1, where users do not differ."""
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation=0, bound=1, bounded=True)
     return LinearWorld(of=model, theta=theta)
 
 
 def covered_instance(shape: Shape, seed: int, actions: int) -> CoveredWorld:
-    r"""The unit ball of R^3, or the largest box in it, theta* uniform on the sphere."""
+    r"""Create the unit ball of R^3 or the largest box in it, with theta* uniform on the sphere."""
     _, theta = _sphere(seed, 0, _COVERED)
     model = LinearModel(actions=_cover_of(shape, actions), deviation="0.1")
     return CoveredWorld(of=model, theta=theta, shape=shape)
@@ -160,7 +160,7 @@ def covered_instance(shape: Shape, seed: int, actions: int) -> CoveredWorld:
 
 @lru_cache(maxsize=16)
 def _cover_of(shape: Shape, size: int) -> Actions:
-    # The cover of radius 1/j that has so many actions: the number grows with j.
+    # The cover of radius 1/j with this number of actions, which grows with j.
     for parts in range(1, _FINEST + 1):
         found = cover(shape, _COVERED, Fraction(1, parts))
         if found.count == size:
@@ -180,7 +180,7 @@ def _sphere(seed: int, actions: int, dimension: int) -> tuple[Floats, tuple[floa
 
 _FIGURE_2: Final = Preset(
     name="lzj/fig2",
-    sentence="1000 actions in 20 dimensions, normal rewards, users who differ "
+    sentence="1000 actions in 20 dimensions, normal rewards, users differ "
     "(Li, Zhou and Ji 2022, Figure 2)",
     source=sphere_instance,
     algorithms=("dpe", "cdp-dpe", "ldp-dpe", "sdp-dpe", "dpe-fixedu"),
@@ -195,7 +195,7 @@ _FIGURE_2: Final = Preset(
 _BALL: Final = replace(
     _FIGURE_2,
     name="lzj/ball",
-    sentence="the unit ball of R^3 by a cover, 1912 actions of radius 1/8 "
+    sentence="the unit ball of R^3, by a cover of 1912 actions with radius 1/8 "
     "(Li, Zhou and Ji 2022, Remark 3.1)",
     source=partial(covered_instance, "ball"),
     algorithms=("dpe", "cdp-dpe", "sdp-dpe"),
@@ -205,7 +205,7 @@ _BALL: Final = replace(
 _BOX: Final = replace(
     _BALL,
     name="lzj/box",
-    sentence="the largest box in it by a cover, 512 actions of radius 1/8 "
+    sentence="the largest box in the unit ball, by a cover of 512 actions with radius 1/8 "
     "(Li, Zhou and Ji 2022, Remark 3.1)",
     source=partial(covered_instance, "box"),
     arms=512,
@@ -226,7 +226,7 @@ _TABLE_2: Final = Preset(
 _CLIENTS_A_PHASE: Final = replace(
     _TABLE_2,
     name="lzj/clients",
-    sentence="the same, 2^(alpha l) clients per phase against one per round "
+    sentence="lzj/table2 with 2^(alpha l) clients per phase compared with one per round "
     "(Li, Zhou and Ji 2022, Section 8)",
     algorithms=("pe", "dpe", "cdp-pe", "cdp-dpe", "sdp-pe", "sdp-dpe"),
 )

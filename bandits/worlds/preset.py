@@ -1,4 +1,4 @@
-r"""Presets: numbered worlds, and the settings of a paper in these worlds."""
+r"""Presets: numbered worlds and the settings of a paper in them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MOST_ARMS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    r"""Instance i is the world from ``read(path, K)``, with its arms in an order drawn from i.
+    r"""A source whose instance i is the world ``read(path, K)``, with its arms in an order from i.
 
     K is None if the file determines the number of arms; ``wanted`` describes the file. The order is
-    drawn by numpy's legacy generator under seed i, whose stream never changes. With ``several``,
+    drawn by numpy's legacy generator with seed i, whose stream never changes. With ``several``,
     ``read`` also accepts a tuple of two or more files.
     """
 
@@ -37,8 +37,8 @@ class FromFile:
 
 
 Source: TypeAlias = FromFile | Callable[..., Environment]
-"""A file, or the function that returns instance i with K arms, deterministically; with super arms
-their size is the third argument."""
+"""A file, or a deterministic function that returns instance i with K arms; for super arms the third
+argument is their size."""
 
 Data: TypeAlias = Path | Sequence[Path] | None
 """The file of a world, or several files."""
@@ -46,8 +46,9 @@ Data: TypeAlias = Path | Sequence[Path] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    r"""An environment for each instance; ``data`` is the SHA-256 of their file. For several files
-    it is that of their hexadecimal SHA-256 digests, one per line.
+    r"""The environments of all instances; ``data`` is the SHA-256 of their file.
+
+    For several files it is the SHA-256 of their hexadecimal SHA-256 digests, one per line.
     """
 
     environments: tuple[Environment, ...]
@@ -55,11 +56,11 @@ class Worlds:
 
     @property
     def arms(self) -> int:
-        r"""The largest number of arms of an instance."""
+        r"""The largest number of arms in an instance."""
         return max(world.arms for world in self.environments)
 
     def digest(self) -> str:
-        r"""SHA-256 of the definition of the environments and of their means.
+        r"""The SHA-256 hash of the definitions and the means of the environments.
 
         >>> from bandits.worlds import preset_of
         >>> easy, hard = (preset_of(name).worlds(2) for name in ("cz/easy", "cz/hard"))
@@ -74,11 +75,11 @@ class Worlds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    r"""Worlds, and the default settings of experiments in them.
+    r"""A preset: worlds and the default settings of experiments in them.
 
     ``schedule`` is for batched elimination with the paper's radius; the exact radius has its own.
     ``arms`` is None if the data determine the number. ``users`` is the population of a linear
-    world, None if it is unlimited; ``super_arm`` is the K of a combinatorial one.
+    world, None if unlimited; ``super_arm`` is the K of a combinatorial world.
     """
 
     name: str
@@ -96,13 +97,13 @@ class Preset:
     super_arm: int | None = None
 
     def arms_of(self, arms: int | None) -> int | None:
-        r"""The requested K, or the preset's own.
+        r"""The requested number K of arms, or the default of the preset.
 
         >>> from bandits.worlds import preset_of
         >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
         (10, 4)
 
-        Raises :class:`InvalidParameter` for K < 1, and if the data determine K.
+        Raises :class:`InvalidParameter` for K < 1, or if the data determine K.
         """
         if arms is None:
             return self.arms
@@ -112,9 +113,9 @@ class Preset:
         return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
     def super_arm_of(self, size: int | None) -> int | None:
-        r"""The requested size of a super arm, or the preset's own; None without super arms.
+        r"""The requested size of super arms, or the preset's default; None without super arms.
 
-        Raises :class:`InvalidParameter` for a size below 1, and for a preset without super arms.
+        Raises :class:`InvalidParameter` for a size below 1 or a preset without super arms.
         """
         if size is None:
             return self.super_arm
@@ -132,14 +133,14 @@ class Preset:
         data: Data = None,
         super_arm: int | None = None,
     ) -> Worlds:
-        r"""The first ``instances`` worlds, from files if the preset needs them.
+        r"""Create the first ``instances`` worlds, from files if the preset needs them.
 
         >>> from bandits.worlds import preset_of
         >>> preset_of("cz/easy").worlds(2).environments[1].arms
         10
 
-        Raises :class:`InvalidParameter` for instances outside [1, 2^20], arms as in
-        :meth:`arms_of`, a missing or invalid file, a file for a simulated preset, a repeated file,
+        Raises :class:`InvalidParameter` for instances outside [1, 2^20], invalid arms (see
+        :meth:`arms_of`), a missing or invalid file, a file for a simulated preset, a repeated file,
         and several files if the preset reads one.
         """
         paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
@@ -147,7 +148,7 @@ class Preset:
         count = integer("instances", instances, at_least=1, at_most=MOST_INSTANCES)
         wanted_arms, size = self.arms_of(arms), self.super_arm_of(super_arm)
         if paths and not isinstance(self.source, FromFile):
-            raise InvalidParameter("data", named, f"{self.name} is simulated and takes no file")
+            raise InvalidParameter("data", named, f"must be omitted: {self.name} is simulated")
         if not isinstance(self.source, FromFile):
             given = [each for each in (wanted_arms, size) if each is not None]
             built = self.source
@@ -155,9 +156,9 @@ class Preset:
         if not paths:
             raise InvalidParameter("preset", self.name, f"needs {self.source.wanted}")
         if len(paths) > 1 and not self.source.several:
-            raise InvalidParameter("data", named, f"{self.name} reads one file")
+            raise InvalidParameter("data", named, f"must be one file for {self.name}")
         if len({path.resolve() for path in paths}) < len(paths):
-            raise InvalidParameter("data", named, "contains a file twice")
+            raise InvalidParameter("data", named, "must not contain a file twice")
         for path in paths:
             require_plain("data", path)
         digest = _digest_of(paths)
@@ -167,7 +168,7 @@ class Preset:
 
 
 def _defined(value: Any) -> Any:
-    # An environment as JSON: its kind, its fields, and its means, which are what regret is of.
+    # An environment as JSON: its kind, its fields, and its means, which determine the regret.
     if isinstance(value, (tuple, list)):
         return [_defined(each) for each in value]
     if is_dataclass(value) or isinstance(value, Environment):

@@ -1,1 +1,1 @@
-r"""Series and contour integrals that give proven bounds of masses and tails."""
+r"""Series and contour integrals that give proven bounds on masses and tails."""

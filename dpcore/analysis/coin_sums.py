@@ -1,19 +1,19 @@
-r"""Masses and tails of sums of coins, by a contour sum with a proven remainder bound.
+r"""Masses and tails of sums of coins, by a contour sum with a proven bound on the remainder.
 
-For laws that are limits of sums of independent coins of either sign (discrete Gaussian, Poisson,
+For laws that are limits of sums of independent signed coins (discrete Gaussian, Poisson,
 binomial, Skellam, and their sums), K(z) = log E[e^(zX)] gives every mass and tail at a cost that
 does not depend on the parameters: with z_j = c + 2 pi i j/N,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.
 
-Chernoff's bound at c - a and c + a, 0 < a (and a <= c for tails), holds the terms n != 0 below
-(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). Far frequencies are small because
-a coin with heads p under the tilt c has |M(c+i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)), so
+By Chernoff's bound at c - a and c + a, a > 0 (and a <= c for tails), the terms n != 0 are at most
+(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). High frequencies are small because
+a coin of tilted probability p has |M(c+i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)), so
 
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)),   V = K''(c), the tilted variance.
 
-Any c and a are sound: floats choose them. All balls are at the ambient precision.
+The bounds hold for any c and a, so floats choose them. All balls are at the ambient precision.
 Proofs: docs/proofs/coin_and_theta_sums.md.
 """
 
@@ -37,27 +37,27 @@ _FLAT: Final = Fraction(1, 10**9)
 
 
 class CoinSum(Protocol):
-    r"""The interface of a law summed here; it must be a limit of sums of independent coins."""
+    r"""The interface of a law that is a limit of sums of independent coins."""
 
     @property
     def mean(self) -> Fraction:
-        r"""E[X]."""
+        r"""The mean E[X]."""
         ...
 
     def log_moment(self, c: arb) -> arb:
-        r"""K(c) for real c, as a ball."""
+        r"""The cumulant function K(c) for real c, as a ball."""
         ...
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""M(c + i theta)/M(c) for real c and theta: the characteristic function under the tilt."""
+        r"""The tilted characteristic function M(c + i theta)/M(c) for real c and theta."""
         ...
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c) for real c, as a ball."""
+        r"""The tilted variance K''(c) for real c, as a ball."""
         ...
 
     def tilt(self, t: int) -> Fraction:
-        r"""Approximate c with K'(c) = t; any value is sound, a near one is fast."""
+        r"""An approximate solution c of K'(c) = t; only speed depends on its accuracy."""
         ...
 
 
@@ -71,7 +71,7 @@ def mass(law: CoinSum, k: int) -> arb:
 
 def upper_tail(law: CoinSum, least: int) -> arb:
     r"""P(X >= t) for t = ``least`` > E[X], with small relative width even far in the tail."""
-    # The pole of 1/(1 - e^-z) at 0 pushes the best line to the right of the saddle.
+    # Because of the pole of 1/(1 - e^-z) at 0 the best line is to the right of the saddle point.
     saddle = law.tilt(least)
     spread = _deviation(law.tilted_variance(ball(saddle)))
     scaled = min(abs(least - law.mean) / spread, _FAR)
@@ -110,7 +110,7 @@ class _Mirrored:
 
 
 def _deviation(variance: arb) -> Fraction:
-    # The root of a variance of any size, roughly; what is chosen with it is sound for any value.
+    # The approximate square root of a variance of any size; bounds do not depend on its accuracy.
     if not (variance.is_finite() and variance.mid() > 0):
         return Fraction(1)
     mantissa, exponent = (int(part) for part in variance.mid().man_exp())
@@ -119,7 +119,7 @@ def _deviation(variance: arb) -> Fraction:
 
 
 def _rounded(value: Fraction) -> Fraction:
-    # A short dyadic number near a positive one: balls hold it exactly at any precision.
+    # A short dyadic number near a positive rational: balls represent it exactly at any precision.
     size = value.numerator.bit_length() - value.denominator.bit_length()
     unit = Fraction(2) ** (size - 12)
     return math.floor(value / unit) * unit
@@ -135,7 +135,7 @@ def _contour(law: CoinSum, t: int, tilt: Fraction, gap: Fraction, *, tail: bool)
     total = acb(0)
     for j in range(last + 1):
         theta = turn * j
-        # M(c) e^(-ct) is taken out, so that no term is large.
+        # M(c) e^(-ct) is factored out, so that no term is large.
         term = law.tilted_characteristic(c, theta) * acb(0, -theta * t).exp()
         if tail:
             term /= 1 - acb(-c, -theta).exp()
@@ -150,7 +150,7 @@ def _contour(law: CoinSum, t: int, tilt: Fraction, gap: Fraction, *, tail: bool)
 
 
 def _last_frequency(need: float, variance: arb, points: int) -> int:
-    # Beyond theta with V(1 - cos theta) = 2 V sin^2(theta/2) = need nothing matters; any is sound.
+    # The theta with V(1 - cos theta) = 2 V sin^2(theta/2) = need; bounds hold for any choice.
     sine = Fraction(math.sqrt(need / 2)) / _deviation(variance)
     if sine >= 1:
         return points
@@ -159,8 +159,8 @@ def _last_frequency(need: float, variance: arb, points: int) -> int:
 
 
 def _neglected(variance: arb, turn: arb, pole: arb, last: int, points: int) -> arb:
-    # The frequencies beyond `last`, each at most e^(-V(1 - cos theta))/|1 - e^(-c)| in size, where
-    # 1 - cos rises on [0, pi] and 1 - cos theta = 2 sin^2(theta/2).
+    # A bound on frequencies beyond `last`, each at most e^(-V(1 - cos theta))/|1 - e^(-c)|, where
+    # 1 - cos theta = 2 sin^2(theta/2) increases on [0, pi].
     if last >= points // 2:
         return arb(0)
     lowered = 2 * (turn * (last + 1) / 2).sin() ** 2
@@ -169,21 +169,21 @@ def _neglected(variance: arb, turn: arb, pole: arb, last: int, points: int) -> a
 
 
 def _chernoff(law: CoinSum, c: arb, step: arb, t: int, base: arb) -> arb:
-    # M(c + a) e^(-(c+a)t) over M(c) e^(-ct).
+    # The ratio of M(c + a) e^(-(c+a)t) to M(c) e^(-ct), where a = `step`.
     return (law.log_moment(c + step) - base - step * t).exp()
 
 
 def central_masses(law: CoinSum, reach: int) -> list[arb]:
     r"""P(X = k) for k = 0, ..., ``reach`` of a symmetric law, to *absolute* width about 2^-prec.
 
-    The line c = 0 serves every k; for masses far below 2^-prec use :func:`mass`.
+    One line, Re z = 0, is used for every k; for masses far below 2^-prec use :func:`mass`.
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))
     gap = _rounded(min(_GAP / _deviation(variance), _WIDEST_GAP))
     growth = law.log_moment(ball(gap))
-    # P(X >= s) <= M(a) e^(-as): from `beyond` on a mass needs no sum, so that a narrow law costs
-    # no more than its width; and the nearest alias of k <= near stands at N - near.
+    # P(X >= s) <= M(a) e^(-as): masses from `beyond` on need no sum, so that a narrow law costs no
+    # more than its width. The nearest alias of k <= near is at N - near.
     beyond = max(math.ceil(Fraction(need + float(growth.mid())) / gap), 0)
     near = min(reach, beyond)
     points = near + beyond + 1

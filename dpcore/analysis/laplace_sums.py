@@ -1,20 +1,20 @@
-r"""Tails of sums of many discrete Laplace draws, at a cost independent of their number.
+r"""Tails of sums of many discrete Laplace draws, at a cost independent of the number of draws.
 
 The noise of a locally private batch is the sum of n draws of scale s, PolyaDifference(n, s). With
-beta = e^(-1/s) its moment function exists for |c| < 1/s:
+beta = e^(-1/s) its moment generating function exists for |c| < 1/s:
 
     M(z) = ((1-beta)^2 / ((1-beta e^z)(1-beta e^-z)))^n,      z = c + i theta,
 
-and for 0 < c, N points z_j = c + 2 pi i j/N and t > 0 (docs/proofs/coin_and_theta_sums.md)
+and for c > 0, the N points z_j = c + 2 pi i j/N and t > 0 (docs/proofs/coin_and_theta_sums.md)
 
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_m e^(cmN) P(X >= t + mN),
 
-where Chernoff's bound limits the terms m != 0. The frequencies fall as
+where Chernoff's bound limits the terms m != 0. The values at high frequencies decrease as
 
     |M(c + i theta)| = M(c) ((1 + q(c)(1 - cos theta))(1 + q(-c)(1 - cos theta)))^(-n/2),
     q(c) = 2 beta e^c/(1 - beta e^c)^2,
 
-fast once n is 16 or more. Proofs: docs/proofs/radius.md.
+which is fast for n >= 16. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 
 FEWEST_DRAWS: Final = 16
-r"""With fewer draws the frequencies fall too slowly; use the tails of PolyaDifference."""
+r"""With fewer draws the frequencies decrease too slowly; use the tails of PolyaDifference."""
 
 _GUARD: Final = 24
 _GAP: Final = 4.0
@@ -43,7 +43,7 @@ _MOST_EXPONENT: Final = 600.0
 
 
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""P(X >= t) for t = ``least`` > 0, of relative width at most 2^-bits."""
+    r"""Enclose P(X >= t) for t = ``least`` > 0, with relative width at most 2^-bits."""
     count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
         raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: use PolyaDifference")
@@ -55,9 +55,9 @@ def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int)
 
 
 def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""P(X >= t) of the sum of two draws, t = ``least`` >= 0, in closed form.
+    r"""Enclose P(X >= t) for the sum X of two draws and t = ``least`` >= 0, in closed form.
 
-    ((1-beta)/(1+beta))^2 beta^t ((t + coth(1/s))/(1-beta) + beta/(1-beta)^2).
+    P(X >= t) = ((1-beta)/(1+beta))^2 beta^t ((t + coth(1/s))/(1-beta) + beta/(1-beta)^2).
     """
     rate = 1 / positive_rational("scale", scale, "scale 0 adds no noise")
     t = integer("least", least, at_least=0)
@@ -74,7 +74,7 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    """P(X >= t) by the fastest method for ``draws``; None if PolyaDifference is faster."""
+    """Enclose P(X >= t) by the fastest method for ``draws``; None if PolyaDifference is faster."""
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)
     if draws >= FEWEST_DRAWS:
@@ -83,8 +83,8 @@ def quick_tail(
 
 
 def _line(n: float, s: Fraction, t: int) -> tuple[Fraction, Fraction]:
-    # The tilt c and the gap a with 0 < a <= c and c + a < 1/s; any such pair is sound. Floats look
-    # for them in units of 1/s, where c lies in (0, 1) however wide the noise is.
+    # The tilt c and the gap a, 0 < a <= c, c + a < 1/s; the bounds hold for any such pair. Floats
+    # search in units of 1/s, where c lies in (0, 1) for every scale.
     rate, reach = float(1 / s), float(t / s)
 
     def rest(x: float) -> float:  # (1 - e^(-x/s)) s, about x
@@ -97,7 +97,7 @@ def _line(n: float, s: Fraction, t: int) -> tuple[Fraction, Fraction]:
         slope = n * (up / rest(1 - middle) - down / rest(1 + middle)) if middle < 1 else math.inf
         low, high = (middle, high) if slope < reach else (low, middle)
     spread = math.sqrt(2 * n * math.exp((low - 1) * rate)) / rest(1 - low)
-    # The pole of 1/(1 - e^-z) at 0 pushes the best line to the right of the saddle.
+    # Because of the pole of 1/(1 - e^-z) at 0 the best line is to the right of the saddle point.
     room = 1 - Fraction(low)
     c = Fraction(low) + min(Fraction(_GAP / (spread + reach)), room / 2)
     gap = min(c, Fraction(_GAP / spread), (1 - c) / 2)
@@ -139,8 +139,8 @@ def _log_moment(n: Fraction, s: Fraction, c: arb) -> arb:
 
 
 def _last(need: float, n: float, up: float, down: float, points: int) -> int:
-    # Beyond 1 - cos theta = y with (n/2) log((1 + q y)(1 + q' y)) = need nothing matters: the root
-    # of q q' y^2 + (q + q') y = e^(2 need/n) - 1.
+    # The y = 1 - cos theta with (n/2) log((1 + q y)(1 + q' y)) = need, beyond which frequencies are
+    # negligible: the root of q q' y^2 + (q + q') y = e^(2 need/n) - 1.
     both, grown = up + down, math.expm1(min(2 * need / n, _MOST_EXPONENT))
     y = 2 * grown / (both * (1 + math.sqrt(1 + 4 * (up / both) * (down / both) * grown)))
     angle = 2 * math.asin(math.sqrt(min(y / 2, 1.0)))
@@ -149,7 +149,7 @@ def _last(need: float, n: float, up: float, down: float, points: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pole:
-    # One factor (1 - r)/(1 - r e^(i theta)), r = e^x < 1.
+    # The factor (1 - r)/(1 - r e^(i theta)), r = e^x < 1.
     ratio: arb
     rest: arb
 

@@ -1,9 +1,9 @@
-r"""Floating-point functions of laws without a proven float formula, and starts for quantiles.
+r"""Floating-point functions of laws without a proven float formula, and guesses for quantiles.
 
-An isolated integer is rounded once from its own ball (:func:`pointwise`). Many neighbouring
-integers are computed as a run (:func:`by_runs`): one ball at the end of the run and the ratios P(X
-= k)/P(X = k-1) give the masses, and their sums the tails. Runs are cached. :func:`normal_guess` and
-:func:`closer` only affect speed: quantiles are certified afterwards.
+The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
+many neighbouring integers are computed as a run (:func:`by_runs`): one ball at the end of the run
+and the ratios P(X = k)/P(X = k-1) give the masses, and their sums give the tails. Runs are cached.
+:func:`normal_guess` and :func:`closer` only affect speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class RunLaw(Hashable, Protocol):
     def cdf_ball(self, k: int) -> arb: ...
     def sf_ball(self, k: int) -> arb: ...
     def ratios(self, first: int, last: int) -> list[arb]:
-        r"""P(X = k)/P(X = k-1) for k = last, last-1, ..., first+1, as balls."""
+        r"""The ratios P(X = k)/P(X = k-1) for k = last, last-1, ..., first+1, as balls."""
         ...
 
 
 class FloatRun(NamedTuple):
-    r"""The floats at ``first``, first + 1, ... of one run."""
+    r"""The floats at k = first, first + 1, ... of one run."""
 
     pmf: Floats
     cdf: Floats
@@ -52,18 +52,18 @@ class FloatRun(NamedTuple):
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """``value(k)`` for every entry, relative error < 2^-51; each distinct k is computed once."""
+    """``value(k)`` for every entry of k, relative error < 2^-51; equal k are computed once."""
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
-    # + 0.0: the logarithm of a mass next to 1 may round to -0.
+    # + 0.0, because the logarithm of a mass close to 1 may round to -0.
     floats: Floats = np.array(found, dtype=np.float64)[places.reshape(k.shape)] + 0.0
     return floats
 
 
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""P(X = k), P(X <= k) or P(X > k) for every entry k >= 0, relative error below 2^-51.
+    r"""P(X = k), P(X <= k) or P(X > k) for every entry of k >= 0, relative error below 2^-51.
 
-    Values below 2^-1020 may come out as 0.
+    Values below 2^-1020 may be returned as 0.
     """
     values = np.zeros(len(k))
     index = k // _LENGTH
@@ -78,11 +78,11 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
-    r"""Approximate p-quantile of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
+    r"""Guess p-quantiles of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
 
-    The first correction of Cornish and Fisher (1938); a starting point that needs no proof.
+    Uses the first correction of Cornish and Fisher (1938). The guess needs no proof.
     """
-    from scipy.special import ndtri  # here, not above: importing dpcore stays fast
+    from scipy.special import ndtri  # local: importing dpcore stays fast
 
     z = ndtri(p)
     steps = np.ceil(math.sqrt(variance) * z + float(skew) * (z * z - 1) / 6 - 0.5)
@@ -96,9 +96,9 @@ def closer(
     tail: Callable[[Integers], Floats],
     mass: Callable[[Integers], Floats],
 ) -> Integers:
-    r"""Newton steps on log P(X > k) towards ``level``, from guesses k >= 0: improved guesses.
+    r"""Improve guesses k >= 0 by Newton steps on log P(X > k) towards ``level``.
 
-    ``tail`` decreases in k and ``mass`` is its step; a starting point that needs no proof.
+    ``tail`` decreases in k by ``mass`` per step. The guesses need no proof.
     """
     for _ in range(_STEPS):
         rest, step = tail(k), mass(k)

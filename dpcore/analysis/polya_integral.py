@@ -1,21 +1,21 @@
-r"""Masses and tails of Polya laws and their differences, by an integral valid for any scale.
+r"""Masses and tails of Polya laws and their differences, by an integral that holds for any scale.
 
 With beta = e^(-1/s), the difference of independent Polya(a, s) and Polya(b, s) has
 
     M(z) = E[e^(zX)] = ((1-beta)/(1-beta e^z))^a ((1-beta)/(1-beta e^-z))^b,
 
-analytic in the strip |Im z| <= pi but for the cuts [1/s, oo) and, if b > 0, (-oo, -1/s]. For an
+which is analytic for |Im z| <= pi except on the cuts [1/s, oo) and, if b > 0, (-oo, -1/s]. For an
 integer k and c between the cuts,
 
     P(X = k)  = (1/pi) Im int M(z) e^(-kz) dz                     from c to c + pi (d + i),
     P(X >= k) = (1/pi) Im int M(z) e^(-kz)/(1 - e^(-z)) dz        for c > 0,
     P(X <= k) = (1/pi) Im int M(z) e^(-kz)/(1 - e^z) dz           for c < 0,
 
-for every d >= 0: the path and its mirror image pass the cuts, and the pole at 0, on the same side
-as the vertical line does, and the horizontal edges at Im z = +-pi cancel. FLINT integrates analytic
-functions with rigorous error bounds (Johansson 2018), over octaves that start at the size of the
-distance to the cut. Any c is sound; floats choose one near the saddle, where nothing cancels.
-Balls are at the ambient precision. Proofs: docs/proofs/polya.md.
+for every d >= 0: the path and its mirror image pass the cuts and the pole at 0 on the same side as
+the vertical line, and the horizontal edges at Im z = +-pi cancel. FLINT integrates analytic
+functions with rigorous error bounds (Johansson 2018), over octaves that start at the distance to
+the cut. The formulas hold for any such c; floats choose one near the saddle point, where there is
+no cancellation. Balls are at the ambient precision. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from flint import acb, arb, ctx
 from dpcore.numbers.enclosure import ball
 
 Integrand: TypeAlias = Callable[[acb, bool], acb]
-"""f(z, analytic): a ball around f on the ball z; where ``analytic``, one that is not finite unless
-f is analytic on z."""
+"""f(z, analytic) returns a ball around f on the ball z; if ``analytic``, the result is not finite
+unless f is analytic on z."""
 
 
 def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) -> acb:
@@ -44,7 +44,7 @@ def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) 
     raised: list[BaseException] = []
 
     def guarded(z: acb, analytic: bool) -> acb:  # noqa: FBT001 - FLINT's own signature
-        # After an exception nothing is computed: zeros end the integration at once.
+        # After an exception nothing more is computed: zeros end the integration at once.
         if raised:
             return acb(0)
         try:
@@ -63,8 +63,8 @@ def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) 
 
 
 def _first(error: BaseException) -> BaseException:
-    # A handler that runs before the guard is entered is beyond its reach: its exception is what
-    # the SystemError of the next call stands on.
+    # If a signal handler raises before the guard is entered, its exception is the cause of the
+    # SystemError of the next call.
     while isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -95,23 +95,23 @@ def mass(law: Branch, k: int) -> arb:
 
 
 def upper_tail(law: Branch, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` >= 1, tight relative to its size for t above the mean."""
-    # c > 0 exactly: the gap to the cut at 1/s is made smaller than 1/s.
+    r"""P(X >= t) for t = ``least`` >= 1, with small relative width for t above the mean."""
+    # The gap to the cut at 1/s is made smaller than 1/s, so that c > 0.
     gap = min(_saddle(law, least), 1 / law.scale)
     gap -= min(gap / 2, _width(law, gap) / 2)
     return _integral(law, least, gap, lambda z: 1 / -(-z).expm1())
 
 
 def lower_tail(law: Branch, most: int) -> arb:
-    r"""P(X <= t) for t = ``most`` >= 0 and ``left`` = 0, tight for t below the mean."""
-    # c < 0 exactly: the gap to the cut at 1/s is made larger than 1/s.
+    r"""P(X <= t) for t = ``most`` >= 0 if ``left`` = 0, with small width for t below the mean."""
+    # The gap to the cut at 1/s is made larger than 1/s, so that c < 0.
     gap = max(_saddle(law, most), 1 / law.scale)
     gap += _width(law, gap) / 2
     return _integral(law, most, gap, lambda z: 1 / -z.expm1())
 
 
 def _integral(law: Branch, k: int, gap: Fraction, factor: Callable[[acb], acb]) -> arb:
-    # z = c + u, u = t (d + i), 0 <= t <= pi, c = 1/s - gap; e^(-ck) (1-beta)^(a+b) is taken out.
+    # z = c + u, u = t (d + i), 0 <= t <= pi, c = 1/s - gap; e^(-ck) (1-beta)^(a+b) is factored out.
     centre = 1 / law.scale - gap
     near, far, base = ball(gap), ball(1 / law.scale + centre), ball(centre)
     right, left = ball(law.right), ball(law.left)
@@ -119,15 +119,15 @@ def _integral(law: Branch, k: int, gap: Fraction, factor: Callable[[acb], acb]) 
     direction = acb(0, 1) if straight else acb(1, 1)
 
     def integrand(t: acb, analytic: bool) -> acb:  # noqa: FBT001 - FLINT's own signature
-        # 1 - beta e^z = 1 - e^(u - gap) meets the cut of the logarithm only on the cut of M;
-        # `analytic` makes the result infinite where a ball does.
+        # 1 - beta e^z = 1 - e^(u - gap) meets the branch cut of the logarithm only on the cut of M;
+        # with `analytic` the result is not finite if a ball meets it.
         u = t * direction
         log = right * (-(u - near).expm1()).log(analytic=analytic)
         if law.left:
             log += left * (-(-u - far).expm1()).log(analytic=analytic)
         return (-log - k * u).exp() * factor(u + base)
 
-    # A tolerance relative to the size of the answer, which is about the height times the width.
+    # The tolerance is relative to the size of the result, which is about height times width.
     first = min(_width(law, gap), _END)
     height = abs(integrand(acb(0), analytic=False)) * ball(first)
     goal = (height * arb(2) ** (-ctx.prec)).mid()
@@ -139,20 +139,20 @@ def _integral(law: Branch, k: int, gap: Fraction, factor: Callable[[acb], acb]) 
     total += integral(integrand, ball(start), arb.pi(), rel_tol=fine, abs_tol=goal)
     whole = (total * direction).imag / arb.pi()
     peak = -(-1 / ball(law.scale)).expm1()
-    # e^(-ck) by its exact integer part: a rounded exponent of many digits would lose as many.
+    # e^(-ck) splits off the exact integer part: rounding a long exponent would lose its digits.
     steps, rest = divmod(centre * k, 1)
     decay = (-ball(steps)).exp() * (-ball(rest)).exp()
     return whole * decay * peak ** ball(law.right + law.left)
 
 
 def _saddle(law: Branch, k: int) -> Fraction:
-    # About the gap g = 1/s - c with K'(c) = k, that is a/(e^g - 1) - b/(e^(2/s - g) - 1) = k, with
-    # shapes below 1 taken as 1 so that g does not shrink with them. Any g > 0 is sound.
+    # Approximates g = 1/s - c with K'(c) = k, that is a/(e^g - 1) - b/(e^(2/s - g) - 1) = k. Shapes
+    # below 1 count as 1, so that g does not shrink with them. Bounds hold for any g > 0.
     right = max(float(min(law.right, Fraction(_FAR))), 1.0)
     if not law.left:
         ratio = Fraction(right) / max(Fraction(k), Fraction(1, 2))
         return ratio if ratio < 1 / _FAR else Fraction(math.log1p(min(ratio, Fraction(_FAR))))
-    if law.scale >= _LONG_SCALE:  # e^g - 1 is nearly g: one curve for all scales in g s
+    if law.scale >= _LONG_SCALE:  # e^g - 1 is nearly g, so g s hardly depends on the scale
         slope, unit, most = float(min(k / law.scale, Fraction(_FAR))), 1 / law.scale, 1.0
     else:
         slope, unit, most = (
@@ -172,7 +172,7 @@ def _saddle(law: Branch, k: int) -> Fraction:
 
 
 def _width(law: Branch, gap: Fraction) -> Fraction:
-    # About 1/sqrt(K''(c)), the width of the saddle: a/(4 sinh^2(g/2)) from the right cut.
+    # About 1/sqrt(K''(c)), the width of the saddle: K'' = a/(4 sinh^2(g/2)) from the right cut.
     root = math.sqrt(max(float(min(law.right, Fraction(_FAR))), 1.0))
     if gap < 1:
         return gap * Fraction(1 / root)

@@ -1,8 +1,8 @@
-r"""Rigorous theta sums: enclosures for a discrete Gaussian of any variance.
+r"""Theta sums with rigorous error bounds, for a discrete Gaussian of any variance.
 
 With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so their
 cost does not grow with v. :class:`ThetaSum` is the sum of several draws in the form that
-``contour`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
+``coin_sums`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
 E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
 All functions work at the ambient precision and return balls. Proofs:
 docs/proofs/coin_and_theta_sums.md.
@@ -27,25 +27,25 @@ _HALVINGS: Final = 64
 
 
 def partition(variance: Fraction) -> arb:
-    r"""Z = sum over all integers k of e^(-k^2/2v) = theta_3(0 | i/(2 pi v))."""
+    r"""The sum Z of e^(-k^2/2v) over all integers k, which is theta_3(0 | i/(2 pi v))."""
     return acb.modular_theta(acb(0), _tau(variance))[2].real
 
 
 def moment(variance: Fraction, z: acb) -> acb:
-    r"""M(z) e^(-v z^2/2), where M(z) = E[e^(zX)]: M without its Gaussian factor.
+    r"""M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
 
     By Poisson summation this is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
-    z = 0, close to 1 for large v. Sound for every z, fast for |Im z| <= pi, where no term is above
-    e^(-2 pi^2 v (j^2 - |j|)).
+    z = 0, which is close to 1 for large v. The ball is correct for every z; it is fast for
+    |Im z| <= pi, where no term exceeds e^(-2 pi^2 v (j^2 - |j|)).
     """
     v = ball(variance)
     if variance < _DIRECT_VARIANCE:
-        # flint reduces tau and keeps the ball tight.
+        # FLINT reduces tau and keeps the ball tight.
         return _theta(variance, z) / partition(variance) * (-v * z * z / 2).exp()
     # q = e^(-2 pi^2 v) < 10^-137: the dual series needs only its first few terms.
-    # The pair of terms at j is at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j) in size, and these
-    # bounds fall by a factor that falls too: the rest is a geometric series. The stop is asked
-    # for in the negative: a ball too wide to be compared must end the loop, with a wide result.
+    # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
+    # successive bounds decreases, so a geometric series bounds the remainder. The stop condition is
+    # negated: a ball too wide to be compared must end the loop, with a wide result.
     nome = -2 * arb.pi() ** 2 * v
     lift = 2 * arb.pi() * v * abs(z.imag)
     total, whole = acb(1), arb(1)
@@ -66,7 +66,7 @@ def moment(variance: Fraction, z: acb) -> acb:
 
 
 def log_moment(variance: Fraction, order: arb) -> arb:
-    r"""log E[e^(cX)] for real c = ``order``."""
+    r"""The cumulant function log E[e^(cX)] for real c = ``order``."""
     # theta_3 has period 2 pi i v^-1 in c up to a Gaussian factor: reducing c modulo 1/v keeps the
     # argument small, so that the ball stays tight for huge orders: M(c + n/v) = M(c) e^(cn+n^2/2v).
     v = ball(variance)
@@ -76,11 +76,11 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""E[X^2] = v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), q = e^(-2 pi^2 v)."""
+    r"""The variance v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), where q = e^(-2 pi^2 v)."""
     v = ball(variance)
     # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
-    # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3 on: twice the next term bounds the rest.
-    # The stop is asked for in the negative, as above.
+    # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next term bounds the remainder.
+    # The stop condition is negated, as above.
     rate = 1 / (2 * v) if variance < 1 else 2 * arb.pi() ** 2 * v
     total = arb(0)
     cut = (-rate).exp() * arb(2) ** (-ctx.prec)
@@ -114,16 +114,16 @@ class ThetaSum:
 
     @property
     def mean(self) -> Fraction:
-        r"""0, by symmetry."""
+        r"""The mean, 0 by symmetry."""
         return Fraction(0)
 
     def log_moment(self, c: arb) -> arb:
-        r"""log E[e^(cX)], where X is the sum."""
+        r"""The cumulant function log E[e^(cX)] of the sum X."""
         return self.count * log_moment(self.variance, c)
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""E[e^((c + i theta)X)]/E[e^(cX)], where X is the sum."""
-        # M(r + j/v) = M(r) e^(jr + j^2/2v) for complex r: j whole steps turn by e^(i j theta).
+        r"""The tilted characteristic function E[e^((c + i theta)X)]/E[e^(cX)] of the sum X."""
+        # M(r + j/v) = M(r) e^(jr + j^2/2v) for complex r: j steps give a factor e^(i j theta).
         v = ball(self.variance)
         steps, rest = _reduced(v, c)
         if self.variance < _DIRECT_VARIANCE:
@@ -134,22 +134,22 @@ class ThetaSum:
         return (one * acb(0, steps * theta).exp()) ** self.count
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c): the second logarithmic derivative of a theta function, of period 1/v in c."""
+        r"""K''(c), the second logarithmic derivative of a theta function, of period 1/v in c."""
         _, rest = _reduced(ball(self.variance), c)
         value, slope, bend = (_theta(self.variance, acb(rest), order) for order in range(3))
         second: arb = ((slope / value) ** 2 - bend / value).real
         return self.count * second / (2 * arb.pi()) ** 2
 
     def tilt(self, t: int) -> Fraction:
-        r"""t/(count v); for small v the staircase E_c[X] = t is solved, its fraction in floats."""
-        # Not rounded: far out, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
+        r"""An approximate solution of K'(c) = t: t/(count v), or for small v a root in floats."""
+        # It is not rounded: far out, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
         target = Fraction(t, self.count)
         if self.variance >= _STAIRS_VARIANCE:
             return target / self.variance
         return (math.floor(target) + self._centre(target)) / self.variance
 
     def _centre(self, target: Fraction) -> Fraction:
-        # The y in [0, 1]: the discrete Gaussian centred at floor(target) + y has mean `target`.
+        # The y in [0, 1]: a discrete Gaussian centred at floor(target) + y has mean `target`.
         wanted, twice = float(target - math.floor(target)), 2 * float(self.variance)
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
@@ -163,7 +163,7 @@ class ThetaSum:
 
 
 def _reduced(v: arb, order: arb) -> tuple[arb, arb]:
-    # order = steps/v + rest with a whole number of steps: exact, whatever is chosen.
+    # order = steps/v + rest with an integer number of steps: exact for any choice of steps.
     steps = (order * v).mid().floor()
     steps = steps if steps.is_finite() else arb(0)
     return steps, order - steps / v
@@ -179,7 +179,7 @@ def _tau(variance: Fraction) -> acb:
 
 
 def _direct_tail(variance: Fraction, least: int) -> arb:
-    # w(k+1)/w(k) = e^(-(2k+1)/2v) falls in k, so the rest after k is below w(k+1)/(1 - ratio).
+    # w(k+1)/w(k) = e^(-(2k+1)/2v) decreases in k: the remainder is below w(k+1)/(1 - ratio).
     rate = 1 / (2 * ball(variance))
     term = (-rate * least * least).exp()
     ratio = (-rate * (2 * least + 1)).exp()

@@ -1,4 +1,4 @@
-r"""The ``dpcore`` command: exact noise from the shell, and the commands of the sibling packages.
+r"""The ``dpcore`` command: draws exact noise, and loads the commands of the sibling packages.
 
 Sibling packages add their command groups through the entry-point group ``dpcore.commands``; each
 entry point names a click command (or a typer app) that becomes ``dpcore NAME``. It is imported only
@@ -40,19 +40,19 @@ USAGE: Final = 2
 DEFECT: Final = 70
 _CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)
 _INTERRUPTED: Final = 128 + signal.SIGINT
-# What the parser raises for a wrong command line; where it lives depends on typer's version.
+# The error of the parser for a wrong command line; its module depends on typer's version.
 _BARE: Final = "Value error, "
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 _COMPLETION: Final = "_DPCORE_COMPLETE"
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _SIZE: Final = re.compile("[1-9][0-9]{0,3}")
-# Not before another paragraph or exit codes, nor where a command goes on in the next line.
+# A line end within a paragraph, except before exit codes and after a continuation backslash.
 _LINE_END: Final = re.compile(r"(?<![\\\n])\n(?!\n|Exit code)")
 _SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
 _GROUP: Final = "dpcore.commands"
-# Names of options in other libraries and papers, and the options here that stand for them.
+# Names of options in other libraries and papers, and the corresponding options here.
 _SYNONYMS: Final = {
     "steps num-steps iterations compositions": ("--rounds", "--batches"),
     "sampling-rate sample-rate sampling-probability rate q": (
@@ -90,7 +90,7 @@ def _registered() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=_GROUP)}
 
 
-@cache  # built once: the parser asks for it twice, and reads every option's annotations each time
+@cache  # built once: the parser loads it twice and reads all annotations each time
 def _load(point: EntryPoint) -> Any:
     loaded = point.load()
     command = _reflowed(get_command(loaded) if isinstance(loaded, typer.Typer) else loaded)
@@ -99,8 +99,8 @@ def _load(point: EntryPoint) -> Any:
 
 
 def _reflowed(command: Any) -> Any:
-    # The window wraps the paragraphs of a help, not the source. Flags and arguments show no type:
-    # theirs would be <bool> and <str>.
+    # The terminal wraps paragraphs of help, not the source. Flags and arguments show no type:
+    # it would be <bool> or <str>.
     command.help = _LINE_END.sub(" ", command.help or "")
     help_option = command.get_help_option
     command.get_help_option = lambda context: _converted(_without_type(help_option(context)))
@@ -117,7 +117,7 @@ def _without_type(parameter: Any) -> Any:
     return parameter
 
 
-# How the texts of a command line become a value of this type.
+# Converters from the texts of a command line to values of a type.
 _OF_TEXTS: Final[dict[Any, Callable[[Any], Any]]] = {
     Path: Path,
     list[str]: list,
@@ -127,8 +127,8 @@ _OF_TEXTS: Final[dict[Any, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    # For typer's own, which builds a pydantic adapter for each parameter, also for one that is not
-    # given; the import of pydantic alone takes a tenth of a second.
+    # Replaces typer's conversion, which builds a pydantic adapter for every parameter, even if it
+    # is not given; importing pydantic alone takes a tenth of a second.
     kind: Any
     several: bool
     others: Callable[[], Any]
@@ -174,7 +174,7 @@ Seed = Annotated[
     str | None,
     option(
         "N",
-        "Seed: the same seed draws the same numbers, NOT PRIVATE. (default: random bits from "
+        "Seed: equal seeds give equal draws, which are NOT PRIVATE. (default: random bits from "
         "the operating system)",
         default=...,
     ),
@@ -232,12 +232,12 @@ def sample(
     if as_json:
         print(json.dumps({"schema": 1, "noise": law.to_json(), "seed": start, "values": drawn}))
     else:
-        # In pieces: an unbuffered stream is silent about one large write that was cut short.
+        # Written in pieces: an unbuffered stream does not report a large write that was truncated.
         for first in range(0, count, _LINES):
             sys.stdout.write("".join(f"{value}\n" for value in drawn[first : first + _LINES]))
 
 
-# Unknown options are values: -1 needs no -- before it.
+# Unknown options are parsed as values, so that -1 needs no -- before it.
 @app.command(context_settings={"ignore_unknown_options": True})
 @with_time_limit
 def pmf(
@@ -246,7 +246,7 @@ def pmf(
     bits: str = option("N", "The relative width of the bounds is at most 2^-N.", default="64"),
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute the probability of each integer K: a proven lower and upper bound.
+    r"""Compute proven lower and upper bounds on the probability of each integer K.
 
     Example: dpcore pmf discrete-gaussian:sigma_squared=4 -- -1 0 1
     """
@@ -272,16 +272,16 @@ def _whole() -> Any:
 def run(arguments: Sequence[str]) -> int:
     r"""Run the command with ``arguments`` and return its exit code.
 
-    0: success; 2: the command line or a parameter was wrong, or the output could not be written
+    0: success; 2: the command line or a parameter is invalid, or the output could not be written
     (one line on stderr says which); 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output
-    closed it. Other codes are specific to the command; code 1 is always a result of the command.
+    closed the pipe. Other codes are specific to the command; code 1 is always a result of it.
     ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` is ``COMMAND --help``.
     """
     arguments = list(arguments)
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments
     debug = "--debug" in head
     if debug:
-        # It may stand after the command's name, where a newcomer tries it first.
+        # It is also accepted after the command's name, where new users try it first.
         arguments.remove("--debug")
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
@@ -292,23 +292,23 @@ def run(arguments: Sequence[str]) -> int:
         left = _whole().main(
             args=arguments or ["--help"], prog_name="dpcore", standalone_mode=False
         )
-        # A full disk or a closed pipe shows here at the latest, where it can still be said.
+        # A full disk or a closed pipe raises here at the latest, where it can still be reported.
         sys.stdout.flush()
         if not arguments:
             return USAGE
         return left if isinstance(left, int) else 0
-    except BaseException as error:  # noqa: BLE001  # the last door: all leave by one line
+    except BaseException as error:  # noqa: BLE001  # every error becomes one line
         try:
             if debug:
                 say(traceback.format_exc().split("\n"), sys.stderr)
             return _explain(error, arguments)
-        except BaseException:  # noqa: BLE001  # what cannot be told, or not even be shown as text
+        except BaseException:  # noqa: BLE001  # an error that cannot be printed
             return DEFECT
 
 
 def _ignore_wrong_variables() -> None:
-    # Impossible sizes of a window, and a request for completions that no shell made (a shell sets
-    # others beside it), are somebody's left-over, and must not stand in for the command.
+    # Impossible window sizes, and a completion request that no shell made (a shell also sets other
+    # variables), are stale variables and must not affect the command.
     for name in _SIZES:
         if not _SIZE.fullmatch(os.environ.get(name, "80")):
             del os.environ[name]
@@ -319,7 +319,7 @@ def _ignore_wrong_variables() -> None:
 
 
 def _explain(error: BaseException, arguments: Sequence[str]) -> int:
-    # One line on stderr, and the exit code.
+    # Prints one line on stderr and returns the exit code.
     match error:
         case DpcoreError():
             return _complain(str(error), int(getattr(error, "exit_code", USAGE)))
@@ -330,7 +330,7 @@ def _explain(error: BaseException, arguments: Sequence[str]) -> int:
             return _INTERRUPTED
         case SystemExit(code=code) if not isinstance(error.__context__, BrokenPipeError):
             return code if isinstance(code, int) else 0
-        case BrokenPipeError() | SystemExit():  # the parser ends on a closed pipe by SystemExit
+        case BrokenPipeError() | SystemExit():  # the parser raises SystemExit on a closed pipe
             _abandon_output()
             return _CLOSED_PIPE
         case RecursionError():
@@ -345,14 +345,14 @@ def _explain(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    # A reader of neither stream is no reason for another error.
+    # If stderr is also closed, no further error is raised.
     with suppress(OSError, ValueError, AttributeError):
         say([f"error: {message}"], sys.stderr)
     return code
 
 
 def _usage(error: Any, arguments: Sequence[str]) -> str:
-    # The parser's own words on one line, and where to look; a group alone has shown its help.
+    # The parser's message on one line with a pointer to the help; a bare group printed its help.
     if error.ctx is not None and hasattr(error, "possibilities"):
         options = {name for each in error.ctx.command.params for name in each.opts}
         typed = error.option_name.lstrip("-")
@@ -368,7 +368,7 @@ def _usage(error: Any, arguments: Sequence[str]) -> str:
 
 
 def _abandon_output() -> None:
-    # What is still buffered would fail again, loudly, when the interpreter ends.
+    # Otherwise the buffered output would raise again when the interpreter exits.
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -376,15 +376,15 @@ def _abandon_output() -> None:
 
 
 def main() -> None:
-    r"""The console script ``dpcore``."""
+    r"""Run the console script ``dpcore`` and exit with its code."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by who started it: the exit code still counts
+        if stream is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # to the end
         else:
-            # What a terminal cannot show is shown as \xe9, in place of an error.
+            # A character that the terminal cannot encode is printed as \xe9 instead of raising.
             stream.reconfigure(errors="backslashreplace")
-    gc.set_threshold(100_000)  # what is imported stays: to look through it often would free nothing
+    gc.set_threshold(100_000)  # imported modules stay: scanning them often frees nothing
     code = run(sys.argv[1:])
     if any(not thread.daemon for thread in _others()):
         threading.Thread(target=_leave, args=(code,), daemon=True).start()
@@ -397,8 +397,8 @@ def _others() -> list[threading.Thread]:
 
 
 def _leave(code: int) -> None:
-    # The interpreter waits for all threads, also for one that audited code left running for ever.
-    # Everything has been said: soon it waits no longer.
+    # The interpreter waits for all threads, including one that audited code left running forever.
+    # All output is written by now, so the process ends after a short wait.
     time.sleep(_PATIENCE)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-r"""Read input files of a command: only regular files, of at most a given size."""
+r"""Read input files of a command: only regular files up to a given size."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from dpcore.errors import InvalidParameter
 
 
 def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
-    r"""Read the text of a regular file of at most ``most`` bytes, in UTF-8, without a byte order
-    mark.
+    r"""Read a regular UTF-8 file of at most ``most`` bytes; a byte order mark is removed.
 
-    Devices and pipes are refused, since reading them could block for ever. With ``stdin`` the path
-    - is standard input.
+    Devices and pipes raise an error, because reading them could block forever. With ``stdin`` the
+    path ``-`` is standard input.
     """
     if "\0" in str(path):
         raise InvalidParameter(argument, str(path), "is not a valid file name")
@@ -38,7 +37,7 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
 
 
 def require_plain(argument: str, path: str | Path) -> None:
-    r"""Refuse a path that is not a regular file, because reading a pipe could block forever."""
+    r"""Raise an error unless the path is a regular file: reading a pipe could block forever."""
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
@@ -47,7 +46,7 @@ def require_plain(argument: str, path: str | Path) -> None:
 def csv_rows(
     argument: str, path: str | Path, *, whole: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Read the rows of a CSV file lazily, with line numbers and without blank rows."""
+    r"""Yield the non-blank rows of a CSV file lazily, each with its line number."""
     require_plain(argument, path)
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -62,7 +61,7 @@ def csv_rows(
 def rows_of(
     argument: str, path: str | Path, lines: Iterable[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""The rows of lines that were already read; errors name ``path``."""
+    r"""Yield the non-blank CSV rows of ``lines``; errors name ``path``."""
     rows = csv.reader(lines, skipinitialspace=True, strict=True)
     try:
         for row in rows:

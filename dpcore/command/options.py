@@ -1,6 +1,6 @@
 r"""Command groups, options and value parsers shared by the commands of all packages.
 
-Invalid values are refused before anything is drawn or computed; errors name the option.
+Invalid values raise an error, which names the option, before any draw or computation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AsJson = Annotated[
 
 
 class Format(StrEnum):
-    r"""Output formats: lines, one document, or the format of a CI server."""
+    r"""Output formats: text lines, one JSON document, or a format of CI servers."""
 
     TEXT = "text"
     JSON = "json"
@@ -39,14 +39,14 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
-FORMAT_HELP: Final = "Print text, json (a document), junit (a test report) or sarif (a log)."
+FORMAT_HELP: Final = "Print text, json (one document), junit (a test report) or sarif (a log)."
 
 AsFormat = Annotated[Format, typer.Option("--format", metavar="FORMAT", help=FORMAT_HELP)]
-r"""``--format``; ``--json`` is the same as ``--format json``."""
+r"""The type of ``--format``; ``--json`` is the same as ``--format json``."""
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:
-    r"""A command group, or one command, with shared conventions: -h, no tracebacks.
+    r"""Create a command group, or one command, with shared conventions: -h, no tracebacks.
 
     >>> command_group("budget", help="What releases cost together.").info.name
     'budget'
@@ -61,9 +61,9 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 
 
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
-    r"""An option as the default of a parameter; ``default=...`` if it is required.
+    r"""Declare an option as the default of a parameter; ``default=...`` makes it required.
 
-    Within ``Annotated`` it is ``default=...`` too: the default then follows each parameter.
+    Within ``Annotated``, pass ``default=...`` and write the default after each parameter.
     ``given`` is passed to :func:`typer.Option`, for instance the panel of the help text.
 
     >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls
@@ -73,15 +73,15 @@ def option(metavar: str, text: str, *names: str, default: Any = None, **given: A
 
 
 def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> Any:
-    r"""A positional argument, as the default of a parameter."""
+    r"""Declare a positional argument as the default of a parameter."""
     return typer.Argument(default, metavar=metavar, help=text, **given)
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
-    r"""The command, with the fields of its dataclass parameter as options.
+    r"""Wrap a command so that the fields of its dataclass parameters become options.
 
     Options that several commands share, or that are passed on together, are declared once, as
-    fields of a dataclass; a command requests them with a parameter of this type.
+    fields of a dataclass; a command requests them with a parameter of that type.
     """
     own = inspect.signature(command, eval_str=True)
     groups = {name: one.annotation for name, one in own.parameters.items()}
@@ -93,7 +93,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         command(**given)
 
-    # What the command line's parser reads of a command.
+    # The command-line parser reads the signature and the annotations of a command.
     parameters: list[inspect.Parameter] = []
     for name, one in own.parameters.items():
         inside = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {}
@@ -105,7 +105,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def named(**options: str) -> Iterator[None]:
-    r"""Make errors about an argument name the option: ``named(delta="--delta")``.
+    r"""Report errors under the name of the option: ``named(delta="--delta")``.
 
     >>> with named(delta="--delta"):
     ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
@@ -116,7 +116,7 @@ def named(**options: str) -> Iterator[None]:
     try:
         yield
     except InvalidParameter as error:
-        # "epsilon (for dp-se)" is about epsilon.
+        # The argument "epsilon (for dp-se)" is epsilon.
         word, blank, rest = error.argument.partition(" ")
         option = options.get(word)
         if option is None:
@@ -125,7 +125,7 @@ def named(**options: str) -> Iterator[None]:
 
 
 def read_jobs(text: str) -> int:
-    r"""Parse ``--jobs``: the number of processes, in [1, 1024]; -1 means one per core.
+    r"""Parse ``--jobs``, a number of processes in [1, 1024], or -1 for one per core.
 
     >>> read_jobs("2"), read_jobs("-1")
     (2, -1)
@@ -160,7 +160,7 @@ def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = No
 
 
 def share(argument: str, text: str) -> Fraction:
-    r"""Parse a fraction of the whole: 90% or 0.9.
+    r"""Parse a fraction in [0, 1] such as 90% or 0.9.
 
     >>> share("--honest", "90%")
     Fraction(9, 10)

@@ -1,7 +1,7 @@
 r"""Output files of a command: checked before the computation, and written atomically.
 
-A file is written to a temporary name in the same folder, a dot and the process ID, and then
-renamed. Remains of a killed process are removed when the file is next written.
+A file is written under a temporary name in the same folder (a dot, the name and the process ID) and
+then renamed. Temporary files of a killed process are removed when the file is next written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpcore.errors import InvalidParameter
 
 
 def check_writable(option: str, path: Path | None) -> None:
-    r"""Refuse, before any computation, a path that cannot be written."""
+    r"""Raise an error, before any computation, if the path cannot be written."""
     if path is None:
         return
     if path.is_dir():
@@ -28,11 +28,11 @@ def check_writable(option: str, path: Path | None) -> None:
     if not there.parent.is_dir():
         raise InvalidParameter(option, str(path), f"there is no folder {path.parent}")
     if not _special(there) and not os.access(there.parent, os.W_OK):
-        raise InvalidParameter(option, str(path), "its directory cannot be written to")
+        raise InvalidParameter(option, str(path), "is in a folder that cannot be written to")
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    r"""Refuse, before any computation, a folder that cannot be written; create a missing one."""
+    r"""Create the folder if missing; raise an error if it cannot be written to."""
     if path is None:
         return
     if path.exists() and not path.is_dir():
@@ -47,7 +47,7 @@ def check_folder(option: str, path: Path | None) -> None:
 
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""As :func:`check_folder`; a new folder is removed if the block fails and it is empty."""
+    r"""Check or create the folder; remove a new folder if the block fails and it is empty."""
     fresh = path is not None and not path.exists()
     check_folder(option, path)
     try:
@@ -61,7 +61,7 @@ def made_folder(option: str, path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def whole_picture(option: str, path: Path) -> Iterator[Path]:
-    """A temporary path next to ``path``, renamed to it if the block succeeds."""
+    """Yield a temporary path next to ``path``, renamed to ``path`` if the block succeeds."""
     partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     _sweep(path.parent, f".{path.stem}.", path.suffix)
     try:
@@ -75,10 +75,9 @@ def whole_picture(option: str, path: Path) -> Iterator[Path]:
 
 
 def write_whole(option: str, path: Path, text: str) -> None:
-    r"""Write a file atomically: to a temporary path, then renamed.
+    r"""Write a file atomically: to a temporary path, which is then renamed.
 
-    A symbolic link is followed and its target replaced; a device or a pipe is written to and never
-    replaced.
+    A symbolic link is followed and its target replaced; a device or a pipe is written to directly.
     """
     try:
         _write(path.resolve(), text)
@@ -91,8 +90,8 @@ def _special(path: Path) -> bool:
 
 
 def _sweep(folder: Path, before: str, after: str) -> None:
-    # What processes that are no more were writing. A folder that cannot be listed is no reason not
-    # to write into it.
+    # Removes temporary files of processes that no longer run. If the folder cannot be listed, this
+    # step is skipped.
     with suppress(OSError):
         names = re.compile(re.escape(before) + r"(\d+)(\.\w{8})?" + re.escape(after))
         for place in folder.iterdir():

@@ -1,6 +1,6 @@
 r"""The packages installed with dpcore, imported only from their own location.
 
-Their names are common, so a user's folder ``accounting`` or another distribution can shadow them,
+The names are common, so a user's folder ``accounting`` or another distribution can shadow them,
 and the import errors would look like a bug. The list of packages is read from the installation.
 """
 
@@ -37,7 +37,7 @@ class ShadowedPackage(DpcoreError):
 
 @cache
 def package_names() -> frozenset[str]:
-    r"""dpcore, and the packages installed with it."""
+    r"""The names of dpcore and of the packages installed with it."""
     try:
         points = distribution(_OWN).entry_points
     except PackageNotFoundError:
@@ -57,17 +57,17 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of these names find dpcore's packages first, whatever else is on the path."""
+    r"""Make imports of these names find dpcore's packages first, whatever is on ``sys.path``."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
 
 def require_own_packages() -> None:
-    r"""Refuse to run if another module would be imported instead, here or in a child process."""
+    r"""Raise an error if another module would be imported instead, here or in a child process."""
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
         if found is None:
-            continue  # Python found it another way, or it is not installed: the import will tell
+            continue  # found in another way or not installed: the import itself reports this
         there = [found.origin] if found.origin else [*(found.submodule_search_locations or ())]
         where = Path(there[0]).resolve()
         if not where.is_relative_to(_HOME / name):
@@ -79,7 +79,7 @@ def require_own_packages() -> None:
 
 
 def _require_whole(name: str) -> None:
-    # Two distributions that install one name write over each other's files, and pip says nothing.
+    # Two distributions with one package name overwrite each other's files, and pip does not warn.
     file = f"{name}/__init__.py"
     try:
         record = distribution(_OWN).read_text("RECORD") or ""
@@ -99,7 +99,7 @@ def _require_whole(name: str) -> None:
 
 
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
-    r"""The module in ``folder`` with the name of one of these packages; None if there is none."""
+    r"""A module in ``folder`` with the name of a package of dpcore, or None."""
     wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:
         for name in sorted(wanted):
@@ -114,7 +114,7 @@ def _imported(source: bytes) -> Iterator[str]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # the import will say so
+        return  # the import itself reports this
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

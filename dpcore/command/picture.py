@@ -1,7 +1,7 @@
 r"""Plots of a command: one configuration of matplotlib, and files written atomically.
 
-Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``. No window is opened and no
-global setting changed; the same data give the same bytes.
+The module needs matplotlib, an extra: ``pip install 'dpcore[plot]'``. It opens no window and
+changes no global setting; the same data give the same bytes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SIZE: Final = (7.0, 4.5)
 _LINE: Final = 95
 _LINES: Final = 3
 _INSIDE, _LABEL = 0.98, 0.85
-r"""Fractions of the width of a plot: the usable part, and the most for one legend entry."""
+r"""Fractions of the width of a plot: for the whole legend, and at most for one entry."""
 
 _PLAIN: Final = (5e-4, 1e4)
 r"""The range of tick labels on a logarithmic axis that are written without an exponent."""
 
-# Text stays text, and a dollar sign a dollar sign.
+# Text is not drawn as paths, and dollar signs are not mathematics.
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "dpcore",
@@ -52,23 +52,23 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 
 
 def require_matplotlib(argument: str, value: str) -> None:
-    r"""Raise early if matplotlib cannot be imported."""
+    r"""Raise an error, before any computation, if matplotlib cannot be imported."""
     try:
-        import_module("matplotlib")  # found is not enough: it may be half installed
+        import_module("matplotlib")  # finding it is not enough: the installation may be broken
     except ImportError:
         raise InvalidParameter(argument, value, f"{NEEDED}, or omit it") from None
 
 
 def check_picture(argument: str, path: Path) -> None:
-    r"""Refuse, before any computation, a path to which no plot can be written.
+    r"""Raise an error, before any computation, if no plot can be written to the path.
 
     >>> check_picture("--output", Path("regret.gif"))
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png, .pdf
 
-    Raises :class:`InvalidParameter`, naming the argument, for an unknown file extension, a folder
-    that is missing or not writable, and a missing matplotlib.
+    The error is :class:`InvalidParameter`, for an unknown file extension, a folder that is missing
+    or not writable, or a missing matplotlib.
     """
     if path.suffix.lower() not in _ENDINGS:
         raise InvalidParameter(argument, str(path), f"must end in {', '.join(_ENDINGS)}")
@@ -88,7 +88,7 @@ def picture(
     style: dict[Any, Any] | None = None,
     **options: Any,
 ) -> Iterator[Figure]:
-    r"""A new figure of ``size`` inches; written atomically when the block ends."""
+    r"""Yield a new figure of ``size`` inches, written atomically when the block ends."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -110,7 +110,7 @@ def curve_picture(
     y_label: str = "delta (logarithmic axis)",
     y_scale: Literal["log", "linear"] = "log",
 ) -> Iterator[Axes]:
-    r"""Axes for a curve such as delta over epsilon, with lines joining proven points."""
+    r"""Yield axes for a curve such as delta over epsilon, with lines that join proven points."""
     with picture(argument, path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
         yield axes
@@ -131,7 +131,7 @@ def curve_picture(
 def outside_legend(
     figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
 ) -> None:
-    r"""A legend next to the axes, with up to three columns."""
+    r"""Add a legend next to the axes, with up to three columns."""
     for columns in (3, 2, 1):
         legend = figure.legend(loc=place, ncols=columns, **options)
         for text in legend.get_texts():
@@ -142,16 +142,16 @@ def outside_legend(
 
 
 def fold(text: Text, width: float, lines: int = _LINES) -> None:
-    r"""Wrap a text to ``lines`` of at most ``width`` pixels; the rest is cut off."""
+    r"""Wrap a text to ``lines`` lines of at most ``width`` pixels; longer text is cut off."""
     words = text.get_text()
     for letters in range(_LINE, 9, -5):
         text.set_text("\n".join(wrap(words, letters, max_lines=lines)))
-        if text.get_window_extent().width <= width:  # letters differ in width
+        if text.get_window_extent().width <= width:  # letters have different widths
             return
 
 
 def number_log_axes(figure: Figure) -> None:
-    r"""Plain numbers on logarithmic axes, instead of matplotlib's formulas."""
+    r"""Label logarithmic axes with plain numbers instead of matplotlib's formulas."""
     from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 
     class Plain(LogFormatter):

@@ -1,4 +1,4 @@
-r"""Progress bars: on standard error if it is a terminal, or in a notebook."""
+r"""Progress bars, on standard error if it is a terminal, or in a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OFTEN: Final = 0.2
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""A callback that takes the number of finished items of ``total``; silent without a viewer."""
+    r"""Yield a callback for the number of finished items; shows nothing without a terminal."""
     if not sys.stderr.isatty():
         yield _unseen
         return
@@ -43,7 +43,7 @@ def in_notebook() -> bool:
 
 @contextmanager
 def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    r"""As :func:`progress_bar`, for a notebook cell; silent elsewhere."""
+    r"""Yield a callback for the number of finished items; shows nothing outside a notebook."""
     if not in_notebook():
         yield _unseen
         return

@@ -1,10 +1,10 @@
 r"""An append-only file of records, locked while it is open.
 
-A record is length, crc32 of the length, sha256, payload. Each sha256 covers the one before it, so a
-record is valid only in its place in its file. Only the last record can be torn: too short if the
-process ended, or replaced by zeros after a power cut. Anything else is damage. Appended data is on
-disk when :meth:`StateFile.append` returns. Nothing is buffered, so every error is raised there, not
-when the file is closed. A new file is private to its owner (mode 0600), whatever the umask.
+A record is a length, the crc32 of the length, a sha256 and a payload. Each sha256 covers the one
+before it, so a record is valid only at its position in its file. Only the last record can be torn:
+cut short if the process ended, or zeros after a power cut. Any other difference is damage.
+:meth:`StateFile.append` returns when the data is on disk. Nothing is buffered, so it raises every
+error, and closing raises none. A new file is private to its owner (mode 0600) for every umask.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Place: TypeAlias = str | Path
 
 @dataclass(slots=True, kw_only=True)
 class StateFile:
-    r"""An open, locked file; ``reader`` reads it from the beginning.
+    r"""An open, locked state file; ``reader`` reads it from the beginning.
 
-    ``owner`` names what it holds the state of, ``digest`` is that of its last record.
+    ``owner`` names the kind of state it holds; ``digest`` is the digest of its last record.
     """
 
     argument: str
@@ -47,10 +47,10 @@ class StateFile:
         begun: Callable[[bytes], None],
         taken: Callable[[bytes], None],
     ) -> None:
-        r"""Hand the payloads of the file to its reader: ``begun`` gets the first, ``taken`` others.
+        r"""Call ``begun`` with the first payload of the file and ``taken`` with each later one.
 
-        A new file, or one that ends within its first record, begins with ``header``, and nothing is
-        handed out. A torn record at the end is dropped.
+        A file that is new, or ends within its first record, is restarted with ``header``, and
+        neither is called. A torn record at the end is dropped.
         """
         start = started(schema)
         first, self.digest = next_record(start, header)
@@ -74,12 +74,12 @@ class StateFile:
         self.cut(end)
 
     def write(self, payload: bytes) -> None:
-        r"""Append the next record; returns when it is on disk."""
+        r"""Append the next record and return when it is on disk."""
         record, self.digest = next_record(self.digest, payload)
         self.append(record)
 
     def append(self, data: bytes) -> None:
-        r"""Append data; returns when it is on disk."""
+        r"""Append data and return when it is on disk."""
         try:
             left = memoryview(data)
             while left:
@@ -96,7 +96,7 @@ class StateFile:
             raise self.refused(error) from None
 
     def restart(self, data: bytes) -> None:
-        r"""Replace the content by ``data``; returns when the file and its name are on disk."""
+        r"""Replace the content by ``data`` and return when the file and its name are on disk."""
         self.cut(0)
         self.append(data)
         try:
@@ -105,7 +105,7 @@ class StateFile:
             raise self.refused(error) from None
 
     def refused(self, error: OSError) -> InvalidParameter:
-        r"""Convert an operating-system error to one that names the file."""
+        r"""Convert an operating-system error to an error that names the file."""
         return self._wrong(error.strerror or str(error))
 
     def _wrong(self, reason: str) -> InvalidParameter:
@@ -114,9 +114,9 @@ class StateFile:
 
 @contextmanager
 def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]:
-    r"""Open and lock the file, or create it; ``owner`` names other programs that may hold it.
+    r"""Open or create a state file and lock it; ``owner`` names the kind of program that uses it.
 
-    Opening never truncates it; if the block fails while it is empty, it is removed again.
+    Opening never truncates the file; if the block fails while the file is empty, it is removed.
     """
     try:
         import fcntl
@@ -143,7 +143,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
         except OSError as error:
             raise found.refused(error) from None
         if not os.fstat(handle).st_size:
-            # Made beforehand by somebody else, who may have left it open to others.
+            # Another program may have created the file with permissions for others.
             with suppress(OSError):
                 os.fchmod(handle, 0o600)
         try:
@@ -170,11 +170,11 @@ _LENGTH: Final = struct.Struct("<Q")
 _HEAD: Final = struct.Struct("<QI32s")
 _CHECKED: Final = 12  # bytes of the length and its check
 _PIECE: Final = 1 << 20
-_BLOCK: Final = 1 << 12  # a file system may leave one of zeros where less was written
+_BLOCK: Final = 1 << 12  # a file system may leave a block of zeros after a short write
 
 
 class Damaged(ValueError):
-    r"""Damage that an interrupted process or a power cut cannot explain, with its offset."""
+    r"""Damage, with its offset, that an interrupted process or a power cut cannot cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,25 +187,25 @@ class Record:
 
 
 def started(schema: str) -> bytes:
-    r"""The digest before the first record of a schema."""
+    r"""The digest that precedes the first record of a schema."""
     return hashlib.sha256(schema.encode()).digest()
 
 
 def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    r"""The record with this payload after digest ``before``, as bytes, and its digest."""
+    r"""Return the bytes and the digest of the record of ``payload`` after digest ``before``."""
     digest = _digest(before, payload)
     length = len(payload)
     return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
 
 
 def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
-    r"""Read the records from the beginning of a file to its end, or to a torn record."""
+    r"""Yield the records from the beginning of a file to its end or to a torn record."""
     size, at = file.seek(0, os.SEEK_END), 0
     while at + _HEAD.size <= size:
         file.seek(at)
         length, check, digest = _HEAD.unpack(file.read(_HEAD.size))
         if not _is_length(length, check):
-            # Zeros may begin within the length, where a sector ends.
+            # Zeros may start within the length, at the end of a sector.
             if _is_zero(file, at + _CHECKED, size):
                 return
             raise Damaged(f"byte {at:,}")

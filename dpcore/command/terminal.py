@@ -1,6 +1,6 @@
-r"""Terminal output; names, reasons and paths are untrusted text.
+r"""Terminal output that escapes untrusted text such as names, reasons and paths.
 
-Such text may contain characters that control a terminal, reverse its letters, or start a line that
+Untrusted text may contain characters that control a terminal, reverse letters, or start a line that
 imitates a report. Every printed line goes through :func:`say`, which escapes them.
 """
 
@@ -14,12 +14,12 @@ from typing import Any, Final, TextIO
 
 
 def printable(text: str) -> str:
-    r"""``text`` on one line, with unprintable and bidirectional control characters escaped."""
+    r"""Return ``text`` on one line, with unprintable and bidirectional characters escaped."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def page(lines: Iterable[str]) -> str:
-    r"""The text that :func:`say` prints for ``lines``."""
+    r"""Return the text that :func:`say` prints for ``lines``."""
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -69,7 +69,7 @@ def fact(name: str, value: str, *, margin: int) -> str:
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
-    r"""An HTML table with a title, for ``_repr_html_`` of a result."""
+    r"""Return an HTML table with a title, for ``_repr_html_`` of a result."""
     lines = [
         f"<tr><th>{escape(str(name))}</th>"
         + "".join(f"<td>{escape(str(value))}</td>" for value in values)

@@ -21,15 +21,15 @@ _OPTION: Final = option("SECONDS", "Stop with an error after this many seconds."
 
 
 class OutOfTime(DpcoreError):
-    r"""The time limit was reached; the computation takes longer."""
+    r"""The computation did not finish within the time limit."""
 
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    r"""Raise :class:`OutOfTime` if the body computes for longer.
+    r"""Raise :class:`OutOfTime` if the block uses more than ``seconds`` of processor time.
 
-    Processor time is measured, so a busy machine does not change the result. There is no limit on
-    systems without such a clock (Windows) and in threads other than the main one.
+    A busy machine does not change processor time. There is no limit on systems without a
+    processor-time clock (Windows) and in threads other than the main one.
     """
     clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
     if clock is None or sign is None or threading.current_thread() is not threading.main_thread():
@@ -70,7 +70,7 @@ def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Ca
         with time_limit(whole_number("--within", within, at_least=1, at_most=_LONGEST)):
             command(**given)
 
-    # What the command line's parser reads of a command.
+    # The command-line parser reads the signature and the annotations of a command.
     own = inspect.signature(command, eval_str=True)
     option = inspect.Parameter(
         "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind

@@ -1,6 +1,6 @@
 r"""Import a user's file or module, and look up an attribute.
 
-Importing runs the user's code: the caller turns whatever it raises into an error of its own.
+Importing runs the user's code; the caller converts any exception of that code to its own error.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dpcore.errors import InvalidParameter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCode:
-    r"""The code that ``spelling`` names; errors name ``argument``.
+    r"""User code given as ``spelling``; errors name ``argument``.
 
-    ``prefix`` begins the module name of a file, whose own name may be that of a library. ``failed``
-    makes the error for what the code raises while it is imported, from that and its folder.
+    ``prefix`` starts the module name of a file, because the file may have the name of a library.
+    ``failed`` converts an exception during the import, with the folder of the code, to an error.
     """
 
     argument: str
@@ -34,7 +34,7 @@ class UserCode:
     failed: Callable[[BaseException, Path], Exception]
 
     def load(self, name: str) -> Any:
-        r"""Import the object that ``name`` names, as ``module:name`` or ``file.py:name``."""
+        r"""Import the object ``name``, written ``module:name`` or ``file.py:name``."""
         place, _, attribute = name.rpartition(":")
         if not attribute or not place:
             raise self.refused("must be written module:callable")
@@ -58,7 +58,7 @@ class UserCode:
                 lost = error.name
                 if lost is not None and (name == lost or name.startswith(f"{lost}.")):
                     self._must_not_clash(name, folder)
-                    missing = f"no module named {lost}: install it, or start dpcore in its folder"
+                    missing = f"no module named {lost}: install it, or run dpcore in its folder"
                     raise self.refused(missing) from None
                 raise self.failed(error, folder) from error
             except BaseException as error:
@@ -73,7 +73,7 @@ class UserCode:
             raise self.refused(f"{path} is not a Python file")
         folder = path.resolve().parent
         source = b""
-        with suppress(OSError):  # the import says what is wrong with it
+        with suppress(OSError):  # the import reports the error
             source = path.read_bytes()
         if clash := clash_of(folder, source):
             raise self._clashes(folder, clash)
@@ -110,8 +110,8 @@ class UserCode:
 
 @contextmanager
 def _first_on_path(folder: str) -> Iterator[None]:
-    # First while the code is imported, as for a script; last afterwards, for what it imports
-    # later, so that its files never stand in front of a library's.
+    # The folder is first on the path while the code is imported, as for a script, and last
+    # afterwards, for later imports, so that its files do not shadow a library.
     sys.path.insert(0, folder)
     try:
         yield

@@ -1,10 +1,10 @@
-r"""Run calls in worker processes that end with their parent and leave Ctrl-C to it.
+r"""Run calls in worker processes that end with their parent and leave Ctrl-C to the parent.
 
-joblib starts them, so ``joblib.parallel_config`` chooses where: processes of this machine by
+joblib starts the workers, so ``joblib.parallel_config`` chooses where: processes of this machine by
 default, or the workers of a cluster. A terminal sends Ctrl-C to all its processes: workers start
-with the signal blocked and then ignore it, and the parent terminates them. A parent that is killed
-cannot do this: its workers therefore poll for it as soon as this module is loaded, before they
-receive any work, and end soon after it.
+with the signal blocked and then ignore it, and the parent terminates them. A killed parent cannot
+do this, so workers poll for their parent as soon as this module is loaded, before they receive any
+work, and end soon after the parent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer
 
 OVERDUE: Final = 124
-r"""The exit code of a worker that ended itself: its call took far too long, or its parent died."""
+r"""The exit code of a worker that ended itself because a call was overdue or its parent died."""
 
 _Found = TypeVar("_Found")
 _MOST_JOBS: Final = 1024
@@ -39,7 +39,7 @@ class WorkerLost(DpcoreError):
 
 
 def checked_jobs(jobs: int) -> int:
-    r"""``jobs`` if it is a valid number of processes: -1 (one per core), or in [1, 1024]."""
+    r"""Return ``jobs`` if it is a valid number of processes: -1 (one per core) or in [1, 1024]."""
     count = integer("jobs", jobs)
     if count != -1 and not 1 <= count <= _MOST_JOBS:
         reason = f"must be a whole number in [1, {_MOST_JOBS}], or -1 (one per core)"
@@ -48,7 +48,7 @@ def checked_jobs(jobs: int) -> int:
 
 
 def width_of(jobs: int) -> int:
-    r"""The number of processes for ``jobs`` where the calls run; -1: as many as there are."""
+    r"""The number of processes for ``jobs`` where the calls run; -1 means all available."""
     if jobs == 1:
         return 1
     from joblib import effective_n_jobs
@@ -59,10 +59,10 @@ def width_of(jobs: int) -> int:
 def in_processes(
     function: Callable[..., _Found], calls: Iterable[tuple[Any, ...]], jobs: int
 ) -> Generator[_Found, None, None]:
-    r"""Run ``function(*call)`` for each call in ``jobs`` processes; the results come in order.
+    r"""Run ``function(*call)`` for each call in ``jobs`` processes and yield the results in order.
 
-    With one job they run in this process; -1 means one job per core. Only a few calls per process
-    are started before their results are read. A :class:`DpcoreError` of the function is raised
+    With one job the calls run in this process; -1 means one job per core. Only a few calls per
+    process start before their results are read. A :class:`DpcoreError` of the function is raised
     here; any other error is the cause of a :class:`WorkerLost`. Closing the generator abandons
     unfinished calls.
     """
@@ -75,19 +75,19 @@ def in_processes(
 
     from joblib import Parallel, delayed
 
-    # It is started with the first worker, and unblocks the signal then: that has to be over.
+    # It would start with the first worker and unblock the signal, so it is started before.
     resource_tracker.ensure_running()
     ahead = Prefetch(calls=iter(calls), most=_LOOKAHEAD * width)
     while not ahead.ended:
-        # joblib gives out calls as workers finish, however far the reader is behind: it is done
-        # where it would run too far ahead, and another one goes on.
+        # joblib dispatches calls as workers finish, however far behind the reader is: a Parallel
+        # ends before it runs too far ahead, and another one continues.
         parallel = Parallel(
             n_jobs=jobs,
             backend=_backend(),
             return_as="generator",
             batch_size=1,
             pre_dispatch=width + 1,
-            # Where workers are not processes of this machine it is not called.
+            # The initializer is not called if workers are not processes of this machine.
             initializer=_begin,
             initargs=(os.getpid(),),
         )
@@ -107,14 +107,14 @@ def in_processes(
         finally:
             if results is not None:
                 with warnings.catch_warnings():
-                    # That calls were given up is what closing is for.
+                    # joblib warns about abandoned calls, but closing is meant to abandon them.
                     warnings.simplefilter("ignore")
                     results.close()
 
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""Limits the number of unread results to ``most``; joblib takes the calls under a lock."""
+    r"""An iterator of calls that limits the unread results to ``most``; joblib locks it."""
 
     calls: Iterator[tuple[Any, ...]]
     most: int
@@ -133,7 +133,7 @@ class Prefetch:
 
 
 def _backend() -> Any:
-    # joblib's own processes, ended without a race; None for what a parallel_config has chosen.
+    # joblib's default processes, ended without a race; None if a parallel_config chose others.
     from joblib.parallel import BACKENDS, get_active_backend
 
     chosen, _ = get_active_backend()
@@ -142,9 +142,9 @@ def _backend() -> Any:
 
 @cache
 def _orderly() -> Any:
-    # joblib's thread fails with a KeyError where workers are ended while a call that was handed to
-    # it is on no worker's queue yet. So from the moment at which work is given up no further call
-    # is handed over, and those that were are waited for until a worker has or had them.
+    # joblib's thread raises a KeyError if workers are terminated while a submitted call is not yet
+    # in a worker's queue. So after an abort no further call is submitted, and the abort waits until
+    # every submitted call has reached a worker.
     from concurrent.futures import Future
 
     from joblib.parallel import BACKENDS
@@ -184,8 +184,8 @@ def _orderly() -> Any:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    # An interrupt within the block is heard at its end. What the block starts inherits the blocked
-    # signal, threads that start more workers later and, over exec, the workers.
+    # An interrupt within the block is raised at its end. Threads that start workers later, and over
+    # exec the workers, inherit the blocked signal.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -204,13 +204,13 @@ def _interrupts_later() -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""Ends this process if its parent died, or if a call ran past the time ``due()``."""
+    r"""A poll that ends this process if its parent died or a call ran past the time ``due()``."""
 
     parent: int
     due: Callable[[], float | None] | None = None
 
     def run(self) -> None:
-        r"""Poll until the end of this process."""
+        r"""Poll until this process ends."""
         while os.getppid() == self.parent:
             due = None if self.due is None else self.due()
             if due is not None and time.monotonic() > due:
@@ -221,9 +221,9 @@ class Watch:
 
 @cache
 def watch_over(parent: int) -> Watch:
-    r"""The watch of this process over its parent, the process of this ID.
+    r"""Start to watch ``parent``, the process ID of the parent of this process.
 
-    A worker of a cluster is not managed here and not terminated. joblib's own processes know the ID
+    Workers of a cluster are not managed here and not terminated. joblib's own processes know the ID
     of their parent and also notice if it ended while they were starting; processes of a fork server
     do not.
     """
@@ -234,9 +234,9 @@ def watch_over(parent: int) -> Watch:
 
 
 def leave_ctrl_c_to(parent: int) -> None:
-    r"""Ignore Ctrl-C in this process while the process of this ID handles it.
+    r"""Ignore Ctrl-C in this process, because the process with ID ``parent`` handles it.
 
-    A handler and not SIG_IGN, which programs started from here would inherit.
+    This installs a handler, because programs started from here would inherit SIG_IGN.
     """
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _not_here)
@@ -244,7 +244,7 @@ def leave_ctrl_c_to(parent: int) -> None:
 
 
 def _begin(parent: int) -> None:
-    # A worker's first act.
+    # The initializer of a worker.
     watch_over(parent)
     leave_ctrl_c_to(parent)
 

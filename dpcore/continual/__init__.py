@@ -1,7 +1,7 @@
-r"""Running sums of a stream with exact noise: tree, doubling blocks, square root.
+r"""Running sums of a stream with exact noise: binary tree, doubling blocks, square root.
 
 ``TreeSum``, ``DoublingSum`` and ``SquareRootSum`` are configurations; ``start()`` returns a stream
-that takes items one after another. ``accounting.guarantee`` derives their guarantee. Proofs:
+that takes items one after another. ``accounting.guarantee`` derives the guarantee of each. Proofs:
 docs/proofs/continual.md.
 """
 

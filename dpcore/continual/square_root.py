@@ -1,10 +1,10 @@
 r"""Running sums by the square-root factorisation: correlated noise, released exactly.
 
-The matrix A of prefix sums is R R, R lower triangular and constant along diagonals, with r_k =
-binom(2k, k)/4^k. Here C, with the integers c_k = floor(g r_k), at least 1, approximates g R, g the
-``grid``. The noised numbers are y = C x + z with fresh integer noise z, and the release is a
-function of y: A C^-1 y = A x + A C^-1 z, rounded to 1/g. A x is a multiple of 1/g already, so the
-value is exact: the sum plus the rounded noise. Henzinger, Upadhyay and Upadhyay, "Almost Tight
+The matrix A of prefix sums is R R, where R is lower triangular and Toeplitz with first column r_k =
+binom(2k, k)/4^k. The Toeplitz matrix C of the integers c_k = max(1, floor(g r_k)) approximates g R,
+where g is the ``grid``. The noised numbers are y = C x + z with fresh integer noise z, and the
+release is a function of y: A C^-1 y = A x + A C^-1 z, rounded to 1/g. A x is a multiple of 1/g, so
+the value is exactly the sum plus the rounded noise. Henzinger, Upadhyay and Upadhyay, "Almost Tight
 Error Bounds on Differentially Private Continual Counting" (2023); Fichtenberger, Henzinger and
 Upadhyay, "Constant Matters" (2023). Proofs: docs/proofs/continual.md.
 """
@@ -38,10 +38,10 @@ _MOST_GRID: Final = 1 << 20
 class SquareRootSum(ContinualSum):
     r"""Release the sum after each of at most 2^14 items, with noise correlated over time.
 
-    The noise is added in steps of 1/``grid`` of a unit, a power of two from 16 (by default at least
-    16 sqrt(horizon)); ``moves`` is the first column of C, about grid/sqrt(pi k) in place k. With a
-    discrete Gaussian the error is below that of the tree at the same guarantee. Its l1 norm is
-    large: with Laplace noise the tree is better over many items.
+    The noise is added in steps of 1/``grid`` of a unit; the grid is a power of two from 16 on (by
+    default at least 16 sqrt(horizon)). ``moves`` is the first column of C, about grid/sqrt(pi k) at
+    index k. With a discrete Gaussian the error is below that of the tree at the same guarantee. The
+    l1 norm of ``moves`` is large, so with Laplace noise the tree is better over many items.
 
     >>> from dpcore import DiscreteGaussian
     >>> root = SquareRootSum(horizon=4, noise=DiscreteGaussian(sigma_squared=4096), grid=32)
@@ -50,7 +50,7 @@ class SquareRootSum(ContinualSum):
     >>> root.mean_squared_error(1)
     Enclosure([3.9377441406249999, 4.0627441406250001])
 
-    Raises :class:`InvalidParameter` if the grid is not such a power of two.
+    Raises :class:`InvalidParameter` if the grid is not a power of two from 16 to 2^20.
     """
 
     name: ClassVar[str] = "square-root"
@@ -72,7 +72,7 @@ class SquareRootSum(ContinualSum):
         return column(self.horizon, self.grid)
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""Bounds of the variance of sum_k (h_k/g) z_k, k < ``taken``, with the rounding."""
+        r"""Bounds on the variance of sum_k (h_k/g) z_k, k < ``taken``, with the rounding error."""
         count = self.checked_count(taken)
         if not count:
             return Enclosure.exactly(0)
@@ -80,7 +80,7 @@ class SquareRootSum(ContinualSum):
             size = _squares(self.horizon, self.grid)[count - 1]
             step = ball(Fraction(self.unit) / self.grid)
             low, high = ((ball(end) * size).sqrt() for end in variance(self.noise))
-            # The root mean square moves by at most the largest change, half a step.
+            # Rounding changes the root mean square by at most half a step.
             least, most = ((low - arb("0.5")) * step).max(0) ** 2, ((high + arb("0.5")) * step) ** 2
             return Enclosure(Enclosure.of(least).lower, Enclosure.of(most).upper)
 
@@ -96,7 +96,7 @@ class SquareRootSum(ContinualSum):
 
 @lru_cache(maxsize=8)
 def column(horizon: int, grid: int) -> tuple[int, ...]:
-    r"""The integers c_0 = grid, c_1, ... of C."""
+    r"""The first column of C: the integers c_0 = grid, c_1, ..."""
     found, ratio = [], grid << _GUARD
     for k in range(horizon):
         found.append(max(ratio >> _GUARD, 1))
@@ -105,10 +105,11 @@ def column(horizon: int, grid: int) -> tuple[int, ...]:
 
 
 def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) -> int:
-    r"""floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2), exactly, for the draws z_0, ..., z_t.
+    r"""The exact floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2) for the draws z_0, ..., z_t.
 
-    h = g A C^-1 as a power series, h_0 = 1. The h_k are enclosed to 2^-``bits``, and more finely if
-    the bounds disagree: they are multiples of 1/g^k, so this always ends.
+    The h_k are the coefficients of g A C^-1 as a power series, with h_0 = 1. They are enclosed to
+    2^-``bits``, and more finely while the floor is undecided. Every h_k is a multiple of 1/g^k, so
+    the loop terminates.
     """
     while True:
         low = reach = 0
@@ -123,14 +124,14 @@ def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) ->
             return first
         if bits > 4 * (horizon * grid.bit_length() + _EXTRA):
             raise PrecisionExhausted(
-                "the rounded noise is undecided between two adjacent multiples of 1/g^k"
+                "the noise could not be rounded: its bounds contain a midpoint between integers"
             )
         bits *= 2
 
 
 @lru_cache(maxsize=16)
 def _inverse(horizon: int, grid: int, bits: int) -> tuple[tuple[int, int], ...]:
-    # h_k 2^bits lies in [n, n + slack].
+    # Pairs (n, slack) with h_k 2^bits in [n, n + slack].
     with precision(2 * bits + _EXTRA):
         found = []
         for h in series(horizon, grid):
@@ -154,7 +155,7 @@ def series(horizon: int, grid: int) -> list[arb]:
 
 @lru_cache(maxsize=8)
 def _squares(horizon: int, grid: int) -> tuple[arb, ...]:
-    # sum_(k < t) h_k^2 for t = 1, 2, ...
+    # The sums of h_k^2 over k < t, for t = 1, 2, ...
     found, total = [], arb(0)
     with precision(2 * _BITS):
         for h in series(horizon, grid):

@@ -1,11 +1,11 @@
 r"""Streams of bounded items, and private running sums.
 
 A :class:`ContinualSum` is an immutable configuration: the horizon, the noise, the range of the
-items. All releases are functions of integers with fresh noise, the noised numbers. One item moves
-them by at most ``moves``, in steps of the items, and the first item by exactly that: so the whole
-stream costs exactly as much as one release of ``mechanism``, even if items are chosen after earlier
-releases. Binary trees and disjoint blocks: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy
-under Continual Observation" (2010); Chan, Shi and Song, "Private and Continual Release of
+items. All releases are functions of the noised numbers, which are integers plus fresh noise. One
+item changes them by at most ``moves``, in units of the items, and the first item by exactly that.
+So the whole stream costs exactly as much as one release of ``mechanism``, even if items depend on
+earlier releases. Binary trees and disjoint blocks: Dwork, Naor, Pitassi and Rothblum, "Differential
+Privacy under Continual Observation" (2010); Chan, Shi and Song, "Private and Continual Release of
 Statistics" (2011). Proofs: docs/proofs/continual.md.
 """
 
@@ -25,7 +25,7 @@ from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer, ra
 from dpcore.sampling.rng import SYSTEM, Rng
 
 MOST_ITEMS: Final = 1 << 40
-r"""The longest horizon."""
+r"""The largest horizon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,18 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinualSum(ABC):
-    r"""The configuration of running sums of at most ``horizon`` items, without state.
+    r"""The immutable configuration of running sums of at most ``horizon`` items.
 
     Items are multiples of ``unit`` in [``low``, ``high``] (fixed point: ``unit="1/16"``). Under the
-    relation ``replace`` one item takes another value of that range; under ``add-remove`` an item
-    becomes 0, or a 0 an item, in its place. The unit is one item: with the unit ``user`` the caller
-    must ensure that each user contributes at most one item.
+    relation ``replace`` neighbouring streams differ in the value of one item; under ``add-remove``
+    one stream has 0 in place of one item. The privacy unit is one item: with the unit ``user`` the
+    caller must ensure that each user contributes at most one item.
 
-    ``noise`` is added to each noised number, in steps of the items (``SquareRootSum``: of
-    1/``grid`` of a step).
+    ``noise`` is added to each noised number, in multiples of ``unit`` (for ``SquareRootSum``, of
+    ``unit``/``grid``).
 
     Raises :class:`InvalidParameter` for a horizon that is not an integer >= 1 or is too long, a
-    noise that is not symmetric or of another type, and a range that has fewer than two items, has
+    noise that is not a symmetric :class:`Noise`, and a range that has fewer than two items, has
     bounds that are not multiples of ``unit``, or lacks 0 if the scope needs it.
     """
 
@@ -64,7 +64,7 @@ class ContinualSum(ABC):
     noise: Of[Noise] = Of(Noise, A_NOISE)
     low: Exact = Exact(0)
     high: Exact = Exact(1)
-    unit: Exact = Exact(1, zero="items are multiples of it")
+    unit: Exact = Exact(1, zero="items are multiples of the unit")
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
@@ -77,9 +77,9 @@ class ContinualSum(ABC):
         if self.low >= self.high:
             raise InvalidParameter("high", self.high, f"must be > low = {self.low}")
         if not self.noise.symmetric:
-            raise InvalidParameter("noise", self.noise, "must be symmetric: totals would be biased")
+            raise InvalidParameter("noise", self.noise, "must be symmetric, or totals are biased")
         if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:
-            reason = "must contain 0, the value of an absent item"
+            reason = "must enclose 0, the value of an absent item under add-remove"
             raise InvalidParameter("low, high", (self.low, self.high), reason)
 
     @property
@@ -94,14 +94,12 @@ class ContinualSum(ABC):
     def moves(self) -> tuple[int, ...]:
         r"""The nonzero changes of the noised numbers if the first item changes by one unit.
 
-        No item moves more numbers, nor has a larger k-th largest move.
+        For every k, the k-th largest change is at most this large for any other item.
         """
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noised numbers: a box, exact because its corner is
-        attained.
-        """
+        r"""The joint sensitivity of all noised numbers: a box whose corner is attained."""
         return Sensitivity.box(tuple(self.step * move for move in self.moves))
 
     @property
@@ -111,18 +109,18 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - sum)^2] after ``taken`` items, for the sum that the total estimates."""
+        r"""E[(value - sum)^2] after ``taken`` items, for the sum of the items in the total."""
 
     def covered(self, taken: int) -> int:
         r"""The number of items in the total after ``taken`` items; by default all of them."""
         return self.checked_count(taken)
 
     def start(self, *, rng: Rng = SYSTEM) -> RunningSum:
-        r"""A new stream, before its first item."""
+        r"""Return a new stream, before its first item."""
         return RunningSum(self, rng)
 
     def checked_count(self, taken: object) -> int:
-        r"""``taken`` as an integer from 0 to the horizon."""
+        r"""Return ``taken`` as an integer, checked to lie between 0 and the horizon."""
         return integer("taken", taken, at_least=0, at_most=self.horizon, limit="horizon")
 
     @abstractmethod
@@ -131,7 +129,7 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def _next(self, state: Any, taken: int, item: int, rng: Rng) -> tuple[Any, Fraction | None]:
-        r"""The state after item number ``taken``, and the total in units; None: unchanged."""
+        r"""The state after item number ``taken``, and the new total in units or None."""
 
     def _units(self, item: object) -> int:
         exact = rational("item", item)
@@ -144,7 +142,7 @@ class ContinualSum(ABC):
 
 
 def variance(noise: Noise) -> tuple[Fraction, Fraction]:
-    r"""Lower and upper bounds of the variance of ``noise``."""
+    r"""A lower and an upper bound on the variance of ``noise``."""
     found = noise.variance
     ends = (found, found) if isinstance(found, Fraction) else (found.lower, found.upper)
     if not (isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction)):
@@ -167,8 +165,8 @@ class RunningSum:
     ...
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
-    A refused item leaves the stream as it was. After any other error during an item, and in a
-    forked process, all further calls are refused. Copying and pickling raise ``TypeError``, since a
+    An invalid item leaves the stream unchanged. After any other error during an item, and in a
+    forked process, all further calls raise an error. Copying and pickling raise ``TypeError``: a
     second stream from the same state would draw noise for the same items again.
     """
 
@@ -198,9 +196,9 @@ class RunningSum:
         return self._total
 
     def add(self, item: object) -> Total:
-        r"""Add one item, and release the new total, or the previous one (``DoublingSum``).
+        r"""Add one item and release the new total, or the previous one (``DoublingSum``).
 
-        Raises :class:`InvalidParameter`, before anything is drawn, for an item that is not a
+        Raises :class:`InvalidParameter`, before any draw, for an item that is not a
         number, out of range, not a multiple of the unit, or beyond the horizon.
         """
         if not HERE:
@@ -209,24 +207,24 @@ class RunningSum:
             state, taken, setting = self._state, self._taken + 1, self.configuration
             if state is None:
                 reason = (
-                    "is refused: an item is being added, an earlier one was interrupted, or "
-                    "the process "
+                    "cannot be added: another item is being added, an earlier one was interrupted, "
+                    "or the process "
                 )
                 raise InvalidParameter("item", item, reason + "was forked: start a new stream")
             if taken > setting.horizon:
                 reason = f"exceeds the horizon: the guarantee is for {setting.horizon} items"
                 raise InvalidParameter("item", item, reason)
             units = setting._units(item)
-            # Gone while noise is drawn: a signal handler or an Rng that calls back finds nothing.
+            # No state while noise is drawn: a signal handler or an Rng that calls back finds none.
             self._state = None
             try:
                 after, value = setting._next(state, taken, units, self._rng)
             except DpcoreError:
-                self._state = state  # nothing was released, and the noise drawn is forgotten
+                self._state = state  # nothing was released, and the drawn noise is dropped
                 raise
             if not HERE:
                 forget_inherited()
-                raise InvalidParameter("item", item, "is refused: the process forked")
+                raise InvalidParameter("item", item, "cannot be added: the process forked")
             self._taken, self._state = taken, after
             if value is not None:
                 self._total = Total(value=value * setting.unit, items=taken)
@@ -249,11 +247,11 @@ Nodes: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BlockSum(ContinualSum):
-    # Every total is a sum of noisy blocks: its error is that of so many draws.
+    # Every total is a sum of noisy blocks, with the error of one draw per block.
 
     @abstractmethod
     def _draws(self, covered: int) -> int:
-        r"""The number of blocks in the total of ``taken`` items."""
+        r"""The number of blocks in the total of ``covered`` items."""
 
     def mean_squared_error(self, taken: int) -> Enclosure:
         r"""The noise variance times the number of blocks in the total."""
@@ -267,10 +265,10 @@ class _BlockSum(ContinualSum):
 class TreeSum(_BlockSum):
     r"""Release the sum after each of ``horizon`` items, from noisy nodes of a binary tree.
 
-    The sum of the first t items adds the blocks in the binary expansion of t, 7 = 4 + 2 + 1, and
-    each block has its own noise, drawn once. An item is in at most one block of each of the
-    floor(log2 T) + 1 levels, the first item in all of them: ``moves`` is a 1 for each level. The
-    error after t items is that of as many draws as t has binary ones.
+    The sum of the first t items adds the blocks of the binary expansion of t, e.g. 7 = 4 + 2 + 1;
+    the noise of each block is drawn once. An item is in at most one block of each of the
+    floor(log2 T) + 1 levels, T = ``horizon``, and the first item is in a block of every level:
+    ``moves`` has a 1 per level. The error after t items is that of one draw per 1 bit of t.
 
     >>> from dpcore import DiscreteLaplace
     >>> tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))
@@ -291,8 +289,8 @@ class TreeSum(_BlockSum):
         return ()
 
     def _next(self, state: Nodes, taken: int, item: int, rng: Rng) -> tuple[Nodes, Fraction]:
-        # The blocks of taken - 1, largest first, as (exact, noisy): as many of the smallest as
-        # taken ends in zeros are merged with the item.
+        # The state holds the blocks of taken - 1, largest first, as (exact, noisy). The number of
+        # smallest blocks that are merged with the item is the number of trailing zeros of taken.
         merged = (taken & -taken).bit_length() - 1
         kept, last = state[: len(state) - merged], state[len(state) - merged :]
         exact = item + sum(each for each, _ in last)
@@ -304,9 +302,9 @@ class TreeSum(_BlockSum):
 class DoublingSum(_BlockSum):
     r"""Release the sum when the number of items is a power of two, from disjoint noisy blocks.
 
-    The blocks are item 1, item 2, items 3-4, 5-8 and so on: each item is in one, so ``moves`` is
-    (1,), whatever the horizon. Between two powers of two the last sum is returned again, and
-    ``items`` is its number of items. The error at 2^k items is that of k + 1 draws.
+    The blocks are item 1, item 2, items 3-4, items 5-8 and so on. Each item is in one block, so
+    ``moves`` is (1,) for every horizon. Between two powers of two the last sum is returned again,
+    with its number ``items`` of items. The error at 2^k items is that of k + 1 draws.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> doubling = DoublingSum(horizon=100, noise=DiscreteLaplace(scale=1))
@@ -335,7 +333,7 @@ class DoublingSum(_BlockSum):
     def _next(
         self, state: tuple[int, int], taken: int, item: int, rng: Rng
     ) -> tuple[tuple[int, int], Fraction | None]:
-        # The open block's exact sum, and the noisy sum of the closed ones.
+        # The exact sum of the open block, and the noisy sum of the closed blocks.
         block, released = state[0] + item, state[1]
         if taken & (taken - 1):
             return (block, released), None

@@ -1,6 +1,6 @@
 r"""The binomial law: P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k), the number of heads in n flips.
 
-The noise of the shuffle model: each user adds a few random bits and the analyzer subtracts their
+The shuffle model uses it: each user adds a few random bits and the analyzer subtracts their
 mean. Proofs: docs/proofs/laws.md.
 """
 
@@ -36,12 +36,12 @@ class Binomial(CountNoise):
 
     P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 
-    p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The values lie in 0 ... n:
+    p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The support is 0, ..., n:
     a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60; beyond variance 2^20
     each distinct k costs about a millisecond. Raises :class:`InvalidParameter` for trials < 1 and
-    for a probability outside (0, 1): such bits add no noise.
+    for a probability outside (0, 1): bits with p = 0 or 1 add no noise.
 
     >>> noise = Binomial(trials=268, probability="1/2")
     >>> noise.pmf(134), noise.quantile(0.975)
@@ -62,12 +62,12 @@ class Binomial(CountNoise):
 
     @property
     def mean(self) -> Fraction:
-        r"""np, exact."""
+        r"""The mean np, exact."""
         return self.trials * self.probability
 
     @property
     def variance(self) -> Fraction:
-        r"""np(1-p), exact."""
+        r"""The variance np(1-p), exact."""
         return self.mean * (1 - self.probability)
 
     @property
@@ -116,7 +116,7 @@ class Binomial(CountNoise):
 
     @property
     def _few(self) -> bool:
-        # So few coins that F(k) may be a multiple of 2^-64, which no inexact ball could settle.
+        # With few coins F(k) may equal a multiple of 2^-64, and no inexact ball can decide that.
         return self.trials * self.probability.denominator.bit_length() <= _EXACT_BITS
 
     def _exactly(self, k: int) -> Fraction:
@@ -126,24 +126,24 @@ class Binomial(CountNoise):
         return Fraction(sums[min(k, self.trials)], sums[-1])
 
     def _reaches(self, k: int, p: Fraction) -> bool:
-        # For few coins F(k) = p happens, and only exact numbers decide it.
+        # With few coins F(k) = p is possible, and only exact arithmetic decides it.
         return self._exactly(k) >= p if self._few else CountNoise._reaches(self, k, p)
 
     def log_moment(self, c: arb) -> arb:
-        r"""K(c) = n log(1 + p (e^c - 1)), for the contour sum."""
+        r"""The cumulant function K(c) = n log(1 + p (e^c - 1)), for the contour sum."""
         return self.trials * (ball(self.probability) * c.expm1()).log1p()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""(1 + p' (e^(i theta) - 1))^n: n trials of the tilted probability p'."""
+        r"""The characteristic function (1 + p' (e^(i theta) - 1))^n, p' the tilted probability."""
         turned = self._tilted(c) * acb(0, theta).expm1()
         if turned.real > -1:
             return (self.trials * turned.log1p()).exp()
-        # Across the cut of the logarithm: (-1)^n times the power of the opposite number.
+        # Beyond the branch cut of the logarithm: z^n = (-1)^n (-z)^n.
         size = (self.trials * (-1 - turned).log()).exp()
         return -size if self.trials % 2 else size
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c) = n p' (1-p') for the tilted probability p'."""
+        r"""The tilted variance K''(c) = n p' (1-p') at the tilted probability p'."""
         heads = self._tilted(c)
         return self.trials * heads * (1 - heads)
 
@@ -152,20 +152,20 @@ class Binomial(CountNoise):
         return 1 / (1 + ball((1 - self.probability) / self.probability) * (-c).exp())
 
     def tilt(self, t: int) -> Fraction:
-        r"""log(t (1-p)/((n-t) p)) as a float, where K'(c) = n p' = t."""
+        r"""The solution log(t (1-p)/((n-t) p)) of K'(c) = n p' = t, rounded as a float."""
         most = self.trials - Fraction(1, 2)
         heads = min(max(Fraction(t), Fraction(1, 2)), most)
         tails = self.trials - heads
         return log_ratio(heads, self.mean) - log_ratio(tails, self.trials - self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Count heads in n flips; beyond n = 4096, invert the distribution function."""
+        r"""Count the heads in n flips; for n > 4096, invert the distribution function."""
         if self.trials > _MOST_COINS:
             return invert(rng, self.cdf_ball, math.floor(self.mean))
         return sum(bernoulli(rng, self.probability) for _ in range(self.trials))
 
     def centred(self) -> Centred:
-        r"""The batch sampler of X - floor(np), for np(1-p) > 2^21: np itself need not fit int64.
+        r"""The batch sampler of X - floor(np) for np(1-p) > 2^21; np itself may exceed int64.
 
         >>> from dpcore.sampling.rng import SeededRng
         >>> noise = Binomial(trials=2**82, probability="1/2")
@@ -176,7 +176,7 @@ class Binomial(CountNoise):
         return Centred(self, self.variance, (self.mean, self.trials - self.mean))
 
     def build_batch(self) -> Batch:
-        r"""One table up to variance 2^22; beyond, rejection from a staircase."""
+        r"""Build a table up to variance 2^22; above, rejection from staircase proposals."""
         if self.variance <= _TABLE_VARIANCE:
             return table_of_counts(self)
         return Shifted(self.centred())
@@ -184,7 +184,7 @@ class Binomial(CountNoise):
 
 @lru_cache(maxsize=16)
 def _sums(noise: Binomial) -> list[int]:
-    # b^n F(k) for k = 0, ..., n, p = a/b: exact integers, the last one b^n.
+    # b^n F(k) for k = 0, ..., n, where p = a/b: exact integers; the last one is b^n.
     n, heads, ways = noise.trials, noise.probability.numerator, noise.probability.denominator
     tails = ways - heads
     mass, masses = tails**n, []

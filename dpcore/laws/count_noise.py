@@ -1,9 +1,9 @@
-r"""Base of noise on 0, 1, 2, ... with rational, decreasing ratios of successive masses.
+r"""Base class of noise on 0, 1, 2, ... with rational, decreasing ratios of successive masses.
 
 Poisson and binomial laws have the support 0, 1, 2, ... (up to the number of trials), and
 P(X = k+1)/P(X = k) is a rational number that decreases in k. So the law is log-concave, all masses
-follow from one of them by exact steps, and far tails are bounded by geometric series. Nearer the
-middle a tail is a contour sum. Proofs: docs/proofs/laws.md.
+follow from any one of them by exact ratios, and far tails are bounded by geometric series. Tails
+that start near the mean are computed as contour sums. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class CountNoise(Additive):
     @property
     @abstractmethod
     def mean(self) -> Fraction:
-        r"""E[X], exact."""
+        r"""The mean E[X], exact."""
 
     @property
     @abstractmethod
     def variance(self) -> Fraction:
-        r"""Var[X], exact."""
+        r"""The variance Var[X], exact."""
 
     @property
     @abstractmethod
@@ -60,7 +60,7 @@ class CountNoise(Additive):
     @property
     @abstractmethod
     def _mode(self) -> int:
-        r"""A k with P(X = k) >= P(X = j) for all j."""
+        r"""A mode: an integer k with P(X = k) >= P(X = j) for all j."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class CountNoise(Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: the ratios are decreasing."""
+        r"""True, because the ratios of successive masses are decreasing."""
         return True
 
     def _ratio(self, k: int) -> Fraction:
@@ -84,11 +84,11 @@ class CountNoise(Additive):
         return k >= 0 and (self._last is None or k <= self._last)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""e^(log P(X = k)), and 0 outside the range."""
+        r"""P(X = k), from its logarithm; 0 outside the support."""
         return self._log_mass(k).exp() if self._inside(k) else arb(0)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): a direct sum far out, a contour sum nearer, 1 - P(X <= k) below the mean."""
+        r"""P(X > k): 1 - P(X <= k) below the mean, a direct sum far out, else a contour sum."""
         if k < 0:
             return arb(1)
         if not self._inside(k + 1):
@@ -100,7 +100,7 @@ class CountNoise(Additive):
         return contour.upper_tail(cast(contour.CoinSum, self), k + 1)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k): a direct sum far out, a contour sum nearer, 1 - P(X > k) above the mean."""
+        r"""P(X <= k): 1 - P(X > k) above the mean, a direct sum far out, else a contour sum."""
         if k < 0:
             return arb(0)
         if not self._inside(k + 1):
@@ -112,14 +112,14 @@ class CountNoise(Additive):
         return contour.lower_tail(cast(contour.CoinSum, self), k)
 
     def _upwards(self, k: int) -> Iterator[Ratio]:
-        # P(X = j+1)/P(X = j) for j = k, k+1, ...; 0 where the range ends.
+        # P(X = j+1)/P(X = j) for j = k, k+1, ...; 0 at the end of the support.
         a, b, c = self._steps
         while True:
             yield a - b * k, c * (k + 1)
             k += 1
 
     def _downwards(self, k: int) -> Iterator[Ratio]:
-        # P(X = j-1)/P(X = j) for j = k, k-1, ...; 0 at the least value.
+        # P(X = j-1)/P(X = j) for j = k, k-1, ...; 0 at the smallest value.
         a, b, c = self._steps
         while k >= 0:
             yield c * k, a - b * (k - 1)
@@ -165,7 +165,7 @@ class CountNoise(Additive):
 
 
 def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
-    r"""``first`` (1 + r_0 + r_0 r_1 + ...) for decreasing rational ratios 0 <= r_i < 1.
+    r"""The sum ``first`` (1 + r_0 + r_0 r_1 + ...) for decreasing rational ratios 0 <= r_i < 1.
 
     The remainder after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
     """
@@ -173,17 +173,17 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
     for above, below in ratios:
         if not above:
             return total
-        # Asked in the negative: a ball too wide to be compared must end the loop.
+        # `not term > cut`, because a ball too wide to be compared must end the loop.
         if not term > cut:
             rest = (term * above / (below - above)).upper()
             return total + arb(rest / 2, rest / 2)
         term = term * above / below
         total += term
-    raise AssertionError("must end with 0 or be infinite")
+    raise AssertionError("the ratios must end with 0 or be infinitely many")
 
 
 class _Rounded(NamedTuple):
-    # Index i stands for first - 1 + i; the ends stand for everything beyond them.
+    # Index i stands for k = first - 1 + i; the two ends also stand for all k beyond them.
     first: int
     masses: Floats
     below: Floats
@@ -197,7 +197,7 @@ class _Rounded(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _rounded(noise: CountNoise) -> _Rounded:
-    # P(X = k), P(X <= k), P(X > k) wherever they are above 1e-300, rounded once from balls.
+    # P(X = k), P(X <= k), P(X > k) where they exceed 1e-300, each rounded once from a ball.
     with precision(160 + 2 * _size(noise)):
         middle = noise.pmf_ball(noise._mode)
         left = [*_walk(middle, noise._downwards(noise._mode))]
@@ -215,7 +215,7 @@ def _rounded(noise: CountNoise) -> _Rounded:
 
 
 def _size(noise: CountNoise) -> int:
-    # About the bits that logarithms of factorials lose.
+    # About the number of bits that logarithms of factorials lose.
     return max(noise._mode, noise._last or 0).bit_length()
 
 
@@ -228,7 +228,7 @@ def _walk(mass: arb, ratios: Iterator[Ratio]) -> Iterator[arb]:
 
 
 def table_of_counts(noise: CountNoise) -> InversionTable:
-    r"""The table of a law of standard deviation up to about 2^11, built outwards from its mode."""
+    r"""Build the table of a law of standard deviation up to about 2^11, from the mode outwards."""
     mode = noise._mode
     start = fixed_enclosure(narrow(lambda: noise.pmf_ball(mode), FIXED_BITS))
     left = _outward(start, noise._downwards(mode), _LEFT_BITS)
@@ -239,8 +239,8 @@ def table_of_counts(noise: CountNoise) -> InversionTable:
 
 
 def _outward(start: tuple[int, int], ratios: Iterator[Ratio], bits: int) -> list[tuple[int, int]]:
-    # One number is carried, rounded down. Away from the mode ratios are at most 1, so each step
-    # adds at most one unit to how far it lies below the mass. It stops below 2^-bits.
+    # Only a lower end is carried, rounded down. Away from the mode, ratios are at most 1, so each
+    # step adds at most one unit to its distance from the mass. The list ends below 2^-bits.
     low, high = start
     short, least, found = high - low, 1 << (FIXED_BITS - bits), []
     for above, below in ratios:

@@ -39,7 +39,7 @@ from dpcore.sampling.wide_gaussian import Centred
 
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 1 << 12
-# B_2m(1/2)/(2m)! for m = 1..8, Bernoulli polynomials at the middle (DLMF 24.4.27).
+# B_2m(1/2)/(2m)! for m = 1, ..., 8: values of Bernoulli polynomials (DLMF 24.4.27).
 _MIDPOINT: Final = tuple(
     float(Fraction(*bernoulli) * (Fraction(2) ** (1 - 2 * m) - 1) / math.factorial(2 * m))
     for m, bernoulli in enumerate(
@@ -52,8 +52,8 @@ _MIDPOINT: Final = tuple(
 class DiscreteGaussian(SymmetricNoise):
     r"""Discrete Gaussian noise: P(X = k) = e^(-k^2/2v)/Z, v = ``sigma_squared`` > 0.
 
-    Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance lies slightly
-    below it (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta is
+    Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance is slightly
+    smaller (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta is
     ZCdp(Delta^2/2v) and not pure DP for any epsilon.
 
     The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter`
@@ -73,12 +73,12 @@ class DiscreteGaussian(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: k^2 is convex."""
+        r"""True, because k^2 is convex."""
         return True
 
     @property
     def variance(self) -> Enclosure:
-        r"""E[X^2], enclosed to 128 bits; at most ``sigma_squared``.
+        r"""The variance E[X^2], enclosed to 128 bits; at most ``sigma_squared``.
 
         >>> DiscreteGaussian(sigma_squared=1).variance.lower_float
         0.999999788767728
@@ -91,13 +91,13 @@ class DiscreteGaussian(SymmetricNoise):
         return (-ball(Fraction(k * k) / (2 * v))).exp() / theta.partition(v)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X >= k+1) for k >= 0, and 1 - P(X > -k-1) below."""
+        r"""P(X > k), from a theta series for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return theta.upper_tail(self.sigma_squared, k + 1)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""One draw as in Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 3."""
+        r"""Draw one value by Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 3."""
         scale = math.isqrt(math.floor(self.sigma_squared)) + 1
         proposal = DiscreteLaplace(scale=scale)
         while True:
@@ -107,7 +107,7 @@ class DiscreteGaussian(SymmetricNoise):
                 return candidate
 
     def build_batch(self) -> Batch:
-        r"""One table up to sigma = 2^11; beyond, rejection from a staircase."""
+        r"""Build a table up to sigma = 2^11; above, rejection from staircase proposals."""
         if self.sigma_squared <= _TABLE_VARIANCE:
             return _table(self)
         return Centred(self, self.sigma_squared)
@@ -122,7 +122,7 @@ class DiscreteGaussian(SymmetricNoise):
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(128):
-            if self.sigma_squared < 1:  # P(X = 0) is near 1: its logarithm from the other masses
+            if self.sigma_squared < 1:  # P(X = 0) is near 1: use the other masses
                 peak = nearest((-2 * theta.upper_tail(self.sigma_squared, 1)).log1p())
             else:
                 peak = nearest(-theta.partition(self.sigma_squared).log())
@@ -138,7 +138,7 @@ class DiscreteGaussian(SymmetricNoise):
         # Euler-Maclaurin at the midpoint a = k + 1/2, relative to f(a) = e^(-a^2/2v):
         #   sum_{j > k} f(j) = int_a^oo f - sum_m B_2m(1/2)/(2m)! f^(2m-1)(a),
         # f^(n)(a) = (-1)^n He_n(a/sigma) sigma^-n f(a). With sigma >= 64 and a <= 38 sigma the
-        # eight terms leave less than 1e-15.
+        # error after eight terms is below 1e-15.
         from scipy.special import erfcx  # here, not above: importing dpcore stays fast
 
         sigma = math.sqrt(self.sigma_squared)
@@ -160,7 +160,7 @@ class DiscreteGaussian(SymmetricNoise):
 
 @lru_cache(maxsize=64)
 def _tail_table(noise: DiscreteGaussian) -> Floats:
-    # P(X > k) for k = 0, 1, ... until it underflows, each rounded once from a ball.
+    # P(X > k) for k = 0, 1, ... until underflow, each rounded once from a ball.
     size = math.ceil(39 * math.sqrt(noise.sigma_squared)) + 2
     with precision(128):
         total = theta.partition(noise.sigma_squared)
@@ -178,8 +178,8 @@ def _table(noise: DiscreteGaussian) -> InversionTable:
 
 def _weights(variance: Fraction, total: arb) -> list[tuple[int, int]]:
     # w(k)/Z for k = 0, 1, ... by w(k+1) = w(k) r(k), r(k+1) = r(k) q^2, each rounded outwards by
-    # a unit of 2^-192 a step, until w < 2^-80, where the tail too is far below 2^-64. The values
-    # that a narrow law has next to 0 are there in any case.
+    # one unit of 2^-192 per step, until w < 2^-80, where the tail is also far below 2^-64. The
+    # values next to 0 are always included, even if the law is narrow.
     step = (-1 / (2 * ball(variance))).exp()
     low, high = fixed_point(1 / total)
     ratio_low, ratio_high = fixed_point(step)

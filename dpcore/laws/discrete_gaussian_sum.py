@@ -1,16 +1,17 @@
-r"""The law of a sum of independent discrete Gaussians, exact.
+r"""The exact law of a sum of independent discrete Gaussians.
 
 The sum of n discrete Gaussians is not a discrete Gaussian; Kairouz, Liu and Steinke (arXiv
-2102.06387) bound the difference (Proposition 13). Here the law itself is computed. With
-v = ``sigma_squared``, the moment function M of one draw has M(z + 1/v) = M(z) e^(z + 1/2v), hence
+2102.06387) bound the difference (Proposition 13). This module computes the law itself. With
+v = ``sigma_squared``, the moment generating function M of one draw satisfies
+M(z + 1/v) = M(z) e^(z + 1/2v), hence
 
-    P(X = k + n) = P(X = k) e^(-(k + n/2)/v):
+    P(X = k + n) = P(X = k) e^(-(k + n/2)/v),
 
-the masses at |k| <= n/2 give all others.
+and the masses at |k| <= n/2 determine all others.
 
-Batches of a large sum: with V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period n and is
-greatest at 0 (Poisson summation over the lattice of integer vectors with sum 0). So a discrete
-Gaussian of parameter V is drawn and kept with probability f(k)/f(0), which is at least 1 - 2S; S is
+Batches of a large sum use rejection: with V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period
+n and its maximum at 0 (Poisson summation over the lattice of integer vectors with sum 0). So a
+discrete Gaussian of parameter V is drawn and kept with probability f(k)/f(0) >= 1 - 2S; S is
 computed beforehand and is tiny unless v is small. Proofs: docs/proofs/laws.md.
 """
 
@@ -56,7 +57,7 @@ _BITS: Final = 512
 
 
 def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
-    r"""S with (1 - S)/(1 + S) <= f(k)/f(0) <= 1 for every k, as a ball of 512 bits.
+    r"""A bound S with (1 - S)/(1 + S) <= f(k)/f(0) <= 1 for every k, as a ball of 512 bits.
 
     1 + S = P(X = 0) sqrt(n) Z^n (2 pi v)^(-(n-1)/2), where Z sums e^(-j^2/2v) over all j.
     """
@@ -67,10 +68,10 @@ def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
 
 
 class GaussianSumBatch:
-    r"""Exact draws of the sum ``law`` from ``proposal``, the discrete Gaussian of parameter n v.
+    r"""Exact draws of the sum ``law`` by rejection from the discrete Gaussian of parameter n v.
 
-    ``most`` >= S and below 1/2. A word below 2^64 (1 - 2 most) accepts any proposal at once;
-    otherwise balls and further bits decide.
+    ``proposal`` samples that Gaussian; S <= ``most`` < 1/2. A random word below 2^64 (1 - 2 most)
+    accepts any proposal at once; otherwise interval arithmetic and further bits decide.
     """
 
     __slots__ = ("_law", "_proposal", "_sure")
@@ -81,7 +82,7 @@ class GaussianSumBatch:
         self._sure = np.uint64(math.floor((1 - 2 * most) * (1 << 64)) - 1)
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent draws."""
+        r"""Return ``count`` independent draws."""
         return in_blocks(count, partial(self._fill, rng))
 
     def _fill(self, rng: Rng, target: Integers) -> None:
@@ -97,11 +98,11 @@ class GaussianSumBatch:
             done += len(proposed)
 
     def keeps(self, rng: Rng, word: int, proposed: int) -> bool:
-        r"""The exact decision for one proposal and a uniform real that starts with ``word``."""
+        r"""Decide exactly whether a uniform real that starts with ``word`` accepts the proposal."""
         return Uniform(rng, word).below(partial(self._chance, proposed))
 
     def _chance(self, k: int) -> arb:
-        # f(k)/f(0), by the period: the residue nearest to 0 has the shortest exponent.
+        # f(k)/f(0); f has period n, and the residue nearest to 0 has the smallest exponent.
         rest = abs(k) % self._law.count
         rest = min(rest, self._law.count - rest)
         lift = Fraction(rest * rest, 2 * self._law.count) / self._law.variance
@@ -119,9 +120,8 @@ _MOST_DRAWS: Final = 1 << 12
 class DiscreteGaussianSum(Additive, SymmetricNoise):
     r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
 
-    Log-concave, of variance n times that of one draw. Its privacy curve is derived in
-    ``accounting``; unlike that of a single discrete Gaussian, its zCDP parameter has no closed
-    form.
+    The law is log-concave, with n times the variance of one draw. ``accounting`` derives its
+    privacy curve; unlike a single discrete Gaussian, it has no closed form of the zCDP parameter.
 
     The float64 functions cover count sigma_squared <= 2^60; beyond a variance of 2^22, or for more
     than 1024 draws, each distinct k costs about a millisecond. Raises :class:`InvalidParameter`
@@ -146,7 +146,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.sigma_squared < _LEAST_VARIANCE:
-            reason = "must be >= 1e-6: below, P(X != 0) is less than 1e-217000"
+            reason = "must be >= 1e-6: for smaller values P(X != 0) is less than 1e-217000"
             raise InvalidParameter("sigma_squared", self.sigma_squared, reason)
 
     @property
@@ -155,7 +155,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: a sum of log-concave laws."""
+        r"""True, because sums of independent log-concave variables are log-concave."""
         return True
 
     @property
@@ -168,7 +168,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return narrow(lambda: self.count * theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""The mass at the member of |k| - count Z nearest to 0, times an exact factor."""
+        r"""P(X = k), from the mass at the residue of |k| modulo ``count`` nearest to 0."""
         n = self.count
         moves, rest = divmod(abs(k) + n // 2, n)
         rest -= n // 2
@@ -177,7 +177,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return contour.mass(self._law, abs(rest)) * (-ball(exponent)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X >= k+1) by a contour sum for k >= 0, and 1 - P(X > -k-1) below."""
+        r"""P(X > k), by a contour sum for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return contour.upper_tail(self._law, k + 1)
@@ -187,17 +187,17 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return theta.ThetaSum(variance=self.sigma_squared, count=self.count)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""The sum of ``count`` reference draws; beyond 4096 of them, lazy inversion."""
+        r"""Sum ``count`` reference draws; for count > 4096, invert the distribution function."""
         if self.count > _MOST_DRAWS:
             return invert(rng, self.cdf_ball, 0)
         one = DiscreteGaussian(sigma_squared=self.sigma_squared)
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def build_batch(self) -> Batch:
-        r"""A table if few masses suffice; otherwise rejection from a discrete Gaussian.
+        r"""Build a table if few masses suffice, otherwise rejection from a discrete Gaussian.
 
-        If the law is far from that and the number of draws large (``sigma_squared`` below about
-        1.4), a table of all masses, and beyond its range lazy inversion.
+        If the sum is far from a discrete Gaussian (``sigma_squared`` below about 1.4) and ``count``
+        is large, build a table of all masses, with lazy inversion beyond its range.
         """
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:
@@ -217,7 +217,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return pointwise(k, self._log_mass)
 
     def _log_mass(self, k: int) -> arb:
-        if k == 0 and self.sigma_squared < 1:  # P(X = 0) is near 1: from the other masses
+        if k == 0 and self.sigma_squared < 1:  # P(X = 0) is near 1: use the others
             return (-2 * self.sf_ball(0)).log1p()
         return self.pmf_ball(k).log()
 
@@ -244,7 +244,7 @@ def _table(noise: DiscreteGaussianSum) -> InversionTable:
         below = fixed_point(noise.sf_ball(reach))
         step = (-1 / ball(noise.sigma_squared)).exp()
         # P(X = k) = P(X = |k - n|) e^(-(k - n/2)/v) for k > n/2, where |k - n| < k.
-        # (Where `half` is `reach` there is no such k, and the factor is not used.)
+        # (If `half` is `reach` there is no such k, and the factor is not used.)
         past = max(half + 1 - Fraction(noise.count, 2), Fraction(0))
         start = (-ball(past / noise.sigma_squared)).exp()
         shrink_low, shrink_high = fixed_point(step)
@@ -259,7 +259,7 @@ def _table(noise: DiscreteGaussianSum) -> InversionTable:
 
 @lru_cache(maxsize=16)
 def _rounded(noise: DiscreteGaussianSum) -> FloatTable:
-    # Until masses and tails underflow.
+    # The tables extend until masses and tails underflow.
     reach = math.ceil(39 * math.sqrt(noise._whole)) + EXTRA
     half = min(noise.count // 2, reach)
     with precision(160):

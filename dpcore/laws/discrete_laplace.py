@@ -1,8 +1,8 @@
 r"""The discrete Laplace law: P(X = k) = tanh(1/(2s)) e^(-|k|/s).
 
 Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms" (2009),
-call it the two-sided geometric. With sensitivity Delta a release is exactly Pure(Delta/s). Proofs:
-docs/proofs/laws.md.
+call it the two-sided geometric. A release with sensitivity Delta is (Delta/s)-DP, and no smaller
+epsilon holds. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class DiscreteLaplace(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: |k| is convex."""
+        r"""True, because |k| is convex."""
         return True
 
     @property
     def variance(self) -> Enclosure:
-        r"""2 beta/(1 - beta)^2 = 1/(2 sinh^2(1/(2s))), enclosed to 128 bits.
+        r"""The variance 2 beta/(1 - beta)^2 = 1/(2 sinh^2(1/(2s))), enclosed to 128 bits.
 
         >>> DiscreteLaplace(scale=10).variance.lower_float
         199.83341663360943
@@ -63,22 +63,22 @@ class DiscreteLaplace(SymmetricNoise):
         return narrow(lambda: 1 / (2 * (1 / (2 * ball(self.scale))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""tanh(1/(2s)) e^(-|k|/s)."""
+        r"""P(X = k) = tanh(1/(2s)) e^(-|k|/s)."""
         rate = 1 / ball(self.scale)
         return (rate / 2).tanh() * (-rate * abs(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""beta^(k+1)/(1 + beta) for k >= 0, and 1 - P(X > -k-1) below."""
+        r"""P(X > k) = beta^(k+1)/(1 + beta) for k >= 0, and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         rate = 1 / ball(self.scale)
         return (-rate * (k + 1)).exp() / (1 + (-rate).exp())
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""One draw as in Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 2.
+        r"""Draw one value by Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 2.
 
-        A geometric magnitude and a fair sign; the pair (-, 0) is rejected, because it would
-        give zero twice its mass.
+        The value has a geometric magnitude and a fair sign; the pair (-, 0) is rejected, because
+        zero would otherwise have twice its mass.
         """
         while True:
             magnitude = geometric_exp(rng, 1 / self.scale)
@@ -87,16 +87,16 @@ class DiscreteLaplace(SymmetricNoise):
                 return -magnitude if negative else magnitude
 
     def build_batch(self) -> Batch:
-        r"""Independent digits, each by certified inversion (docs/proofs/laws.md)."""
+        r"""Build a sampler of independent digits by certified inversion (docs/proofs/laws.md)."""
         return LaplaceDigits(self.scale)
 
     def share(self, parties: int) -> Noise:
-        r"""One of ``parties`` shares: PolyaDifference(1/parties, scale).
+        r"""The law of one of ``parties`` shares, PolyaDifference(shape=1/parties, scale=scale).
 
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)
         """
-        from dpcore.laws.polya_difference import PolyaDifference  # and six modules with it
+        from dpcore.laws.polya_difference import PolyaDifference  # local: it imports six more
 
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)
@@ -105,7 +105,7 @@ class DiscreteLaplace(SymmetricNoise):
         return product(pair_of(k), pair_of(1 / self.scale))
 
     def _decay(self, k: Integers) -> Floats:
-        # k >= 0 or the absolute value as floats: |int64 min| has no int64.
+        # k >= 0, or |k| as floats: the absolute value of the smallest int64 does not fit int64.
         exponent = self._exponent(k)
         sign = np.where(exponent.high < 0, -1.0, 1.0)
         return decayed(Split(sign * exponent.high, sign * exponent.low))
@@ -117,7 +117,7 @@ class DiscreteLaplace(SymmetricNoise):
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
-            if self.scale < 1:  # the mass at 0 is near 1: its logarithm from the rest of the mass
+            if self.scale < 1:  # the mass at 0 is near 1: use the rest of the mass
                 beta = (-1 / ball(self.scale)).exp()
                 peak = nearest((-2 * beta / (1 + beta)).log1p())
             else:

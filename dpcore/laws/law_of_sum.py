@@ -1,7 +1,7 @@
-r"""Sums of independent draws, if their law is a law of dpcore.
+r"""The law of a sum of independent draws, where dpcore has that law.
 
-The inverse of ``share``: ``summed(noise.share(n), n)`` has the law of ``noise``. If some users drop
-out, the remaining noise is a shorter sum. Proofs: docs/proofs/protocol.md.
+``summed`` is the inverse of ``share``: ``summed(noise.share(n), n)`` has the law of ``noise``. If
+users drop out, the remaining noise is a sum of fewer shares. Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def summed(noise: Noise, count: int) -> Noise:
     >>> summed(DiscreteLaplace(scale=10).share(1024), 1024)
     DiscreteLaplace(scale=10)
 
-    Raises :class:`InvalidParameter` for a count below 1 and for a law without such a sum.
+    Raises :class:`InvalidParameter` for a count below 1 and for a law whose sums dpcore lacks.
     """
     count = integer("count", count, at_least=1)
     if count == 1 and isinstance(noise, Noise):
@@ -37,4 +37,4 @@ def summed(noise: Noise, count: int) -> Noise:
             return DiscreteLaplace(scale=scale)
         case Additive():
             return noise.summed(count)
-    raise InvalidParameter("noise", noise, "must be a law whose sums are laws of dpcore")
+    raise InvalidParameter("noise", noise, "must be a law whose sums have a law in dpcore")

@@ -1,7 +1,7 @@
-r"""The Poisson law: P(X = k) = e^(-l) l^k/k!, k >= 0.
+r"""The Poisson law: P(X = k) = e^(-l) l^k/k! for k >= 0, with mean l.
 
-Sums of Poisson draws are Poisson: it divides into any number of shares. The difference of two is
-Skellam. Proofs: docs/proofs/laws.md.
+Sums of independent Poisson draws are Poisson, so the law divides into any number of shares. The
+difference of two draws is Skellam. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MOST_UNITS: Final = 1 << 12
 class Poisson(CountNoise):
     r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
-    Mean and variance are l. Its values are never negative: the analyzer subtracts the mean. The
-    support ends at 0, so a release is (epsilon, delta)-DP and never pure DP.
+    Mean and variance are l. The values are never negative; the analyzer subtracts the mean. The
+    support starts at 0, so a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs
     about a millisecond. Raises :class:`InvalidParameter` for a mean that is not a positive
@@ -52,7 +52,7 @@ class Poisson(CountNoise):
 
     @property
     def variance(self) -> Fraction:
-        r"""l, as the mean."""
+        r"""The variance l, equal to the mean."""
         return self.mean
 
     @property
@@ -76,25 +76,25 @@ class Poisson(CountNoise):
         return k * rate.log() - rate - ball(k + 1).lgamma()
 
     def log_moment(self, c: arb) -> arb:
-        r"""K(c) = l (e^c - 1), for the contour sum."""
+        r"""The cumulant function K(c) = l (e^c - 1), for the contour sum."""
         return ball(self.mean) * c.expm1()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""e^(l e^c (e^(i theta) - 1)): Poisson of mean l e^c."""
+        r"""The characteristic function of the tilted law, Poisson with mean l e^c."""
         return (ball(self.mean) * c.exp() * acb(0, theta).expm1()).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c) = l e^c."""
+        r"""The tilted variance K''(c) = l e^c."""
         return ball(self.mean) * c.exp()
 
     def tilt(self, t: int) -> Fraction:
-        r"""log(t/l) as a float, where K'(c) = l e^c = t."""
+        r"""The solution log(t/l) of K'(c) = l e^c = t, rounded as a float."""
         return log_ratio(max(Fraction(t), Fraction(1, 2)), self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(l) unit Poissons and one more, thinned with probability l - floor(l).
+        r"""Sum floor(l) Poissons of mean 1 and one more, thinned with probability l - floor(l).
 
-        Beyond l = 4096, where this would take too long, invert the distribution function.
+        For l > 4096, where this would take too long, invert the distribution function.
         """
         whole = math.floor(self.mean)
         if whole > _MOST_UNITS:
@@ -106,7 +106,7 @@ class Poisson(CountNoise):
         return total
 
     def centred(self) -> Centred:
-        r"""The batch sampler of X - floor(l), for l > 2^21: l itself need not fit int64.
+        r"""The batch sampler of X - floor(l) for l > 2^21; l itself need not fit int64.
 
         >>> from dpcore.sampling.rng import SeededRng
         >>> drawn = Poisson(mean=2**80).centred().draw(SeededRng(1), 1000)
@@ -116,7 +116,7 @@ class Poisson(CountNoise):
         return Centred(self, self.mean, (self.mean,))
 
     def build_batch(self) -> Batch:
-        r"""One table up to mean 2^22; beyond, rejection from a staircase."""
+        r"""Build a table up to mean 2^22; above, rejection from staircase proposals."""
         if self.mean <= _TABLE_MEAN:
             return table_of_counts(self)
         return Shifted(self.centred())

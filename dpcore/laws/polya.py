@@ -1,8 +1,8 @@
-r"""The Polya law, or negative binomial, at any real shape r > 0 and scale s > 0.
+r"""The Polya or negative binomial law, for any rational shape r > 0 and scale s > 0.
 
-P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s). Shapes add: n
-draws of shape r/n sum to one of shape r, and the difference of two draws of shape 1 is the discrete
-Laplace of scale s; so n parties can jointly add discrete Laplace noise, each adding the difference
+P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s). Shapes add: the
+sum of n draws of shape r/n has shape r, and the difference of two draws of shape 1 is discrete
+Laplace of scale s. So n parties can jointly add discrete Laplace noise if each adds the difference
 of two Polya draws of shape 1/n (Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
 """
 
@@ -59,10 +59,10 @@ COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2
 class Polya(Additive):
     r"""Polya noise, a share of discrete Laplace noise: r = ``shape`` > 0, s = ``scale`` > 0.
 
-    P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r on k >= 0, beta = e^(-1/s).
+    P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s).
 
-    Mean r beta/(1-beta), variance r beta/(1-beta)^2. Its values are never negative, so a release
-    with Polya noise alone is never pure DP; it is a share.
+    Mean r beta/(1-beta), variance r beta/(1-beta)^2. The values are never negative, so a release
+    with Polya noise alone is never pure DP; the law serves as a share of other noise.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
     costs about a millisecond, and up to fifty far out. Raises :class:`InvalidParameter` for
@@ -88,17 +88,17 @@ class Polya(Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""True exactly for shape >= 1: otherwise the ratio beta (k+r)/(k+1) increases in k."""
+        r"""True iff shape >= 1: for shape < 1 the ratio beta (k+r)/(k+1) increases in k."""
         return self.shape >= 1
 
     @property
     def mean(self) -> Enclosure:
-        r"""r beta/(1 - beta) = r/(e^(1/s) - 1), enclosed to 128 bits."""
+        r"""The mean r beta/(1 - beta) = r/(e^(1/s) - 1), enclosed to 128 bits."""
         return narrow(lambda: ball(self.shape) / (1 / ball(self.scale)).expm1(), 128)
 
     @property
     def variance(self) -> Enclosure:
-        r"""r beta/(1 - beta)^2 = r/(4 sinh^2(1/(2s))), enclosed to 128 bits."""
+        r"""The variance r beta/(1 - beta)^2 = r/(4 sinh^2(1/(2s))), enclosed to 128 bits."""
         r, s = self.shape, self.scale
         return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh()) ** 2, 128)
 
@@ -112,11 +112,11 @@ class Polya(Additive):
         return choices - k / ball(self.scale) + peak
 
     def pmf_ball(self, k: int) -> arb:
-        r"""The closed form for k >= 0, and 0 below."""
+        r"""P(X = k), by the closed form for k >= 0; 0 for k < 0."""
         return self.log_mass(k).exp() if k >= 0 else arb(0)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""I_(1-beta)(r, k+1), a regularised incomplete beta function, or a contour integral."""
+        r"""P(X <= k) = I_(1-beta)(r, k+1), the regularised beta function, or a contour integral."""
         if k < 0:
             return arb(0)
         if is_near(self.shape, self.scale, k):
@@ -127,7 +127,7 @@ class Polya(Additive):
         return branch_contour.lower_tail(self._branch, k)
 
     def sf_ball(self, k: int) -> arb:
-        r"""I_beta(k+1, r), or a contour integral."""
+        r"""P(X > k) = I_beta(k+1, r), the regularised beta function, or a contour integral."""
         if k < 0:
             return arb(1)
         if is_near(self.shape, self.scale, k):
@@ -139,20 +139,20 @@ class Polya(Additive):
 
     @property
     def _middle(self) -> int:
-        # About the mean. It decides which tail is integrated, never its value.
+        # About the mean. It selects the tail that is integrated; the values do not depend on it.
         about = self.mean.lower
         return math.floor(about) if isinstance(about, Fraction) else 0
 
     def ratios(self, first: int, last: int) -> list[arb]:
-        r"""P(X = k)/P(X = k-1) = beta (k-1+r)/k for k = last, ..., first+1."""
+        r"""The ratios P(X = k)/P(X = k-1) = beta (k-1+r)/k for k = last, ..., first+1."""
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(r) geometric draws and an urn for the rest, using only rational probabilities.
+        r"""Sum floor(r) geometric draws and a Polya urn for the fractional part of r.
 
-        Beyond scale 2^12 exact log-series jumps replace the urn; beyond shape 2^12 the distribution
-        function is inverted.
+        All probabilities are rational. For scales above 2^12 exact log-series jumps replace the
+        urn; for shapes above 2^12 the distribution function is inverted.
         """
         whole = math.floor(self.shape)
         if whole > _MOST_WHOLE:
@@ -164,7 +164,7 @@ class Polya(Additive):
         return total + part(rng, self.shape - whole, self.scale)
 
     def build_batch(self) -> Batch:
-        r"""A table if 2^17 values suffice; otherwise geometric draws plus log-series jumps."""
+        r"""Build a table if 2^17 values suffice; otherwise add geometric draws and jumps."""
         first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
@@ -192,34 +192,34 @@ class Polya(Additive):
         return np.where(k < 0, 1.0, by_runs(self, np.maximum(k, 0), "sf"))
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        from scipy.special import gammainccinv, gammaincinv  # here: importing dpcore stays fast
+        from scipy.special import gammainccinv, gammaincinv  # local: importing dpcore stays fast
 
-        # X/s is nearly a gamma variable.
+        # X/s is approximately a gamma variable.
         r = float(self.shape)
         x = np.where(p < 0.5, gammaincinv(r, p), gammainccinv(r, 1 - p))
         rounded = np.clip(np.ceil(float(self.scale) * x) - 1, 0, 2.0**61)
         guess: Integers = rounded.astype(np.int64)
-        upper = p >= 0.5  # below, gammaincinv is as near as Newton's steps would bring it
+        upper = p >= 0.5  # for p < 1/2 gammaincinv is already as accurate
         guess[upper] = closer(guess[upper], 1 - p[upper], self._sf, self._pmf)
         return guess
 
 
 def one_minus_beta(scale: Fraction) -> arb:
-    r"""log(1 - beta), tight for every scale."""
+    r"""The logarithm log(1 - beta) as a ball that is tight for every scale."""
     rate = -1 / ball(scale)
     return (-rate.exp()).log1p() if scale < 1 else (-rate.expm1()).log()
 
 
 def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
-    r"""Whether FLINT's hypergeometric functions are fast here; otherwise contour integrals are."""
+    r"""Whether FLINT's hypergeometric functions are faster here than contour integrals."""
     near = shape <= _NEAR_SHAPE and scale <= _NEAR_SCALE
     return near and k <= _NEAR_SCALES * (scale + 1)
 
 
 def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""One draw of Polya(r, s), 0 < r < 1, as this party's part of a geometric total.
+    r"""Draw from Polya(r, s) for 0 < r < 1, as one party's part of a geometric total.
 
-    The i-th of N units goes to it with probability (r + own)/(1 + i), own = its units so far.
+    The party gets unit i = 0, 1, ... with probability (r + own)/(1 + i), own = its units so far.
     """
     own = 0
     for i in range(geometric_exp(rng, 1 / scale)):
@@ -229,7 +229,7 @@ def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
 
 
 class _Geometrics:
-    # If X is discrete Laplace, X for X >= 0 and -X-1 for X < 0 is geometric: both halves of the
+    # For discrete Laplace X, X given X >= 0 and -X-1 given X < 0 are geometric: both halves of the
     # law are proportional to beta^k.
     def __init__(self, count: int, scale: Fraction) -> None:
         self._count, self._laplace = count, LaplaceDigits(scale)
@@ -254,15 +254,15 @@ class _Sum:
 
 
 def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
-    # Where a table starts and ends, by floats: less than 2^-72 is left below, 2^-40 above. The
-    # table checks the first, and refines what falls beyond the second.
+    # First and last value of a table, by floats: the mass below is less than 2^-72, the mass above
+    # less than 2^-40. The table checks the former and refines draws that fall beyond the latter.
     if shape > _LONGEST_TABLE**2 or scale > Fraction(2) ** 600:
         return 0, _LONGEST_TABLE
     r, rate = float(shape), float(1 / scale)
     peak = r * (math.log(-math.expm1(-rate)) if rate < 700 else 0.0)
 
     def log_rest(k: int, sign: int) -> float:
-        # log of P(X = k) times the bound of the geometric series beyond it, on either side.
+        # log of P(X = k) times the geometric bound on the mass beyond k, on either side.
         mass = math.lgamma(k + r) - math.lgamma(k + 1) - math.lgamma(r) - k * rate + peak
         step = sign * (math.log((k + r) / (k + 1)) - rate)
         return mass - math.log(-math.expm1(step)) if step < 0 else math.inf
@@ -286,9 +286,9 @@ def _table(noise: Polya, first: int, last: int) -> InversionTable:
 def _masses(
     noise: Polya, start: tuple[int, int], first: int, last: int
 ) -> Iterator[tuple[int, int]]:
-    # One number is carried, rounded down, and `short` >= how far it lies below the mass: a step
-    # multiplies that by beta x, x = (k+r)/(k+1), and adds x for beta, x for the first rounding and
-    # 1 for the second. `decay` >= 2^64 beta keeps it small where x > 1.
+    # A lower end is carried, rounded down, and `short` bounds its distance from the mass: a step
+    # multiplies the distance by beta x, x = (k+r)/(k+1), and adds x for beta, x for the first
+    # rounding and 1 for the second. `decay` >= 2^64 beta keeps it small where x > 1.
     with precision(FIXED_BITS + 32):
         beta, _ = fixed_point((-1 / ball(noise.scale)).exp())
     decay = (beta >> (FIXED_BITS - 64)) + 1

@@ -1,8 +1,8 @@
-r"""The difference of two Polya draws, such as a sum of shares of discrete Laplace noise.
+r"""The law of the difference of two Polya draws, for example of shares of discrete Laplace noise.
 
 With beta = e^(-1/s), P(X = k) = (1-beta)^(2r) beta^|k| Gamma(|k|+r)/(Gamma(r) |k|!)
-2F1(r, |k|+r; |k|+1; beta^2). Shape 1 is the discrete Laplace of scale s, 1/n one of n shares of it,
-and r < 1 the noise that remains after dropouts. Proofs: docs/proofs/polya.md.
+2F1(r, |k|+r; |k|+1; beta^2). Shape 1 gives the discrete Laplace of scale s, shape 1/n one of its n
+shares, and r < 1 the noise that remains after dropouts. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from dpcore.sampling.rng import Rng
 class PolyaDifference(Additive, SymmetricNoise):
     r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
-    Variance 2 r beta/(1-beta)^2. Shapes add. Log-concave exactly for r >= 1, so for smaller r the
-    worst loss need not lie at the ends.
+    The variance is 2 r beta/(1-beta)^2. Shapes add. The law is log-concave iff r >= 1, so for
+    smaller r the largest privacy loss need not lie at the ends.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
     costs up to fifty milliseconds. Raises :class:`InvalidParameter` for parameters that are not
@@ -62,17 +62,17 @@ class PolyaDifference(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True for shape >= 1, where both parts and hence their convolution are log-concave."""
+        r"""True iff shape >= 1: then both draws, and hence their difference, are log-concave."""
         return self.shape >= 1
 
     @property
     def variance(self) -> Enclosure:
-        r"""2 r beta/(1 - beta)^2, enclosed to 128 bits."""
+        r"""The variance 2 r beta/(1 - beta)^2, enclosed to 128 bits."""
         r, s = self.shape, self.scale
         return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""The closed form next to 0, and a contour integral far out."""
+        r"""P(X = k), by the closed form near 0 and by a contour integral far out."""
         k = abs(k)
         if not is_near(self.shape, self.scale, k):
             return branch_contour.mass(self._branch, k)
@@ -82,16 +82,16 @@ class PolyaDifference(Additive, SymmetricNoise):
         return self._one.pmf_ball(k) * peak * series
 
     def sf_ball(self, k: int) -> arb:
-        r"""A contour integral for k >= 0, and 1 - P(X > -k-1) below."""
+        r"""P(X > k), by a contour integral for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return branch_contour.upper_tail(self._branch, k + 1)
 
     def ratios(self, first: int, last: int) -> list[arb]:
-        r"""P(X = k)/P(X = k-1) for k = last, ..., first+1 >= 1, by a backward recurrence.
+        r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
 
         (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1), from the derivative of
-        the generating function. p is the solution that decays, so backwards is stable.
+        the generating function. p is the decaying solution, so the backward direction is stable.
         """
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square = 1 + beta * beta
@@ -102,20 +102,20 @@ class PolyaDifference(Additive, SymmetricNoise):
         return found
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""The difference of two draws of Polya(r, s)."""
+        r"""Draw the difference of two independent Polya(r, s) draws."""
         one = self._one
         return one.sample_reference(rng) - one.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""The difference of two draws of Polya(r, s), whose batches must also fit int64."""
+        r"""Build the difference of two Polya(r, s) samplers, whose draws must also fit int64."""
         return Difference(batch_of(self._one))
 
     def log_mass(self, k: int) -> arb:
-        r"""log P(X = k), as a ball that is tight even if the mass is close to 1."""
+        r"""The log-mass log P(X = k) as a ball that is tight even if the mass is close to 1."""
         if k or self.scale >= 1:
             return self.pmf_ball(k).log()
         # P(X = 0) = (1-beta)^(2r) (1 + rest), rest = sum_{j>0} (Gamma(j+r)/(Gamma(r) j!))^2 beta^2j
-        # = r^2 beta^2 3F2: its first term and what FLINT makes of the others.
+        # = r^2 beta^2 3F2: the first term, and FLINT's hypergeometric sum of the others.
         shape, square = ball(self.shape), (-2 / ball(self.scale)).exp()
         rest = (
             square
@@ -135,9 +135,9 @@ class PolyaDifference(Additive, SymmetricNoise):
         return by_runs(self, k, "sf")
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        from scipy.special import gammainccinv, ndtri  # here: importing dpcore stays fast
+        from scipy.special import gammainccinv, ndtri  # local: importing dpcore stays fast
 
-        # Far out P(X > k) is about (1+beta)^(-r) P(Polya > k); near the middle of a large shape
+        # Far out P(X > k) is about (1+beta)^(-r) P(Polya > k); near 0 and for a large shape
         # the law is about normal.
         small = np.minimum(p, 1 - p)
         r, s = float(self.shape), float(self.scale)
@@ -153,5 +153,5 @@ class PolyaDifference(Additive, SymmetricNoise):
 
 
 def _sizes(k: Integers) -> Integers:
-    # |k| as unsigned integers: that of -2^63 has no int64, and as uint64 its bits are right.
+    # |k| as unsigned integers: |-2^63| does not fit int64, but its bits are right as uint64.
     return np.abs(k).view(np.uint64)

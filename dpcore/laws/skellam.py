@@ -1,8 +1,8 @@
-r"""The Skellam law: P(X = k) = e^(-v) I_|k|(v), the difference of two Poisson(v/2).
+r"""The Skellam law P(X = k) = e^(-v) I_|k|(v), of the difference of two Poisson(v/2) draws.
 
 Skellam (1946); as privacy noise, Agarwal, Kairouz and Liu, "The Skellam Mechanism for
-Differentially Private Federated Learning" (arXiv 2110.04995). Closed under sums, so it divides
-exactly into shares. Proofs: docs/proofs/laws.md.
+Differentially Private Federated Learning" (arXiv 2110.04995). The law is closed under sums, so it
+divides exactly into shares. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _SERIES_VARIANCE: Final = 64
 class Skellam(Additive, SymmetricNoise):
     r"""Skellam noise: P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
 
-    I_k is the modified Bessel function of the first kind. X = A - B for independent A, B of law
-    Poisson(v/2); Skellam(v) plus an independent Skellam(w) is Skellam(v + w). Log-concave. The
-    largest loss of a release is infinite; ``accounting`` derives the privacy curve.
+    I_k is the modified Bessel function of the first kind. X = A - B for independent Poisson(v/2)
+    draws A and B; Skellam(v) plus an independent Skellam(w) is Skellam(v + w). The law is
+    log-concave. The privacy loss is unbounded; ``accounting`` derives the privacy curve.
 
     The float64 functions cover 1e-9 <= variance <= 2^60; beyond variance 2^22 each distinct k
     costs about a millisecond. Raises :class:`InvalidParameter` for a variance that is not a
@@ -69,45 +69,45 @@ class Skellam(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: a limit of sums of independent coins (docs/proofs/coin_and_theta_sums.md)."""
+        r"""True for a limit of sums of independent coins (docs/proofs/coin_and_theta_sums.md)."""
         return True
 
     def pmf_ball(self, k: int) -> arb:
-        r"""e^(-v) I_|k|(v); by a contour sum if the Bessel series are long."""
+        r"""P(X = k) = e^(-v) I_|k|(v), by a contour sum where the Bessel series would be long."""
         if self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance:
             return contour.mass(self, abs(k))
         return ball(self.variance).bessel_i(arb(abs(k)), scaled=True)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X >= k+1) by a contour sum for k >= 0, and 1 - P(X > -k-1) below."""
+        r"""P(X > k), by a contour sum for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return contour.upper_tail(self, k + 1)
 
     def log_moment(self, c: arb) -> arb:
-        r"""log E[e^(cX)] = v (cosh c - 1)."""
+        r"""The cumulant function K(c) = log E[e^(cX)] = v (cosh c - 1)."""
         return 2 * ball(self.variance) * (c / 2).sinh() ** 2
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""E[e^((c + i theta)X)]/E[e^(cX)], the exponent v (cosh(c + i theta) - cosh c)."""
+        r"""E[e^((c + i theta)X)]/E[e^(cX)] = e^(v (cosh(c + i theta) - cosh c))."""
         across = -2 * c.cosh() * (theta / 2).sin() ** 2
         return (ball(self.variance) * acb(across, c.sinh() * theta.sin())).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c) = v cosh c."""
+        r"""The tilted variance K''(c) = v cosh c."""
         return ball(self.variance) * c.cosh()
 
     def tilt(self, t: int) -> Fraction:
-        r"""asinh(t/v) as a float, where K'(c) = v sinh c = t."""
+        r"""The solution asinh(t/v) of K'(c) = v sinh c = t, rounded as a float."""
         return _asinh(Fraction(t) / self.variance)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""One draw of Poisson(v/2) less another."""
+        r"""Draw the difference of two independent Poisson(v/2) draws."""
         half = Poisson(mean=self.variance / 2)
         return half.sample_reference(rng) - half.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""One table up to variance 2^22; beyond, the difference of two centred Poissons."""
+        r"""Build a table up to variance 2^22, and a difference of two centred Poissons above."""
         if self.variance <= _TABLE_VARIANCE:
             return _table(self)
         # A - B = (A - c) - (B - c): the centre itself, which may not fit int64, never appears.
@@ -131,7 +131,7 @@ class Skellam(Additive, SymmetricNoise):
 
 
 def _asinh(x: Fraction) -> Fraction:
-    # A float near asinh(x), also where x itself is beyond any float: asinh x ~ log 2x there.
+    # A float near asinh(x), even if x exceeds every float: there asinh x ~ log 2x.
     size = abs(x.numerator).bit_length() - x.denominator.bit_length()
     if size < 1000:
         return Fraction(math.asinh(float(x)))
@@ -141,7 +141,7 @@ def _asinh(x: Fraction) -> Fraction:
 
 def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
     # I_n/I_{n-1} for n = reach, ..., 1 as integer intervals: r(n-1) = 1/(2n'/v + r(n)) with
-    # n' = n-1, from I_{n-1} - I_{n+1} = (2n/v) I_n. The map shrinks errors, each step adds a unit.
+    # n' = n-1, from I_{n-1} - I_{n+1} = (2n/v) I_n. The map contracts errors; a step adds one unit.
     with precision(FIXED_BITS + 32):
         low, high = fixed_point(noise.pmf_ball(reach) / noise.pmf_ball(reach - 1))
     square = 1 << (2 * FIXED_BITS)
@@ -175,7 +175,7 @@ def _vanishing(v: float) -> int:
 
 @lru_cache(maxsize=16)
 def _rounded(noise: Skellam) -> FloatTable:
-    # Until masses and tails underflow.
+    # The tables extend until masses and tails underflow.
     reach = _vanishing(float(noise.variance))
     with precision(160):
         v = ball(noise.variance)

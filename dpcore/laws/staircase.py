@@ -1,8 +1,8 @@
-r"""The staircase law on the integers: P(X = k) falls by e^(-epsilon) at each step of |k|.
+r"""The staircase law on the integers: P(X = k) falls by a factor e^(-epsilon) at each step of |k|.
 
 Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), for
-integer queries: of all laws that do not depend on the data, one of these has the least variance at
-a pure epsilon. With b = e^(-epsilon), a sensitivity Delta and r in 1..Delta,
+integer queries: among all laws that do not depend on the data, a staircase has the least variance
+at a given pure epsilon. With b = e^(-epsilon), sensitivity Delta and plateau r in 1, ..., Delta,
 
     P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
 
@@ -34,17 +34,17 @@ from dpcore.sampling.rng import Rng, below
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Staircase(SymmetricNoise):
-    r"""Staircase noise for a query that moves by at most ``sensitivity``: epsilon-DP, exactly.
+    r"""Staircase noise for queries of sensitivity ``sensitivity``: exactly epsilon-DP.
 
-    The masses are equal for |k| < ``plateau``, and fall by e^(-epsilon) there and after each
-    further ``sensitivity`` integers. The plateau r is an integer from 1 to ``sensitivity``; 0, the
-    default, stands for the one of the least variance, which is proven and then stored. At a
-    sensitivity of 1 the law is DiscreteLaplace(scale=1/epsilon); beyond it has less variance, far
-    less for epsilon > 2. Not log-concave, unless the sensitivity is 1.
+    The masses are equal for |k| < ``plateau`` and fall by a factor e^(-epsilon) at ``plateau`` and
+    after each further ``sensitivity`` integers. The plateau is an integer from 1 to
+    ``sensitivity``; 0, the default, selects the proven plateau of least variance. At sensitivity 1
+    the law is DiscreteLaplace(scale=1/epsilon); at larger sensitivities it has less variance than
+    that law, much less for epsilon > 2, and is not log-concave.
 
     The float64 functions cover 2^-46 <= epsilon <= 1e6. Raises :class:`InvalidParameter` for an
     epsilon that is not a positive rational, a sensitivity that is not an integer from 1 to 2^30,
-    and a plateau above it.
+    and a plateau above the sensitivity.
 
     >>> noise = Staircase(epsilon=4, sensitivity=10)
     >>> noise
@@ -70,32 +70,32 @@ class Staircase(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""For a sensitivity of 1: a wider step has two equal masses behind two unequal ones."""
+        r"""True iff the sensitivity is 1: wider steps have equal masses after unequal ones."""
         return self.sensitivity == 1
 
     @property
     def variance(self) -> Enclosure:
-        r"""Sums of k^2 over the steps, enclosed to 128 bits."""
+        r"""The variance, from sums of k^2 over the steps, enclosed to 128 bits."""
         return narrow(lambda: _variance(self.epsilon, self.sensitivity, self.plateau), 128)
 
     def level(self, k: int) -> int:
-        r"""l(k): how often the mass fell, P(X = k) = P(X = 0) e^(-epsilon l(k))."""
+        r"""The number l(k) of steps up to k, with P(X = k) = P(X = 0) e^(-epsilon l(k))."""
         return (abs(k) - self.plateau) // self.sensitivity + 1
 
     def pmf_ball(self, k: int) -> arb:
-        r"""a b^l(k)."""
+        r"""P(X = k) = a b^l(k)."""
         top = _top(self.epsilon, self.sensitivity, self.plateau)
         return top * (-ball(self.epsilon) * self.level(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""The rest of the step of k + 1 and all steps behind it, and 1 - P(X > -k-1) below 0."""
+        r"""P(X > k): the rest of the step of k + 1 and all later steps; by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         rest = self.sensitivity - (k + 1 - self.plateau) % self.sensitivity
         return self.pmf_ball(k + 1) * (rest + self.sensitivity * _behind(self.epsilon))
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""One draw: the side by a certified coin, then a geometric step and a uniform place."""
+        r"""Draw the sign by a certified coin, a geometric step, and a uniform position on it."""
         side = invert(rng, self._side, 0)
         if not side:
             return rng.below(2 * self.plateau - 1) - (self.plateau - 1)
@@ -103,14 +103,14 @@ class Staircase(SymmetricNoise):
         return side * (self.plateau + step + rng.below(self.sensitivity))
 
     def _side(self, k: int) -> arb:
-        # P(sign <= k) of the sign of a draw beyond the plateau, 0 on it.
+        # P(S <= k), where S is the sign of a draw outside the plateau and 0 for a draw on it.
         if not -1 <= k <= 0:
             return arb(k > 0)
         beyond = self.sf_ball(self.plateau - 1)
         return beyond if k < 0 else 1 - beyond
 
     def build_batch(self) -> _Steps:
-        r"""As the reference, many at a time."""
+        r"""Build the batch sampler, which has the law of the reference sampler."""
         return _Steps(self)
 
     # -- floats -------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Staircase(SymmetricNoise):
         return product(pair_of(level), pair_of(self.epsilon))
 
     def _levels(self, k: Integers) -> Integers:
-        # Without overflow at either end of int64.
+        # This does not overflow at either end of int64.
         r, step = self.plateau, self.sensitivity
         return np.where(k >= 0, (np.maximum(k, 0) - r) // step + 1, -((k + r - 1) // step))
 
@@ -130,14 +130,14 @@ class Staircase(SymmetricNoise):
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
-            if self.plateau == 1 and self.epsilon > 1:  # the mass at 0 may be next to 1
+            if self.plateau == 1 and self.epsilon > 1:  # the mass at 0 may be close to 1
                 peak = nearest((-2 * self.sf_ball(0)).log1p())
             else:
                 peak = nearest(self.pmf_ball(0).log())
         return peak - self._exponent(self._levels(k)).high
 
     def _upper(self, k: Integers) -> Floats:
-        # As `sf_ball`, from k - (r - 1) = k + 1 - r.
+        # The formula of `sf_ball`, with k - (r - 1) = k + 1 - r.
         with precision(96):
             peak, behind = nearest(self.pmf_ball(0)), nearest(_behind(self.epsilon))
         step = self.sensitivity
@@ -145,7 +145,7 @@ class Staircase(SymmetricNoise):
         return peak * decayed(self._exponent(level + 1)) * ((step - place) + step * behind)
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        # P(X > k) falls by b over each step and is linear in it.
+        # P(X > k) falls by the factor b over each step and is linear within a step.
         rate, step = float(self.epsilon), self.sensitivity
         with precision(96):
             top = float((self.pmf_ball(0) * step * (1 + _behind(self.epsilon))).log().mid())
@@ -158,7 +158,7 @@ class Staircase(SymmetricNoise):
 
 
 class _Steps:
-    # Batches: a table for the side; |J| or |J| - 1 of a discrete Laplace J is geometric.
+    # The sign comes from a table; for discrete Laplace J, |J| or |J| - 1 is geometric.
 
     def __init__(self, noise: Staircase) -> None:
         self._step, self._plateau = noise.sensitivity, noise.plateau
@@ -169,7 +169,7 @@ class _Steps:
         self._levels = batch_of(DiscreteLaplace(scale=1 / noise.epsilon))
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent draws."""
+        r"""Return ``count`` independent draws."""
         found, levels = self._side.draw(rng, count), self._levels.draw(rng, count)
         inner = np.flatnonzero(found == 0)
         places = self._plateau + below(rng, self._step, count)
@@ -184,7 +184,7 @@ def _behind(epsilon: Fraction) -> arb:
 
 
 def _top(epsilon: Fraction, sensitivity: int, plateau: int) -> arb:
-    # a: the sum of the steps relative to it is 2r - 1 + 2 Delta b/(1-b).
+    # The mass a: the total mass divided by a is 2r - 1 + 2 Delta b/(1-b).
     return 1 / (2 * plateau - 1 + 2 * sensitivity * _behind(epsilon))
 
 
@@ -200,8 +200,8 @@ def _squares(epsilon: Fraction, sensitivity: int, first: int) -> arb:
 
 
 def _variance(epsilon: Fraction, sensitivity: int, plateau: int) -> arb:
-    # (r + (j-1) Delta + i)^2 over the places i of a step: as (m + j Delta)^2 + (spread of them),
-    # 4 times to keep the middle 2m = 2r - Delta - 1 an integer.
+    # The mean of (r + (j-1) Delta + i)^2 over the positions i of a step is (m + j Delta)^2 plus the
+    # variance of i; all times 4, to keep 2m = 2r - Delta - 1 an integer.
     inner = plateau * (plateau - 1) * (2 * plateau - 1)
     middle, spread = 2 * plateau - sensitivity - 1, sensitivity * (sensitivity**2 - 1)
     outer = sensitivity * _squares(epsilon, 2 * sensitivity, middle) / 4
@@ -211,8 +211,8 @@ def _variance(epsilon: Fraction, sensitivity: int, plateau: int) -> arb:
 
 @lru_cache(maxsize=256)
 def _best_plateau(epsilon: Fraction, sensitivity: int) -> int:
-    # From r to r + 1 the variance rises if the squares that gain mass, +-(r + j Delta) with
-    # b^j - b^(j+1), exceed it on average; if it rises once it rises from there on.
+    # From r to r + 1 the points +-(r + j Delta) gain mass b^j - b^(j+1). The variance increases if
+    # their mean square exceeds it; once it increases, it increases for all larger r.
     def rises(r: int) -> bool:
         def excess() -> arb:
             gained = r**2 + _squares(epsilon, sensitivity, r)

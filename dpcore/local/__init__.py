@@ -1,7 +1,7 @@
-r"""Local reports: each user randomises an own value; frequencies are estimated from all reports.
+r"""Frequency oracles in the local model: users randomise their values, the server estimates counts.
 
-``report`` defines what the mechanisms share, ``frequency_oracles`` defines and samples them,
-``frequencies`` holds estimates with their intervals.
+``report`` defines the common base class, ``frequency_oracles`` the mechanisms and their samplers,
+``frequencies`` the estimates with their intervals.
 """
 
 from dpcore.local.frequencies import Frequencies

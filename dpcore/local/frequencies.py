@@ -1,4 +1,4 @@
-r"""Counts that are estimated from local reports, and intervals that hold at any number of users."""
+r"""Counts estimated from local reports, with intervals that hold for any number of users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frequencies:
-    r"""Estimates for each value; ``supports`` are the reports that support it.
+    r"""Estimated counts of all values; ``supports`` counts the reports that support each value.
 
     >>> found = Frequencies(
     ...     users=100, supports=np.array([60, 40]), own=Fraction(3, 4), other=Fraction(1, 4)
@@ -33,21 +33,21 @@ class Frequencies:
 
     @property
     def counts(self) -> Floats:
-        r"""(S - n other)/(own - other) for each value, in floats; unbiased."""
+        r"""The unbiased estimates (S - n other)/(own - other), S = ``supports``, n = ``users``."""
         supports = self.supports.astype(np.float64)
         return (supports - float(self.users * self.other)) / float(self.own - self.other)
 
     def count(self, value: int) -> Fraction:
-        r"""The exact estimate of one value."""
+        r"""The exact estimate of the count of one value."""
         place = self._place(value)
         return (int(self.supports[place]) - self.users * self.other) / (self.own - self.other)
 
     def interval(self, value: int, confidence: RationalLike = "0.95") -> tuple[Fraction, Fraction]:
-        r"""Ends that hold the true count of ``value`` with at least ``confidence``, proven.
+        r"""A confidence interval for the true count of ``value``, with proven coverage.
 
-        The number of supporting reports is a sum of independent coins, and its tails are at most
-        those of a binomial with the same mean (Hoeffding 1956): the ends are those of Clopper and
-        Pearson, moved to be at least one report away from the number seen.
+        The number of supporting reports is a sum of independent coins, so its tails are at most
+        those of a binomial with the same mean (Hoeffding 1956). The interval is that of Clopper and
+        Pearson, widened so that each end is at least one report away from the observed number.
         """
         level = (1 - rational_in("confidence", confidence, "(0, 1)")) / 2
         seen, n = int(self.supports[self._place(value)]), self.users

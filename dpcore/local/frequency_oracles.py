@@ -1,12 +1,12 @@
-r"""The local reports: randomised response, unary encoding, subsets, hashing, Hadamard.
+r"""Local mechanisms: randomised response, unary encoding, subset selection, hashing, Hadamard.
 
-All but unary encoding answer in the same way. Of ``total`` equal answers ``hit`` agree with the
-user's value; the report is one of these with probability
+All but unary encoding have one form. Of ``total`` possible reports, ``hit`` agree with the user's
+value. With probability
 
     own = hit e^epsilon / (hit e^epsilon + total - hit),
 
-rounded down, and otherwise one of the rest, uniform in each part. So the likelihood ratio of a
-report is own/(1 - own) (total - hit)/hit, at most e^epsilon.
+rounded down, the report is uniform among these, and otherwise uniform among the others. So the
+likelihood ratio of a report is own/(1 - own) (total - hit)/hit, at most e^epsilon.
 
 Sources: Warner 1965 and Kairouz, Bonawitz and Ramage 2016 (randomised response); Wang, Blocki, Li
 and Jha 2017 (unary encoding, local hashing); Ye and Barg 2018 (subset selection); Acharya, Sun and
@@ -38,7 +38,7 @@ from dpcore.sampling.rng import Rng
 Flags = npt.NDArray[np.bool_]
 
 GRID: Final = 1 << 32
-r"""Probabilities are multiples of 1/GRID."""
+r"""All probabilities are multiples of 1/GRID."""
 
 
 def rounded_down(probability: Callable[[], arb]) -> Fraction:
@@ -47,14 +47,15 @@ def rounded_down(probability: Callable[[], arb]) -> Fraction:
 
 
 def rounded_up(probability: Callable[[], arb]) -> Fraction:
-    r"""The least multiple of 1/GRID that is proven to be at least ``probability``."""
+    r"""The smallest multiple of 1/GRID that is proven to be at least ``probability``."""
     return Fraction(math.ceil(narrow(probability, 96).upper * GRID), GRID)
 
 
 def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
-    r"""``count`` independent coins with heads at ``probability``, a multiple of 1/GRID below 1.
+    r"""Flip ``count`` independent coins; ``probability`` is a multiple of 1/GRID below 1.
 
-    A byte decides unless it equals the first byte of the probability; 24 more bits decide then.
+    One byte decides a coin unless it equals the first byte of the probability; then 24 more bits
+    decide.
     """
     threshold = int(probability * GRID)
     first, rest = threshold >> 24, threshold & 0xFFFFFF
@@ -68,10 +69,10 @@ def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
 
 
 def below(bound: int, count: int, rng: Rng) -> Integers:
-    r"""``count`` independent integers, uniform on [0, bound), for a bound of at most 2^32.
+    r"""Draw ``count`` independent integers, uniform on [0, bound), for a bound of at most 2^32.
 
-    The high half of a product of 32 random bits with the bound, where the low half is not among
-    the 2^32 mod bound values that would make some integers likelier (Lemire 2019).
+    Each is the high half of the product of 32 random bits and the bound; the 2^32 mod bound low
+    halves that would make some integers likelier are rejected (Lemire 2019).
     """
     words = rng.words(-(-count // 2)).astype("<u8", copy=False)
     products = words.view("<u4")[:count].astype(np.uint64) * np.uint64(bound)
@@ -99,13 +100,13 @@ def _kept(epsilon: Fraction, hit: int, total: int) -> Fraction:
 
 
 class _OneOfTwoParts(LocalReport):
-    # Answers that agree with the value, and the rest.
+    # Mechanisms whose reports either agree with the value or do not.
     __slots__ = ()
 
     @property
     @abstractmethod
     def _parts(self) -> tuple[int, int]:
-        r"""``hit`` and ``total`` of the module."""
+        r"""The numbers ``hit`` and ``total`` of the module docstring."""
 
     @property
     def own(self) -> Fraction:
@@ -119,7 +120,7 @@ class _OneOfTwoParts(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse(_OneOfTwoParts):
-    r"""k-ary randomised response: the value itself, or any other one. A report is an integer.
+    r"""k-ary randomised response: report the value or a uniform other value, as an integer.
 
     >>> from dpcore import SeededRng
     >>> coin = RandomisedResponse(epsilon=3, values=4)
@@ -159,21 +160,21 @@ class RandomisedResponse(_OneOfTwoParts):
 
 
 def _another(values: Integers, total: int, rng: Rng) -> Integers:
-    # Uniform among the others.
+    # Uniform among the other values.
     drawn = below(total - 1, len(values), rng)
     drawn += drawn >= values
     return drawn
 
 
 class Encoding(Enum):
-    r"""How the bits of :class:`UnaryEncoding` are chosen."""
+    r"""The choice of the two probabilities of :class:`UnaryEncoding`."""
 
     SYMMETRIC = "symmetric"
     OPTIMISED = "optimised"
 
 
 class _Bits(LocalReport):
-    # A report is a row of bits, one for each value that it supports or not.
+    # A report is a row of bits, one per value: 1 if the report supports that value.
     __slots__ = ()
 
     @property
@@ -191,7 +192,7 @@ class _Bits(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaryEncoding(_Bits):
-    r"""A bit for each value, the own one 1 with ``own`` and any other with ``other``.
+    r"""Report one bit per value, 1 with probability ``own`` or ``other`` for the other values.
 
     Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
     own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.
@@ -249,9 +250,10 @@ def _least_other(epsilon: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsetSelection(_Bits, _OneOfTwoParts):
-    r"""A set of ``size`` = values/(e^epsilon + 1) values, rounded; the own one is in it more often.
+    r"""Report a set of ``size`` = values/(e^epsilon + 1) values, which favours the user's value.
 
-    A report is a row of booleans. Its variance is about the least of all.
+    ``size`` is rounded to an integer. A report is a row of booleans. The variance of estimates is
+    about the smallest of all mechanisms here.
 
     >>> SubsetSelection(epsilon=1, values=10).size
     3
@@ -261,7 +263,7 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
 
     @property
     def size(self) -> int:
-        r"""How many values a report names."""
+        r"""The number of values in a report."""
         return _size(self.epsilon, self.values)
 
     @property
@@ -287,7 +289,7 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
         }
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
-        # A uniform subset of the others (Floyd), of one value less where the own one is in it.
+        # A uniform subset of the others (Floyd), smaller by one where the user's value is included.
         n, k = len(values), self.values
         rows, found = np.arange(n), np.zeros((n, k), dtype=np.bool_)
         inside = flip(self.own, n, rng)
@@ -295,13 +297,13 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
         for step in range(self.size):
             top = k - 1 - wanted + step
             active = np.flatnonzero(step < wanted)
-            # Two groups of rows have different tops: each is uniform on [0, top].
+            # There are two groups of rows with different tops; draws are uniform on [0, top].
             for last in np.unique(top[active]).tolist():
                 group = active[top[active] == last]
                 drawn = below(last + 1, len(group), rng)
                 taken = found[group, drawn]
                 found[group, np.where(taken, last, drawn)] = True
-        # Positions are among the others: those from the own value on move up by one.
+        # Positions count the other values only: those from the user's value on move up by one.
         places = np.arange(k)
         moved = np.where(places > values[:, None], np.roll(found, 1, axis=1), found)
         moved[rows, values] = inside
@@ -316,10 +318,10 @@ def _size(epsilon: Fraction, values: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalHashing(_OneOfTwoParts):
-    r"""A random hash of the value to ``base`` symbols, and randomised response among these.
+    r"""Hash the value to one of ``base`` symbols and apply randomised response to the symbol.
 
-    The hash of v is the inner product mod ``base``, a prime, of the digits of v with random ones:
-    two values collide with probability exactly 1/base. A report is a row (seed, symbol).
+    The hash of v is the inner product, modulo the prime ``base``, of the digits of v with random
+    digits: two values collide with probability exactly 1/base. A report is a row (seed, symbol).
 
     >>> LocalHashing(epsilon=2, values=1000).base
     7
@@ -329,7 +331,7 @@ class LocalHashing(_OneOfTwoParts):
 
     @property
     def base(self) -> int:
-        r"""The prime next below e^epsilon + 1 (2 at least) whose table has room."""
+        r"""The largest prime <= max(2, e^epsilon + 1) whose table of counts fits in memory."""
         return _prime(self.epsilon, self.values)
 
     @property
@@ -387,9 +389,9 @@ class LocalHashing(_OneOfTwoParts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadamardResponse(_OneOfTwoParts):
-    r"""One of the places where the row v + 1 of a Hadamard matrix is 1, or one of the rest.
+    r"""Report a column of a Hadamard matrix, which favours columns where row v + 1 is 1.
 
-    A report is an integer below the least power of two above ``values``.
+    A report is an integer below the smallest power of two above ``values``.
 
     >>> HadamardResponse(epsilon=1, values=100).other
     Fraction(1, 2)
@@ -423,7 +425,7 @@ class HadamardResponse(_OneOfTwoParts):
     def _encode(self, values: Integers, rng: Rng) -> Reports:
         found, rows = below(1 << self._digits, len(values), rng), values + 1
         odd = (np.bitwise_count(found & rows) & 1).astype(np.bool_)
-        # Where the parity is not the one wanted, one bit of the row is turned round.
+        # Where the parity is wrong, one bit in which the row is 1 is flipped.
         turned = odd == flip(self.own, len(values), rng)
         return np.where(turned, found ^ (rows & -rows), found)
 
@@ -438,9 +440,9 @@ class HadamardResponse(_OneOfTwoParts):
 
 
 def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
-    r"""The sum over s of table[s, <s, v>], for every v of this many digits; <,> is mod ``base``.
+    r"""The sum over s of table[s, <s, v>] for every v of ``digits`` digits; <,> is modulo ``base``.
 
-    One digit of s is exchanged for one of v at a time, all in integers.
+    Each step replaces one digit of s by one digit of v, in integer arithmetic.
     """
     for digit in range(digits):
         held = table.reshape(base ** (digits - 1 - digit), base, base**digit, base)
@@ -461,7 +463,7 @@ def _digits(values: int, base: int) -> int:
 
 @lru_cache(maxsize=1 << 10)
 def _prime(epsilon: Fraction, values: int) -> int:
-    # Beyond e^6 the report has its hash almost surely, and a larger base changes little.
+    # For larger epsilon the report almost surely equals the hash, and a larger base changes little.
     most = narrow(lambda: ball(min(epsilon, Fraction(6))).exp() + 1, 32).lower
     bases = range(2, math.floor(most) + 1)
     primes = [g for g in bases if all(g % d for d in range(2, math.isqrt(g) + 1))]

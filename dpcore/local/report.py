@@ -1,10 +1,11 @@
-r"""What all local reports share: a report supports some values, the user's own one more often.
+r"""The base class of local reports: a report supports the user's value more often than others.
 
 A report supports the user's value with probability ``own`` and each other value with probability
-``other``, whatever the values are (the pure protocols of Wang, Blocki, Li and Jha 2017). Of n users
-with c of them at a value, the reports that support it are a sum of c coins of ``own`` and n - c
-coins of ``other``; estimates, variances and intervals follow from these two numbers alone. Both,
-and the largest likelihood ratio of a report, are exact rationals. Proofs: docs/proofs/local.md.
+``other``, whatever the values are (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n
+users have a value, the number of reports that support it is a sum of c coins of probability ``own``
+and n - c coins of probability ``other``; estimates, variances and intervals follow from these two
+probabilities. Both, and the largest likelihood ratio, are exact rationals. Proofs:
+docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CELLS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalReport(ABC):
-    r"""One report of each user about a value in 0, ..., ``values`` - 1, epsilon-DP on its own.
+    r"""A local mechanism: each user sends one epsilon-DP report on a value below ``values``.
 
     Probabilities are rounded so that the likelihood ratio of every report is proven to be at most
     e^epsilon.
@@ -65,11 +66,11 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def ratio(self) -> Fraction:
-        r"""The largest P(report | v)/P(report | w), exact; at most e^epsilon."""
+        r"""The largest ratio P(report | v)/P(report | w), exact; at most e^epsilon."""
 
     @property
     def loss(self) -> Enclosure:
-        r"""log ``ratio``: the pure epsilon of one report.
+        r"""The pure epsilon of one report: log ``ratio``.
 
         >>> from dpcore.local import RandomisedResponse
         >>> report = RandomisedResponse(epsilon=1, values=10)
@@ -81,30 +82,30 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def outcomes(self) -> int:
-        r"""How many different reports there are."""
+        r"""The number of possible reports."""
 
     @abstractmethod
     def law(self, value: int) -> dict[Outcome, Fraction]:
-        r"""The probability of every report of a user with ``value``: for small cases."""
+        r"""The probability of each report of a user with ``value``; meant for small cases."""
 
     @abstractmethod
     def _encode(self, values: Integers, rng: Rng) -> Reports:
-        r"""One report for each value."""
+        r"""Draw one report for each value."""
 
     @abstractmethod
     def supports(self, reports: Reports) -> Integers:
-        r"""How many of the reports support each value."""
+        r"""The number of reports that support each value."""
 
     @property
     def width(self) -> int:
-        r"""The numbers of one report."""
+        r"""The number of integers or bits in one report."""
         return 1
 
     def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
-        r"""Independent reports of all users whose values are given, a row or a number for each.
+        r"""Draw an independent report, a number or a row, for each user's value.
 
-        Raises :class:`InvalidParameter`, with nothing drawn, for values that are not integers from
-        0 to ``values`` - 1.
+        Raises :class:`InvalidParameter`, before any draw, for values that are not integers from 0
+        to ``values`` - 1.
         """
         given = np.asarray(value)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
@@ -123,9 +124,9 @@ class LocalReport(ABC):
         return np.concatenate(parts)
 
     def estimate(self, reports: Reports) -> Frequencies:
-        r"""Unbiased counts of all values, with exact variances and intervals.
+        r"""Estimate the counts of all values, without bias and with exact variances and intervals.
 
-        Raises :class:`InvalidParameter` for anything but an array of such reports.
+        Raises :class:`InvalidParameter` unless ``reports`` is an array of this mechanism's reports.
         """
         given = np.asarray(reports)
         shape = (self.width,) if self.width > 1 else ()
@@ -135,7 +136,7 @@ class LocalReport(ABC):
             raise InvalidParameter("reports", reports, reason)
         least, most = self._range
         if int(given.min()) < least or (given > most).any():
-            raise InvalidParameter("reports", reports, "contains an impossible report")
+            raise InvalidParameter("reports", reports, "contains a report that is out of range")
         return Frequencies(
             users=len(given), supports=self.supports(given), own=self.own, other=self.other
         )
@@ -143,7 +144,7 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def _range(self) -> tuple[int, Any]:
-        r"""The least and the largest number in a report."""
+        r"""The smallest and the largest number in a report."""
 
     def variance(self, users: int, count: int | Fraction = 0) -> Fraction:
         r"""The exact variance of the estimate of a value that ``count`` of the users have.
@@ -155,7 +156,7 @@ class LocalReport(ABC):
         return spread(self.own, self.other, users, Fraction(count))
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields, and both probabilities, as text."""
+        r"""The fields and both probabilities as a JSON object, exact numbers as text."""
         return {
             "mechanism": self.name,
             "epsilon": str(self.epsilon),
@@ -167,6 +168,6 @@ class LocalReport(ABC):
 
 
 def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fraction:
-    r"""(c own (1 - own) + (n - c) other (1 - other))/(own - other)^2, for c of n users."""
+    r"""The variance (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2, c of n users."""
     coins = count * own * (1 - own) + (users - count) * other * (1 - other)
     return coins / (own - other) ** 2

@@ -1,1 +1,1 @@
-r"""Exact rational parameters, enclosures by balls, and directed rounding."""
+r"""Exact rational parameters, enclosures by ball arithmetic, and directed rounding."""

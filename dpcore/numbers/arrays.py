@@ -17,7 +17,7 @@ IntegersLike = int | npt.NDArray[Any] | list[Any] | tuple[Any, ...]
 
 
 def integers(k: IntegersLike) -> Integers:
-    r"""``k`` as a flat int64 array."""
+    r"""Return ``k`` as a flat int64 array."""
     try:
         array = np.asarray(k)
     except ValueError:
@@ -37,13 +37,13 @@ def integers(k: IntegersLike) -> Integers:
 
 
 def shaped(k: IntegersLike, values: Floats) -> float | Floats:
-    r"""The flat ``values`` in the shape of ``k``; a float if ``k`` is a single integer."""
+    r"""Reshape the flat ``values`` to the shape of ``k``; a float if ``k`` is a single integer."""
     shape = np.shape(k)
     return values.reshape(shape) if shape else float(values[0])
 
 
 def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    r"""``size`` as a shape tuple."""
+    r"""Return ``size`` as a shape tuple."""
     parts = size if isinstance(size, tuple) else (size,)
     shape = tuple(integer("size", part, at_least=0) for part in parts)
     if math.prod(shape) >= 1 << 60 or max(shape, default=0) >= 1 << 60:
@@ -55,9 +55,9 @@ Integers = npt.NDArray[np.int64]
 
 
 def one_thread() -> AbstractContextManager[object]:
-    r"""A context in which BLAS runs in the calling thread.
+    r"""Return a context in which BLAS runs in the calling thread.
 
-    For small matrices threads wait for each other longer than the computation takes, especially on
+    For small matrices, threads spend more time waiting than computing, especially on
     a busy machine.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types

@@ -18,12 +18,12 @@ _BITS: Final = 96
 
 
 def lower_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""Lower bound on the probability of a hit, wrong with probability <= ``level``; in floats."""
+    r"""A lower bound on the probability of a hit that fails with probability <= ``level``."""
     return np.where(hits > 0, _quantile(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
 
 
 def upper_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""Upper bound on the probability of a hit, wrong with probability <= ``level``; in floats."""
+    r"""An upper bound on the probability of a hit that fails with probability <= ``level``."""
     return np.where(hits < runs, _quantile(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0)
 
 
@@ -34,7 +34,7 @@ def _quantile(a: Any, b: Any, level: float) -> Any:
 
 
 def proven_upper_end(seen: int, trials: int, level: Fraction) -> Fraction:
-    r"""A u with P(Bin(trials, u) <= seen) <= ``level``, proven, and within 2^-39 of the least."""
+    r"""A proven u with P(Bin(trials, u) <= seen) <= ``level``, within 2^-39 of the smallest."""
     if not 0 <= seen < trials:
         raise InvalidParameter("seen", seen, f"must be >= 0 and below trials = {trials}")
 
@@ -50,6 +50,6 @@ def proven_upper_end(seen: int, trials: int, level: Fraction) -> Fraction:
             )
             return bool(missed.is_finite()) and Enclosure.of(missed).upper <= level
 
-    start = float(upper_end(seen, trials, float(level)))  # only a place to start from
+    start = float(upper_end(seen, trials, float(level)))  # only a starting point
     near = int(start * _GRID) if np.isfinite(start) else _GRID // 2
     return Fraction(least(enough, near), _GRID)

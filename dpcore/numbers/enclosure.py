@@ -1,9 +1,9 @@
-r"""Enclosures: proven lower and upper bounds of a real number.
+r"""Enclosures: proven lower and upper bounds on a real number.
 
 An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational (or infinite) bounds, which
-are not rounded. The arithmetic behind it is ball arithmetic (python-flint's ``arb``, Johansson
-2017): every operation returns a ball that contains the true result, at any working precision, so
-precision affects the width and never the correctness.
+are not rounded. It is computed by ball arithmetic (``arb`` of python-flint, Johansson 2017): every
+operation returns a ball that contains the true result, at any working precision, so precision
+affects the width and never the correctness.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _DIGITS: Final = 17
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    r"""Set the ball precision to ``bits``, one thread at a time.
+    r"""Set the precision of balls to ``bits`` within the block, for one thread at a time.
 
-    flint's precision is global to the process. Another thread's setting could only make balls
+    The precision of FLINT is global to the process. Another thread's setting could only make balls
     wider, never wrong; the lock keeps widths, and so running times, predictable as well.
     """
     with _LOCK.here():
@@ -55,19 +55,18 @@ def ball(value: Fraction | int) -> arb:
 
 
 def nearest(value: arb) -> float:
-    r"""A float within relative error 2^-52 (above 2^-1022) of a number known to 60 bits."""
+    r"""Round a ball of 60 accurate bits to a float, relative error 2^-52 (above 2^-1022)."""
     if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
-        raise PrecisionExhausted("the ball is too wide to be rounded to one float")
+        raise PrecisionExhausted("the ball is too wide to be rounded to a float")
     return float(value.mid())
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure(Ordered):
-    r"""``lower <= x <= upper`` for one real number x, proven.
+    r"""A proven statement ``lower <= x <= upper`` about one real number x.
 
     Comparisons are those of :class:`~dpcore.numbers.ordered.Ordered`. ``float(x)`` and
-    ``f"{x:.3f}"`` raise: which bound is safe depends on the quantity, which an enclosure does not
-    know.
+    ``f"{x:.3f}"`` raise an error, because which bound is safe depends on the use of the number.
 
     >>> with precision(64):
     ...     third = Enclosure.of(arb(1) / 3)
@@ -112,7 +111,7 @@ class Enclosure(Ordered):
 
     @classmethod
     def infinite(cls) -> Enclosure:
-        r"""The value +infinity, known to be infinite and not merely unbounded.
+        r"""The enclosure of +infinity: the value is infinite, not merely unbounded.
 
         >>> Enclosure.infinite().lower
         inf
@@ -121,19 +120,19 @@ class Enclosure(Ordered):
 
     @property
     def width(self) -> End:
-        r"""``upper - lower``, exact."""
+        r"""The exact width ``upper - lower``."""
         if self.upper == self.lower:
             return Fraction(0)
         return self.upper - self.lower
 
     @property
     def lower_float(self) -> float:
-        r"""``lower``, by :func:`round_down`."""
+        r"""The lower bound as a float, by :func:`round_down`."""
         return round_down(self.lower)
 
     @property
     def upper_float(self) -> float:
-        r"""``upper``, by :func:`round_up`."""
+        r"""The upper bound as a float, by :func:`round_up`."""
         return round_up(self.upper)
 
     def _interval(self) -> tuple[End, End]:
@@ -154,7 +153,7 @@ class Enclosure(Ordered):
         return self.lower <= value <= self.upper
 
     def overlaps(self, other: Enclosure) -> bool:
-        r"""Whether some real number lies in both; enclosures of the same number always overlap."""
+        r"""Whether both contain some real number; enclosures of the same number always overlap."""
         return self.lower <= other.upper and other.lower <= self.upper
 
     def __repr__(self) -> str:
@@ -164,11 +163,11 @@ class Enclosure(Ordered):
 
 
 def _write(end: End, rounding: str) -> str:
-    # Decimals are rounded outwards too, so that what a person copies is still an enclosure.
+    # Decimals are also rounded outwards, so that the printed interval is still an enclosure.
     if isinstance(end, float) or (end.denominator == 1 and abs(end) < 10**17):
         return str(end)
     if max(end.numerator.bit_length(), end.denominator.bit_length()) > _PRINTED_BITS:
-        # 2^(e-1) < |end| < 2^(e+1) for e the difference of the lengths.
+        # 2^(e-1) < |end| < 2^(e+1), where e is the difference of the bit lengths.
         exponent = end.numerator.bit_length() - end.denominator.bit_length()
         exponent += 1 if (end > 0) == (rounding == ROUND_CEILING) else -1
         return f"{'-' if end < 0 else ''}2**{exponent}"
@@ -177,8 +176,8 @@ def _write(end: End, rounding: str) -> str:
 
 
 def _floor(end: arb) -> End:
-    # Exponents beyond a few million bits cannot be written out as a rational: the end moves
-    # outwards to the nearest one that can, which keeps the enclosure true and only widens it.
+    # A number with an exponent beyond a few million cannot be written as a rational: the bound
+    # moves outwards to the nearest one that can, which widens the enclosure and keeps it valid.
     if not end.is_finite():
         return math.inf if end > 0 else -math.inf
     mantissa, exponent = (int(part) for part in end.mid().man_exp())
@@ -202,7 +201,7 @@ def integer_below(value: arb) -> int:
 def round_up(value: End) -> float:
     r"""The smallest float >= ``value`` whose shortest decimal form is also >= ``value``.
 
-    Text and JSON show these decimals, which may lie below the float. A float is returned unchanged.
+    Text and JSON print this decimal form, which may lie below the float. Floats are returned as is.
     """
     if isinstance(value, float):
         return value
@@ -233,11 +232,11 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
         with precision(working):
             value = compute()
         if value.is_finite() and (value.rel_accuracy_bits() > bits + 1 or value.is_exact()):
-            # Width at most 2^-(bits+1): half is left for rounding the ends outwards, which is
-            # done at the working precision and adds below 2^-(bits+29).
+            # The width is at most 2^-(bits+1), which leaves room to round outwards; rounding is
+            # done at the working precision and adds less than 2^-(bits+29).
             with precision(working):
                 return Enclosure.of(value)
-        # Where a little is missing a little is added, once: a ball of 4000 bits is no cheap trial.
+        # If few bits are missing, few are added, once: a trial with 4000 bits is expensive.
         found = value.rel_accuracy_bits() if value.is_finite() else 0
         short = bits + 2 - found
         if found > 0 and 2 * short < working and not topped:

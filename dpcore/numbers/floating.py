@@ -33,7 +33,7 @@ _SPLITTER: Final = 2.0**27 + 1
 
 
 class Split(NamedTuple):
-    r"""An unevaluated sum high + low of two floats: twice the precision of one."""
+    r"""An unevaluated sum high + low of two floats, with twice the precision of one float."""
 
     high: Floats
     low: Floats
@@ -79,16 +79,16 @@ def log1p(x: Floats) -> Floats:
 
 
 def two_sum(a: Floats, b: Floats) -> Split:
-    r"""a + b exactly, as the rounded sum and its error (Knuth 1969)."""
+    r"""The exact sum a + b, as the rounded sum and its error (Knuth 1969)."""
     total = a + b
     back = total - a
     return Split(total, (a - (total - back)) + (b - back))
 
 
 def two_product(a: Floats, b: Floats) -> Split:
-    r"""a b exactly, as the rounded product and its error (Dekker 1971, Veltkamp's splitting).
+    r"""The exact product a b, as the rounded product and its error (Dekker 1971, Veltkamp).
 
-    Exact while nothing over- or underflows: for magnitudes between 2^-200 and 2^200, and 0.
+    It is exact without overflow and underflow: for 0 and magnitudes between 2^-200 and 2^200.
     """
     total = a * b
     wide_a, wide_b = a * _SPLITTER, b * _SPLITTER
@@ -100,9 +100,9 @@ def two_product(a: Floats, b: Floats) -> Split:
 
 
 def compensated_sum(values: Floats) -> tuple[float, float]:
-    r"""The sum of x_i by pairwise compensated summation, and a bound of its error, about u.
+    r"""The sum of ``values`` by pairwise compensated summation, and a bound on its error.
 
-    The rounding error of each addition is known exactly (Knuth 1969) and summed as well: only that
+    The rounding error of each addition is computed exactly (Knuth 1969) and summed too: only this
     second sum has an error.
     """
     count, low, size = len(values), 0.0, 0.0
@@ -118,28 +118,28 @@ def compensated_sum(values: Floats) -> tuple[float, float]:
 
 
 def pair_of(values: Integers | Fraction) -> Split:
-    r"""An integer array exactly, or a rational to relative error 2^-105, as a pair."""
+    r"""Convert an integer array (exactly) or a rational (relative error 2^-105) to a pair."""
     if isinstance(values, Fraction):
         high = float(values)
         return Split(np.array([high]), np.array([float(values - Fraction(high))]))
     rounded = values.astype(np.float64)
-    # 2^63 as a float does not fit int64: step such values down before looking at the error.
+    # The float 2^63 does not fit int64, so values are capped before the error is computed.
     safe = np.minimum(rounded, float(2**63 - 1024))
     return Split(safe, (values - safe.astype(np.int64)).astype(np.float64))
 
 
 def product(a: Split, b: Split) -> Split:
-    r"""a * b to relative error 2^-100."""
+    r"""The product a b to relative error 2^-100."""
     high = two_product(a.high, b.high)
     return two_sum(high.high, high.low + (a.high * b.low + a.low * b.high))
 
 
 def square(a: Split) -> Split:
-    r"""a * a to relative error 2^-100."""
+    r"""The square a^2 to relative error 2^-100."""
     return product(a, a)
 
 
 def decayed(exponent: Split) -> Floats:
     r"""e^(-x) for x = high + low >= 0, relative error at most 2^-47 up to x = 700."""
-    # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not leave.
+    # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not be returned.
     return exp_neg(exponent.high) * (1 - exponent.low) + 0.0

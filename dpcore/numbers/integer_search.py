@@ -1,4 +1,4 @@
-r"""Certified integers: the least that satisfies a predicate, and ceilings of reals."""
+r"""Certified integers: the smallest integer that satisfies a predicate, and ceilings of reals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DOUBLINGS: Final = 1 << 16
 
 
 def least(holds: Callable[[int], bool], near: int) -> int:
-    r"""The least m with holds(m), for a predicate that is false up to some m and true from there.
+    r"""The smallest m with holds(m), for a predicate that stays true for all larger integers.
 
-    The step doubles away from ``near`` and then halves: about 2 log2(distance) calls.
+    The search doubles its step from ``near`` and then bisects: about 2 log2(distance) calls.
     """
     low, high, step = near - 1, near, 1
     while not holds(high):
@@ -45,15 +45,15 @@ _MOST_BITS: Final = 1 << 16
 
 
 def ceil_sqrt(squared: Fraction) -> int:
-    r"""The least integer k with k^2 >= ``squared``."""
-    # k^2 is an integer, so it is >= squared when it is >= its ceiling.
+    r"""The smallest integer k >= 0 with k^2 >= ``squared``."""
+    # k^2 is an integer, so k^2 >= squared iff k^2 >= ceil(squared).
     least = math.ceil(squared)
     root = math.isqrt(least)
     return root if root * root == least else root + 1
 
 
 def ceiling(compute: Callable[[], arb]) -> int:
-    r"""The least integer >= an irrational number, from balls of rising precision."""
+    r"""The ceiling of an irrational number, from balls of increasing precision."""
     bits = _START
     while bits <= _MOST_BITS:
         with precision(bits):
@@ -61,4 +61,4 @@ def ceiling(compute: Callable[[], arb]) -> int:
         if found is not None:
             return int(found)
         bits *= 2
-    raise PrecisionExhausted(f"a ceiling is undecided at {_MOST_BITS} bits")
+    raise PrecisionExhausted(f"a ceiling is undecided with {_MOST_BITS} bits of precision")

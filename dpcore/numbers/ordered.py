@@ -1,7 +1,7 @@
-r"""Comparisons of intervals: decided for the whole interval, or refused.
+r"""Comparisons of intervals, which hold for the whole interval or raise an error.
 
-A proven bound is an interval: ``bound <= 1`` may hold for all of its numbers, for none, or for
-some. In the third case the answer is unknown, and an error is raised.
+A proven bound is an interval: ``bound <= 1`` may hold for all numbers in it, for none, or only for
+some. In the third case the comparison is undecided and raises an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NUMBERS = (int, float, Fraction, Decimal)
 
 
 class Ordered:
-    r"""``<``, ``<=``, ``>``, ``>=`` against numbers and other intervals; no ``bool``.
+    r"""A base class for ``<``, ``<=``, ``>`` and ``>=`` with numbers and other intervals.
 
     A float is read by its shortest decimal form: 0.1 is one tenth. ``==`` with a number and
     ``bool`` raise :class:`TypeError`; an undecided comparison raises :class:`Undecided`.
@@ -27,7 +27,7 @@ class Ordered:
     __slots__ = ()
 
     def _interval(self) -> tuple[Fraction | float, Fraction | float]:
-        # Both ends, infinite where nothing is known.
+        # Both ends; infinite where there is no bound.
         raise NotImplementedError
 
     def __lt__(self, other: object) -> bool:
@@ -48,7 +48,7 @@ class Ordered:
         raise TypeError(f"{self!r} has no truth value; compare it with a number, as in bound <= 1")
 
     def _refuse_number(self, other: object) -> None:
-        # Two proven ends are no number: == would be False next to the very value it encloses.
+        # An interval is not a number: == would be False even for the value that it encloses.
         if isinstance(other, _NUMBERS):
             raise TypeError(f"{self!r} == {other!r} is undefined: use <, <=, >, >= or its bounds")
 

@@ -1,9 +1,9 @@
 r"""Parse privacy parameters as exact rationals.
 
-Accepted are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as ``"1/3"``,
-``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means one tenth
-and not the binary number next to it. Other types are refused. Instances of subclasses are read as
-plain values.
+Accepted types are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as
+``"1/3"``, ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means
+one tenth and not the nearest binary number. Other types raise an error. Instances of subclasses are
+read as plain values.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]", "[0, oo)"]
 
 
 class _Declared(Generic[Given, T]):
-    # The slot takes the place of this object, so that reading a field costs nothing; what was
-    # declared stays with the class, for `check_fields`.
+    # The slot replaces this object, so that reading a field costs nothing extra; the class keeps
+    # the declarations for `check_fields`.
 
     def __init__(self, default: Any) -> None:
         self._default = default
@@ -44,19 +44,19 @@ class _Declared(Generic[Given, T]):
 
     def __get__(self, instance: object, owner: type | None = None) -> T:
         if self._default is None:
-            raise AttributeError("no default: the argument is required")  # dataclass() reads it so
+            raise AttributeError("no default: the argument is required")  # as dataclass() expects
         return self.read("default", self._default)
 
     def __set__(self, instance: object, value: Given) -> None:
-        raise AttributeError(f"an {type(self).__name__} field needs a dataclass with slots")
+        raise AttributeError(f"the field type {type(self).__name__} needs a dataclass with slots")
 
 
 class Exact(_Declared[RationalLike, Fraction]):
     r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
-    ``__post_init__`` makes the value exact and refuses values <= 0 if ``zero`` gives the reason, or
-    values outside ``within``, with ``reason`` if given.
+    ``__post_init__`` makes the value exact. It rejects values <= 0 if ``zero`` gives a reason, and
+    values outside ``within``, with ``reason`` in the error message if given.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ def check_fields(instance: object) -> None:
         object.__setattr__(instance, name, field.read(name, getattr(instance, name)))
 
 
-# A decimal exponent or digit string beyond this is a typing slip or an attack on memory:
-# Fraction("1e999999999") would allocate gigabytes before anyone could refuse it. Python itself
-# writes no integer of more than 4300 digits, and what cannot be written cannot be recorded.
+# A decimal exponent or digit string beyond this is a typing error or an attack on memory:
+# Fraction("1e999999999") would allocate gigabytes before it could be rejected. Python itself
+# prints no integer of more than 4300 digits, so larger numbers could not be recorded.
 _MOST_DIGITS = 4_000
 _LARGEST = 10**_MOST_DIGITS
 _SHOWN = 10**6
@@ -152,7 +152,7 @@ def rational(argument: str, value: object) -> Fraction:
 
 
 def _exact(argument: str, value: object) -> Fraction:
-    # The methods of a subclass may say anything: only those of the types themselves are asked.
+    # Methods of a subclass may return anything, so only methods of the base types are called.
     if value.__class__ is not type(value):
         raise InvalidParameter(argument, value, "must be a number of a supported type")
     value = _without_numpy(value)
@@ -179,7 +179,7 @@ def _exact(argument: str, value: object) -> Fraction:
 
 
 def _without_numpy(value: Any) -> object:
-    # A numpy scalar as one of Python's types. It exists only where numpy is loaded: reading a
+    # Converts a numpy scalar to a Python type. There is none unless numpy is loaded, and reading a
     # parameter does not load it. Floats of other widths are read by their own shortest form, so
     # float32(0.1) is 0.1.
     numpy = sys.modules.get("numpy")
@@ -197,7 +197,7 @@ def _held(argument: str, value: Fraction) -> Fraction:
         ends = [slots[name].__get__(value) for name in ("_numerator", "_denominator")]
         return Fraction(*map(operator.index, ends))
     except (AttributeError, TypeError, ZeroDivisionError):
-        raise InvalidParameter(argument, "a Fraction", "must have two integers") from None
+        raise InvalidParameter(argument, "a Fraction", "must consist of two integers") from None
 
 
 def _from_float(argument: str, value: float) -> Fraction:
@@ -221,7 +221,7 @@ def _from_text(argument: str, text: str) -> Fraction:
 
 
 def positive_rational(argument: str, value: object, reason: str) -> Fraction:
-    r"""As :func:`rational`; values that are not > 0 raise an error with the given reason."""
+    r"""Parse a rational by :func:`rational`; values <= 0 raise an error with the given reason."""
     exact = rational(argument, value)
     if exact <= 0:
         raise InvalidParameter(argument, value, f"must be > 0: {reason}")
@@ -229,7 +229,7 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
 
 
 def at_least_zero(argument: str, value: object) -> Fraction:
-    r"""As :func:`rational`; values < 0 raise an error."""
+    r"""Parse a rational by :func:`rational`; values < 0 raise an error."""
     exact = rational(argument, value)
     if exact < 0:
         raise InvalidParameter(argument, value, "must be >= 0")
@@ -237,7 +237,7 @@ def at_least_zero(argument: str, value: object) -> Fraction:
 
 
 def rational_in(argument: str, value: object, interval: Interval, reason: str = "") -> Fraction:
-    r"""As :func:`rational`; values outside ``interval`` raise an error."""
+    r"""Parse a rational by :func:`rational`; values outside ``interval`` raise an error."""
     exact = rational(argument, value)
     least = exact > 0 if interval.startswith("(") else exact >= 0
     open_end = exact < 1 or interval.endswith("oo)")
@@ -272,13 +272,13 @@ def integer(
     at_most: int | None = None,
     limit: str = "",
 ) -> int:
-    r"""``value`` as a Python ``int``; floats and booleans are refused, even if integral."""
+    r"""Return ``value`` as a Python ``int``; floats (even integral) and booleans raise an error."""
     if (
         type(value) is int
         and (at_least is None or value >= at_least)
         and (at_most is None or value <= at_most)
     ):
-        return value  # the usual case: SupportsIndex is slow to ask for
+        return value  # the usual case: an isinstance check of SupportsIndex is slow
     if isinstance(_without_numpy(value), bool) or not isinstance(value, SupportsIndex):
         raise InvalidParameter(argument, value, "must be an integer")
     try:
@@ -296,7 +296,7 @@ def integer(
 def whole_number(
     argument: str, value: object, *, at_least: int | None = None, at_most: int | None = None
 ) -> int:
-    r"""Parse an integer as typed, 1000 or 1e3, within optional bounds."""
+    r"""Parse an integer as a user types it, such as 1000 or 1e3, within optional bounds."""
     between = "" if at_least is None else f" >= {at_least}"
     if at_least is not None and at_most is not None:
         between = f" from {at_least} to {_written(at_most)}"
@@ -312,7 +312,7 @@ def whole_number(
 
 
 def _written(number: int) -> str:
-    # A large round number in the form that is read at a glance.
+    # A large round number in a short form: 2^20 or 1e9.
     if number >= _SHOWN and number & (number - 1) == 0:
         return f"2^{number.bit_length() - 1}"
     digits = str(number).rstrip("0")
@@ -321,7 +321,7 @@ def _written(number: int) -> str:
 
 
 def text(argument: str, value: object, reason: str) -> str:
-    r"""``value`` as a plain ``str``; other types raise an error with the given reason."""
+    r"""Return ``value`` as a plain ``str``; other types raise an error with the given reason."""
     if not issubclass(type(value), str):
         raise InvalidParameter(argument, value, reason)
     return str.__str__(value)

@@ -16,28 +16,28 @@ _BRIEF = 12
 
 
 def down(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded down: for a lower bound."""
+    r"""Format ``value`` in decimals, rounded down: for a lower bound."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
 def up(value: End, digits: int = 4) -> str:
-    r"""``value`` in decimals, rounded up: for an upper bound or a p-value."""
+    r"""Format ``value`` in decimals, rounded up: for an upper bound or a p-value."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def exactly(value: Fraction) -> str:
-    r"""``value`` in decimals if thirty digits represent it exactly, otherwise as a fraction."""
+    r"""Format ``value`` in decimals if thirty digits are exact, otherwise as a fraction."""
     text = down(value, _LONGEST)
     return text if Fraction(text) == value else str(value)
 
 
 def shortest(value: Fraction) -> str:
-    r"""The shorter exact form of ``value``, decimal or fraction; decimal on a tie."""
+    r"""Format ``value`` exactly, as the shorter of decimal and fraction; decimal on a tie."""
     return min(exactly(value), str(value), key=len)
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str], digits: int = 6) -> str:
-    """``value`` exactly if twelve characters suffice, otherwise decimals by ``down`` or ``up``."""
+    """Format ``value`` exactly in at most twelve characters, otherwise by ``down`` or ``up``."""
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, digits)
 
@@ -55,8 +55,8 @@ def _rounded(value: End, digits: int, rounding: str) -> str:
 
 
 def _quotient(numerator: int, denominator: int, digits: int, rounding: str) -> Decimal:
-    # The quotient, of digits to spare where it has too many: decimals of millions of digits are
-    # slow, integers are not.
+    # Numbers of millions of digits are first reduced to a few more than are needed: decimals are
+    # slow for them, integers are not.
     if max(abs(numerator).bit_length(), denominator.bit_length()) <= _BITS:
         return Decimal(numerator) / Decimal(denominator)
     decades = (abs(numerator).bit_length() - denominator.bit_length()) * math.log10(2)

@@ -1,1 +1,1 @@
-r"""Protocols in which many users add noise to one sum: encodings, functionalities, runs."""
+r"""Protocols for noisy sums over many users: encodings, functionalities and runs."""

@@ -1,4 +1,4 @@
-r"""Secure aggregation and shuffling: the functionality S between users and server.
+r"""Secure aggregation and shuffling: the functionality S between the users and the server.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: they do what a trusted third
 party would do, for simulation and accounting. ``secure_aggregation.aggregation.MaskedAggregation``
@@ -27,25 +27,23 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 class Aggregation(Protocol):
-    r"""Secure aggregation of vectors mod m: outputs the sum of the inputs that arrived and their
-    users.
-    """
+    r"""Secure aggregation of vectors mod m, which outputs the sum and users of received inputs."""
 
     @property
     def modulus(self) -> int:
-        r"""m."""
+        r"""The modulus m."""
         ...
 
     def total(
         self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
     ) -> Total:
-        r"""The sum mod m of the messages of users who do not drop out before their input."""
+        r"""Return the sum mod m of the messages of users who do not drop out before their input."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdealAggregation:
-    r"""Secure aggregation by a trusted party that outputs only the sum mod m and the participants.
+    r"""Secure aggregation by a trusted party that only outputs the sum mod m and the participants.
 
     With ``per_user``, ``run`` draws the noise of every user; otherwise it draws the sum of the
     noise at once, which has the same distribution.
@@ -69,11 +67,11 @@ class IdealAggregation:
         *,
         rng: Rng = SYSTEM,  # noqa: ARG002 - an ideal party needs none; a real aggregation does
     ) -> Total:
-        r"""The sum over the users who do not drop out before the input step.
+        r"""Return the sum over the users who do not drop out before the input step.
 
         Raises :class:`InvalidParameter` for a message that is not a vector of integers in [0, m),
-        for messages of different lengths, for a dropout who did not take part, and if no user is
-        left.
+        for messages of different lengths, for a dropout who did not take part, and if no user
+        remains.
         """
         rows = _stacked(messages, self.modulus)
         names = tuple(messages)
@@ -87,10 +85,10 @@ class RelaxedAggregation:
     r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
 
     The server's view is within a factor e^epsilon_hat of a simulation from the sum mod m alone, and
-    after processing it is the sum up to statistical distance q_hat (Chowdhury and Zhou
-    2023, Definition 9). It is not
-    implemented: the simulation outputs the sum itself, which is one such aggregation. It is not an
-    :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
+    after processing it equals the sum up to statistical distance q_hat (Chowdhury and Zhou 2023,
+    Definition 9). No such protocol is implemented: the simulation outputs the sum itself, which
+    satisfies the definition. The class is not an :class:`Aggregation`: ``run`` accepts it only for
+    a ``ShuffledPure``.
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
@@ -115,7 +113,7 @@ class Shuffler:
     """
 
     def shuffle(self, messages: BitMessages, *, rng: Rng = SYSTEM) -> Bits:
-        r"""The bits of each coordinate, independently permuted: shape (coordinates, all bits).
+        r"""Permute the bits of each coordinate independently: an array (coordinates, all bits).
 
         Raises :class:`InvalidParameter` for anything but :class:`BitMessages`.
         """
@@ -127,7 +125,7 @@ class Shuffler:
 
 
 def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ...]:
-    r"""The indices of the names whose input arrives before they drop out."""
+    r"""The indices of the users who do not drop out before their input arrives."""
     if not isinstance(vanish, Mapping) or not set(vanish) <= set(names):
         raise InvalidParameter("vanish", vanish, "must name users in this run")
     if not all(isinstance(step, Step) for step in vanish.values()):
@@ -149,12 +147,12 @@ def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
             raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) ({name})")
     if len({len(vector) for vector in messages.values()}) > 1:
         raise InvalidParameter("messages", messages, "must be vectors of equal length")
-    # One by one: stacked together, signed and unsigned entries would meet as floats.
+    # Converted one by one, because stacking signed and unsigned arrays would give floats.
     return np.stack([vector.astype(np.int64) for vector in messages.values()])
 
 
 def _sum_modulo(rows: Integers, modulus: int) -> Integers:
-    # In halves, so that neither sum leaves int64 with fewer than 2^31 users.
+    # Summed in halves, so that neither sum exceeds int64 with fewer than 2^31 users.
     low = (rows & ((1 << 31) - 1)).sum(axis=0)
     high = (rows >> 31).sum(axis=0)
     exact = [((int(h) << 31) + int(l)) % modulus for h, l in zip(high, low, strict=True)]

@@ -26,10 +26,10 @@ from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
 RealsLike: TypeAlias = npt.NDArray[Any] | list[Any] | tuple[Any, ...]
-"""Many reals: an array of floats or integers, or a sequence that numpy reads as one."""
+"""Many reals: an array of floats or integers, or a sequence that numpy converts to one."""
 
 MOST_STEPS: Final = 1 << 40
-"""The largest precision for which a float finds the integer part exactly (see the proof)."""
+"""The largest precision for which floats compute the integer part exactly (see the proof)."""
 
 _SCALE_BITS: Final = 62
 _RANGE: Final = "must lie in [0, 1]; clamp=True clips it"
@@ -38,14 +38,14 @@ _KIND: Final = "must be an array of floats, or of objects for exact rationals"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedPoint:
-    r"""Encode x in [0, 1] as an integer: x g rounded at random to a neighbour, g = ``precision``.
+    r"""Encode x in [0, 1] as an integer by randomised rounding of x g, g = ``precision``.
 
     E(x) = floor(x g) + Bernoulli(x g - floor(x g)), g >= 1. E[E(x)] = x g, and E(x) is floor(x g)
-    or ceil(x g): replacing one value moves a sum by at most g. A float is read as its exact binary
-    value, not as its decimal form; write ``"0.1"`` or ``Fraction(1, 10)`` for one tenth.
+    or ceil(x g), so replacing one value changes a sum by at most g. A float is read as its exact
+    binary value, not as its decimal form; write ``"0.1"`` or ``Fraction(1, 10)`` for one tenth.
 
-    With ``clamp`` a value outside [0, 1] is clipped first; without it such a value is refused.
-    Infinite values and nan are always refused.
+    With ``clamp`` a value outside [0, 1] is clipped first; without it the value raises an error.
+    Infinite values and nan always raise an error.
 
     >>> from dpcore import SeededRng
     >>> encoding = FixedPoint(precision=10)
@@ -68,11 +68,11 @@ class FixedPoint:
     @overload
     def encode(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def encode(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""x in steps, rounded at random: an int, or an int64 array of the shape of ``x``.
+        r"""Encode x in steps: return an int, or an int64 array of the shape of ``x``.
 
         The values of an object array are encoded one by one.
 
-        Raises :class:`InvalidParameter`, before anything is drawn, for values outside [0, 1]
+        Raises :class:`InvalidParameter`, before any draw, for values outside [0, 1]
         (unless ``clamp``), infinite values, nan, and anything that is not a number.
         """
         if not isinstance(rng, Rng):
@@ -92,9 +92,9 @@ class FixedPoint:
     @overload
     def decode(self, total: npt.NDArray[np.integer[Any]]) -> Floats: ...
     def decode(self, total: int | npt.NDArray[np.integer[Any]]) -> Fraction | Floats:
-        r"""``total``/g: the exact rational, or the nearest floats for an array.
+        r"""Return ``total``/g: the exact rational, or the nearest floats for an array.
 
-        Array entries beyond 2^53 are rounded to a float before the division as well.
+        Array entries beyond 2^53 are also rounded to a float before the division.
         """
         if not isinstance(total, np.ndarray):
             return Fraction(integer("total", total), self.precision)
@@ -127,7 +127,7 @@ class FixedPoint:
 
 
 def as_array(x: RealsLike) -> npt.NDArray[Any]:
-    r"""``x`` as a numpy array; raises :class:`InvalidParameter` if it is ragged."""
+    r"""Convert ``x`` to a numpy array; raises :class:`InvalidParameter` if it is ragged."""
     try:
         return np.asarray(x)
     except ValueError:
@@ -156,13 +156,13 @@ def _encode_all(x: Floats, steps: int, rng: Rng) -> Integers:
 
 
 def _encode_block(x: Floats, steps: int, words: npt.NDArray[np.uint64], rng: Rng) -> Integers:
-    # E(x) = floor(x g + U) for a uniform U with leading word u. In units of 2^-64 x g is
-    # I 2^64 + f + (less than 4g), f from the first 62 bits of x, and U is u + (less than 1).
-    # The sum crosses a whole number at f + u or not at all, unless s = f + u mod 2^64 lies
-    # within 4g of the top: chance 4g/2^64 whatever x is, and then it is settled exactly.
+    # E(x) = floor(x g + U) for a uniform U with leading word u. In units of 2^-64, x g is
+    # I 2^64 + f + (less than 4g), with f from the first 62 bits of x, and U is u + (less than 1).
+    # f + u decides whether the sum reaches the next integer, unless f + u mod 2^64 lies within 4g
+    # of 2^64. This has probability 4g/2^64 for every x, and then the comparison is made exactly.
     leading = (x * 2.0**_SCALE_BITS).astype(np.int64).view(np.uint64)
-    fraction = leading * np.uint64(4 * steps)  # mod 2^64: the whole part wraps away
-    # x g - f/2^64 is within 2^-12 of the integer I, and 11 bits of f do not matter for that.
+    fraction = leading * np.uint64(4 * steps)  # mod 2^64: the integer part vanishes
+    # x g - f/2^64 is within 2^-12 of the integer I, so 11 bits of f can be dropped.
     near = x * float(steps) - (fraction >> np.uint64(11)).view(np.int64) * 2.0**-53
     fraction += words
     encoded: Integers = np.rint(near).astype(np.int64)
@@ -174,7 +174,7 @@ def _encode_block(x: Floats, steps: int, words: npt.NDArray[np.uint64], rng: Rng
 
 
 def _settle(exact: Fraction, word: int, more: Callable[[int], int]) -> int:
-    # floor(exact + U) for a dyadic rational: decided at the latest when U has as many bits.
+    # floor(exact + U) for a dyadic rational: decided at the latest when U has as many bits as it.
     bits, drawn = 64, word
     while True:
         low = math.floor(exact + Fraction(drawn, 1 << bits))

@@ -1,12 +1,12 @@
-r"""The protocol P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
+r"""Protocols P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
 
-Users hold x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m; S
-reveals only the sum mod m to the server (``aggregation``); the analyzer A decodes it. Chowdhury and
-Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772), Algorithms 2
-to 7. Protocols whose messages are bits to be shuffled are in ``shuffled_bits``.
+Each user holds an x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m;
+the aggregation S reveals only the sum mod m to the server; the analyzer A decodes it. Source:
+Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
+Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
 
-A protocol consists of explicit integers and laws. It has no epsilon: its guarantee is derived from
-``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
+A protocol is defined by integers and noise laws. It has no epsilon: ``accounting`` derives its
+guarantee from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _MOST: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModularSum(ABC):
-    r"""R and A over a sum mod m, m = n g + 2 tau + 1, the common part of these protocols.
+    r"""The common base class: randomizer and analyzer over a sum mod m, m = n g + 2 tau + 1.
 
-    n = ``users``, g = ``precision``, tau = ``threshold``. R: y = (E(x) + eta) mod m, where E is
-    the encoding. A: z = (y - m)/g if y > n g + tau, otherwise y/g. While the noise of the sum stays
-    within [-tau, tau], z g is the sum of encodings plus noise exactly; ``size_protocol``
-    certifies how likely that is. A larger ``modulus``, such as a power of two, is allowed; a
-    smaller one is refused.
+    Let n = ``users``, g = ``precision``, tau = ``threshold``. The randomizer sends y = (E(x) + eta)
+    mod m, where E is the encoding and eta the noise. The analyzer returns (y - m)/g if y > n g +
+    tau, otherwise y/g. If the noise of the sum lies in [-tau, tau], the result times g is exactly
+    the sum of the encodings plus the noise; ``size_protocol`` bounds the probability of failure. A
+    larger ``modulus``, such as a power of two, is allowed; a smaller one raises an error.
     """
 
     name: ClassVar[str]
@@ -52,27 +52,27 @@ class ModularSum(ABC):
     users: Whole = Whole()
     precision: Whole = Whole(at_most=MOST_STEPS)
     threshold: Whole = Whole(at_least=0)
-    modulus: int = None  # type: ignore[assignment]  # __post_init__ puts the least one there
+    modulus: int = None  # type: ignore[assignment]  # __post_init__ sets the smallest one
 
     def __post_init__(self) -> None:
         check_fields(self)
         need = self.users * self.precision + 2 * self.threshold + 1
         modulus = need if self.modulus is None else integer("modulus", self.modulus)
         if modulus < need:
-            reason = f"must be >= n g + 2 tau + 1 = {need}: a smaller one makes sums wrap around"
+            reason = f"must be >= n g + 2 tau + 1 = {need}: otherwise sums wrap around"
             raise InvalidParameter("modulus", modulus, reason)
         if modulus > _MOST:
-            raise InvalidParameter("modulus", modulus, "must be <= 2^62: messages are int64")
+            raise InvalidParameter("modulus", modulus, "must be <= 2^62 to fit int64 messages")
         object.__setattr__(self, "modulus", modulus)
 
     @property
     @abstractmethod
     def local_noise(self) -> Noise | None:
-        r"""The law that each user adds before sending, or None."""
+        r"""The law of the noise that each user adds before sending, or None."""
 
     @property
     def central_noise(self) -> Noise | None:
-        r"""The law that the analyzer adds before publishing, or None."""
+        r"""The law of the noise that the analyzer adds before publishing, or None."""
         return None
 
     @property
@@ -82,7 +82,7 @@ class ModularSum(ABC):
 
     @property
     def encoding(self) -> FixedPoint:
-        r"""E, the same for every user."""
+        r"""The encoding E, the same for every user."""
         return FixedPoint(precision=self.precision)
 
     @property
@@ -95,7 +95,7 @@ class ModularSum(ABC):
     @overload
     def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""R: the message (E(x) + eta) mod m of one user, or of a user for each entry of x."""
+        r"""R: draw the message (E(x) + eta) mod m of one user, or of one user per entry of x."""
         noise = self.local_noise
         if not isinstance(x, (list, tuple, np.ndarray)):
             steps = self.encoding.encode(x, rng=rng)
@@ -104,7 +104,7 @@ class ModularSum(ABC):
         if held.size > self.users:
             raise InvalidParameter("x", x, f"must contain at most users = {self.users} values")
         if noise is not None:
-            batch_of(noise)  # refuses before anything is drawn
+            batch_of(noise)  # raises an error before any draw
         encoded = self.encoding.encode(held, rng=rng)
         if noise is not None:
             encoded = encoded + noise.sample(held.shape, rng=rng)
@@ -112,9 +112,7 @@ class ModularSum(ABC):
         return messages
 
     def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
-        r"""The sum mod m of the messages of the users with inputs x, with their total noise in one
-        draw.
-        """
+        r"""Draw the sum mod m of the messages for inputs x, with all noise in one draw."""
         held = as_array(x)
         if not 1 <= held.size <= self.users:
             reason = f"must contain one value per user, for 1 to {self.users} users"
@@ -130,7 +128,7 @@ class ModularSum(ABC):
     @overload
     def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
     def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
-        r"""The sum in steps that ``y`` represents: y - m if y > n g + tau, otherwise y."""
+        r"""Return the signed sum in steps: y - m if y > n g + tau, otherwise y."""
         edge = self.users * self.precision + self.threshold
         if not isinstance(y, np.ndarray):
             whole = integer("y", y, at_least=0)
@@ -149,10 +147,10 @@ class ModularSum(ABC):
     def analyze(
         self, y: int | npt.NDArray[np.integer[Any]], *, rng: Rng = SYSTEM
     ) -> Fraction | Floats:
-        r"""A: the estimate of the sum of x from y, the sum of the messages mod m.
+        r"""A: return the estimate of the sum of x from y, the sum of the messages mod m.
 
-        An exact rational; for an array of sums, one estimate each, to the nearest float. If the
-        analyzer adds noise, each call draws noise and is another release.
+        The estimate is an exact rational, or the nearest float for each entry of an array. If the
+        analyzer adds noise, each call draws fresh noise and is another release.
         """
         noise = self.central_noise
         read = self.unwrap(y)
@@ -174,7 +172,7 @@ class ModularSum(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared(ModularSum):
-    # Each user adds a share of the noise: the honest ones present hide each other.
+    # Each user adds a share of the noise: the noise of all honest participants protects each user.
     share: Noise
 
     @property
@@ -191,7 +189,7 @@ class _Shared(ModularSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole(ModularSum):
-    # One draw hides a user, whoever else is present.
+    # One draw of noise protects a user, independently of the other users.
     noise: Noise
 
     def __post_init__(self) -> None:
@@ -203,7 +201,7 @@ class _Whole(ModularSum):
         return self.noise
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution in the observed message or estimate."""
+        r"""The mechanism that protects one contribution in the message or estimate."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
@@ -214,7 +212,7 @@ class AggregatedSum(_Shared):
     ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem 1),
     Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated privacy (Theorem 4);
     ``noise.share(n)`` derives it from the law of the total noise. The server sees only the sum mod
-    m, so the noise of the honest users who are present hides one contribution.
+    m, so the noise of all honest participants protects each contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -233,17 +231,15 @@ class AggregatedSum(_Shared):
         _check_noise("share", self.share)
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution, at most g steps in the sum, from the
-        server.
-        """
+        r"""The mechanism that protects a contribution of at most g steps from the server."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSum(_Whole):
-    r"""Sum with local privacy: the noise of each user suffices to hide x (Algorithms 6 and 7).
+    r"""Sum with local privacy: the noise of each user suffices to protect x (Algorithms 6 and 7).
 
-    ``noise`` is the law that each user adds, DiscreteLaplace(g/epsilon) in Theorem 6. Neither the
+    ``noise`` is the law of each user's noise, DiscreteLaplace(g/epsilon) in Theorem 6. Neither the
     aggregation nor other users are trusted, so the observed noise is that of one message.
 
     >>> protocol = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
@@ -264,10 +260,10 @@ class LocalSum(_Whole):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CentralSum(_Whole):
-    r"""Sum with central privacy: the analyzer sees the exact sum, adds noise (Algorithms 4, 5).
+    r"""Sum with central privacy: the analyzer adds noise to the exact sum (Algorithms 4 and 5).
 
-    ``noise`` is the analyzer's, DiscreteLaplace(g/epsilon) in Theorem 5. All users trust the
-    analyzer; only the estimate that it publishes is private.
+    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(g/epsilon) in Theorem 5. All users
+    trust the analyzer; only the estimate that it publishes is private.
 
     >>> protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.local_noise is None, protocol.randomize(0.5)
@@ -293,10 +289,10 @@ class CentralSum(_Whole):
 class ShuffledPure(_Shared):
     r"""Sum with pure privacy over an aggregation that shuffling approximates (Theorem 3).
 
-    As :class:`AggregatedSum` with PolyaDifference shares, but the server sees more than the sum:
-    an (epsilon_hat, q_hat)-relaxed aggregation costs 2 epsilon_hat in addition to the cost of the
-    noise. That aggregation is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism`
-    describes only the sum, and ``run`` returns no release record.
+    It is :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than
+    the sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That
+    aggregation is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism` describes only
+    the sum, and ``run`` returns no release record.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)
@@ -311,11 +307,11 @@ class ShuffledPure(_Shared):
     def __post_init__(self) -> None:
         ModularSum.__post_init__(self)
         if not isinstance(self.share, (PolyaDifference, DiscreteLaplace)):
-            reason = "must be a PolyaDifference: Theorem 3 is about pure noise"
+            reason = "must be a PolyaDifference: Theorem 3 holds for pure-DP noise"
             raise InvalidParameter("share", self.share, reason)
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution only in the sum; the server sees more."""
+        r"""The mechanism that protects one contribution in the sum; the server sees more."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
@@ -323,8 +319,8 @@ def _check_noise(argument: str, noise: Noise) -> None:
     if not isinstance(noise, Noise):
         raise InvalidParameter(argument, noise, "must be a Noise, e.g. DiscreteLaplace")
     if not noise.symmetric:
-        raise InvalidParameter(argument, noise, "must be symmetric: the estimate would be biased")
-    summed(noise, 2)  # refuses a law whose sums are unknown
+        raise InvalidParameter(argument, noise, "must be symmetric, or the estimate is biased")
+    summed(noise, 2)  # raises an error for a law whose sums are unknown
 
 
 _MOST_BITS = 1 << 10
@@ -332,11 +328,11 @@ _MOST_BITS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolSize:
-    r"""A certified threshold tau and modulus m.
+    r"""A certified threshold tau and the modulus m.
 
-    ``wraparound`` encloses P(\|noise\| > tau); its upper bound also bounds the probability that an
-    estimate is off by m/g, for all data. ``one_less`` encloses P(\|noise\| > tau - 1), which
-    exceeds the failure probability: tau is the least (None where tau is 0).
+    ``wraparound`` encloses P(\|noise\| > tau); for all data, its upper bound also bounds the
+    probability that an estimate is off by m/g. ``one_less`` encloses P(\|noise\| > tau - 1), which
+    exceeds the failure probability, so tau is the smallest; it is None if tau is 0.
     """
 
     threshold: int
@@ -353,9 +349,9 @@ class ProtocolSize:
 def size_protocol(
     *, users: int, precision: int, noise: Noise, failure: RationalLike
 ) -> ProtocolSize:
-    r"""The least tau with P(\|X\| > tau) <= ``failure`` certified, and m = n g + 2 tau + 1.
+    r"""Find the least tau with a certified P(\|X\| > tau) <= ``failure``, and m = n g + 2 tau + 1.
 
-    ``noise`` is the law of the total noise in the sum, ``protocol.planned_noise``. For the laws
+    ``noise`` is the law of the total noise X in the sum, ``protocol.planned_noise``. For the laws
     that a protocol accepts, dropouts only reduce the tail, so tau is valid for any number of
     remaining users. A tail that 1024 bits cannot separate from ``failure`` counts as too large.
 

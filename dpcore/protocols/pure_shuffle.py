@@ -1,12 +1,12 @@
-r"""Sums of numbers by shuffled bits with a bounded loss at every output: pure DP.
+r"""Sums by shuffled bits under pure DP: the privacy loss is bounded at every output.
 
-Bounded messages that always depend on their input cannot be pure: at an extreme value of the sum
-every message is known. Here a message is x plus a share of discrete Laplace noise or, rarely and
+Bounded messages that always depend on their input cannot give pure DP: an extreme value of the sum
+reveals every message. Here a message is x plus a share of discrete Laplace noise or, rarely and
 whenever the noise would not fit, a cover: a number drawn from the whole range of messages,
-independently of x. Covers are so rare that the noise of the sum is practically discrete Laplace,
-and they bound the loss at the extreme outputs. After the noise of Goryczka and Xiong (2017) and the
-pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and of Ghazi, Kumar
-and Manurangsi (2023); the guarantee of the parameters is
+independently of x. Covers are so rare that the noise of the sum is nearly discrete Laplace, and
+they bound the loss at the extreme outputs. The noise is that of Goryczka and Xiong (2017); the idea
+follows the pure protocols of Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and of
+Ghazi, Kumar and Manurangsi (2023). The guarantee is derived by
 ``accounting.protocol_guarantees.pure_shuffle_guarantee.purity``. Proofs: docs/proofs/shuffle.md.
 """
 
@@ -34,14 +34,14 @@ _ONE: Final = 1 << 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureShuffle:
-    r"""Sum values of [0, 1] from shuffled bits, each user hidden by noise and rare covers.
+    r"""Sum values in [0, 1] from shuffled bits; noise and rare covers protect each user.
 
-    R: x becomes E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of ``share``. With
-    probability c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a cover: Y uniform
-    on {0, ..., 2J + g}. Otherwise Y = J + E(x) + Z. The user sends 2J + g bits, Y of them 1. A: for
-    k users (the number of ones - k J)/g. Without covers, that is the sum of the encodings plus the
-    noise of k shares within the reach; :meth:`missed` bounds the probability of a cover, and covers
-    move the expectation of the sum by at most half of it.
+    Randomizer: x is encoded as E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of
+    ``share``. With probability c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a
+    cover: Y uniform on {0, ..., 2J + g}. Otherwise Y = J + E(x) + Z. The user sends 2J + g bits, of
+    which Y are 1. Analyzer: for k users the estimate is (number of ones - k J)/g. Without covers,
+    it is the sum of the encodings plus the noise of k shares within the reach. :meth:`missed`
+    bounds the probability of a cover; covers bias the estimate by at most half of that bound.
 
     ``accounting`` derives the guarantee from all parameters together.
     """
@@ -65,7 +65,7 @@ class PureShuffle:
 
     @property
     def width(self) -> int:
-        r"""2J + g: the number of bits of one message."""
+        r"""The number 2J + g of bits of one message."""
         return 2 * self.reach + self.precision
 
     @property
@@ -84,31 +84,31 @@ class PureShuffle:
         return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
 
     def missed(self, present: int) -> Fraction:
-        """An upper bound of the probability that ``present`` users do not add ``observed_noise``"""
-        # Rounded up: at a large epsilon it is a number of thousands of digits.
+        """An upper bound on the probability that ``present`` users deviate from their noise law."""
+        # Rounded up, because for a large epsilon the exact number has thousands of digits.
         beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
         beyond = Fraction(math.ceil(beyond * _ONE), _ONE)
         return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound of E[(estimate - sum of the encodings)^2] with ``present`` users."""
+        r"""An upper bound on E[(estimate - sum of the encodings)^2] with ``present`` users."""
         count, g = integer("present", present, at_least=1), self.precision
         covered = self.missed(count)
         spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
         return (spread + (covered * g / 2) ** 2) / g**2
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: the messages of the users that hold x."""
+        r"""R: draw the messages of the users with values x."""
         ones = self.values(x, rng=rng)
-        # The order within a message tells nothing new: the shuffler chooses another.
+        # The order within a message reveals nothing: the shuffler permutes all bits.
         bits = (np.arange(self.width) < ones[:, None]).astype(np.uint8)
         return BitMessages(bits[:, None, :])
 
     def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""The number of ones that each user sends; errors as in :meth:`randomize`."""
+        r"""Draw the number of ones of each user's message; errors are as in :meth:`randomize`."""
         held = as_array(x)
         if held.ndim != 1 or not 1 <= len(held) <= self.users:
-            reason = f"must be an array of one number per user, for 1 to {self.users} users"
+            reason = f"must be an array with one number for each of 1 to {self.users} users"
             raise InvalidParameter("x", x, reason)
         steps = FixedPoint(precision=self.precision).encode(held, rng=rng)
         noise, covered = self.noise_and_covers(len(steps), rng=rng)
@@ -118,35 +118,35 @@ class PureShuffle:
         return ones
 
     def noise_and_covers(self, count: int, *, rng: Rng = SYSTEM) -> tuple[Integers, Integers]:
-        r"""The noise of ``count`` users, and 1 for each whose message is a cover."""
+        r"""Draw the noise of ``count`` users, and a 1 for each user whose message is a cover."""
         noise = self.share.sample(count, rng=rng)
         covered = Binomial(trials=1, probability=self.cover).sample(count, rng=rng)
         return noise, covered | (np.abs(noise) > self.reach)
 
     def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
-        r"""The ones sent by ``present`` users whose bits add up to ``total``, at precision 1."""
+        r"""Draw the number of ones sent by ``present`` users whose bits sum to ``total``."""
         if self.precision != 1:
-            raise InvalidParameter("precision", self.precision, "must be 1: a sum of bits")
+            raise InvalidParameter("precision", self.precision, "must be 1 for a sum of bits")
         count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)
         if count > self.users or left > count:
-            raise InvalidParameter("total", total, f"must be a sum of {count} bits of {self.users}")
+            raise InvalidParameter("total", total, f"must be <= present = {count} <= {self.users}")
         ones, covers = left + self.reach * count, 0
         for start in range(0, count, BLOCK):
             noise, covered = self.noise_and_covers(min(BLOCK, count - start), rng=rng)
             ones += int(noise[covered == 0].sum())
             covers += int(covered.sum())
         for out in range(covers):
-            # Whose bit the next cover stands for: one of those not yet replaced.
+            # The bit that the next cover replaces: a random one of those not yet replaced.
             held = int(rng.below(count - out) < left)
             left -= held
             ones += rng.below(self.width + 1) - self.reach - held
         return ones
 
     def estimate(self, ones: int, present: int) -> Fraction:
-        r"""The estimate of the sum over ``present`` users, from the number of ones."""
+        r"""Estimate the sum over ``present`` users from the number of ones."""
         return Fraction(int(ones) - present * self.reach, self.precision)
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""A: the estimate of the sum, from the shuffled bits (one row)."""
+        r"""A: estimate the sum from the shuffled bits (one row)."""
         present = users_of(shuffled, rows=1, width=self.width, most=self.users)
         return self.estimate(int(shuffled.sum(dtype=np.int64)), present)

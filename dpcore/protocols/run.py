@@ -1,7 +1,7 @@
-r"""Run a protocol once in this process: users, functionality and analyzer.
+r"""Run a protocol once in this process: the users, the functionality and the analyzer.
 
-Dropouts and collusion are part of a run: the noise of users who drop out is missing, the noise of
-colluding users does not count, and the record of the run has only the remaining noise. Proofs:
+A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
+of colluding users, and the record of the run has only the remaining noise. Proofs:
 docs/proofs/protocol.md.
 """
 
@@ -35,20 +35,20 @@ from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round import MOST_EXPOSURE
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
-"""The users' values: a mapping by name (exact rationals, too), or an array of users "0", "1", and
-so on."""
+"""The users' values: a mapping from names to numbers (also exact rationals), or an array whose
+users are named "0", "1" and so on."""
 
 _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    r"""The result of a run: the estimate, the participants, and the record for accounting.
+    r"""The result of a run: the estimate, the participants and the record for accounting.
 
     ``record`` is None if the server's view is not a single mechanism: for a :class:`PureShuffle`
     (see ``accounting.protocol_guarantees.pure_shuffle_guarantee``) and for a :class:`ShuffledPure`
     (the guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
-    ``assumptions`` are those of the guarantee.
+    ``assumptions`` lists the assumptions of the guarantee.
     """
 
     estimate: Fraction | tuple[Fraction, ...]
@@ -59,20 +59,18 @@ class RunOutcome:
 
     @property
     def release(self) -> Release:
-        r"""The release record; its mechanism has the noise that the ``honest`` users actually
-        added.
-        """
+        r"""The release record; its mechanism has the noise that the ``honest`` users added."""
         if self.record is None:
             reason = (
-                "must describe the server's view by one mechanism: this protocol has no "
-                "release record"
+                "has no release record: no single mechanism describes the server's view; "
+                "see RunOutcome.record"
             )
             raise InvalidParameter("protocol", "(as run)", reason)
         return self.record
 
 
 class RoundRefused(AggregationRefused):
-    r"""A round that failed without an estimate; charge its ``release``.
+    r"""A round failed without an estimate; charge the ``release`` of this error.
 
     ``release`` is the record that the run would have returned; the aggregation's error is the
     cause. A server with colluding users may know the sum although the round was refused.
@@ -110,11 +108,11 @@ def run(
 ) -> RunOutcome:
     r"""Run a protocol once: all n users, the functionality and the analyzer.
 
-    Sums run over an aggregation, bits over a :class:`Shuffler`, and :class:`ShuffledPure` over a
+    Sums need an aggregation, protocols of bits a :class:`Shuffler`, and :class:`ShuffledPure` a
     :class:`RelaxedAggregation`, which is an assumption: the simulation outputs the sum itself.
-    ``vanish`` maps each dropout to the step of dropping out, and ``colluding`` are the users who
-    reveal their noise to the server. ``honest`` counts all other users, and the release has only
-    their noise.
+    ``vanish`` maps each dropout to the step at which it drops out, and ``colluding`` names the
+    users who reveal their noise to the server. ``honest`` counts all other participants, and the
+    release has only their noise.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> share = DiscreteLaplace(scale=4).share(4)
@@ -131,10 +129,10 @@ def run(
 
     Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
     is no estimate then, but with colluding users the server may know the sum: charge ``release`` of
-    the error as if the round had succeeded, and draw fresh noise for the next round, because two
-    sums of the same messages differ by the users that are in only one of them. If a masked
-    aggregation refused before ``UnmaskReply``, a semi-honest server learned nothing; charging the
-    release is the safe choice.
+    the error as if the round had succeeded, and draw fresh noise for the next round, because the
+    difference of two sums of the same messages reveals the users that are in only one of them. If a
+    masked aggregation failed before ``UnmaskReply``, a semi-honest server learned nothing; charging
+    the release is still the safe choice.
 
     >>> from dpcore.secure_aggregation.aggregation import MaskedAggregation
     >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
@@ -148,12 +146,12 @@ def run(
     assumed = _ASSUMED.get(type(protocol))
     if assumed is None:
         raise InvalidParameter(
-            "protocol", protocol, "must be a sum or a shuffle that can be run here"
+            "protocol", protocol, "must be a sum or shuffle protocol of dpcore.protocols"
         )
     crowd = _crowd(protocol.users, values, vanish, colluding)
     record = None
     if not isinstance(protocol, (ShuffledPure, PureShuffle)):
-        # A single draw adds its noise however many users take part.
+        # For these protocols the noise is one draw, independently of the number of users.
         alone = isinstance(protocol, (LocalSum, CentralSum))
         record = Release(
             mechanism=protocol.mechanism(crowd.honest),
@@ -182,13 +180,13 @@ def run(
 
 
 _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
-    AggregatedSum: ("the aggregation shows the server only the sum and whose values are in it",),
+    AggregatedSum: ("the aggregation reveals to the server only the sum and the participants",),
     LocalSum: (),
-    ShuffledPure: ("a relaxed aggregation is assumed, which nothing here builds",),
-    CentralSum: ("the analyzer is trusted with the sum and publishes only its estimate",),
-    BinaryShuffle: ("the shuffler shows the server only the bits",),
-    VectorShuffle: ("the shuffler shows the server only the bits",),
-    PureShuffle: ("the shuffler shows the server only the bits",),
+    ShuffledPure: ("the relaxed aggregation is an assumption; dpcore does not implement one",),
+    CentralSum: ("the analyzer is trusted with the sum and publishes only the estimate",),
+    BinaryShuffle: ("the shuffler reveals to the server only the shuffled bits",),
+    VectorShuffle: ("the shuffler reveals to the server only the shuffled bits",),
+    PureShuffle: ("the shuffler reveals to the server only the shuffled bits",),
 }
 
 
@@ -210,8 +208,8 @@ def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tu
 
 @dataclass(frozen=True, slots=True)
 class _Participants:
-    # What every user holds and is called, the places and names of those who stay, how many of
-    # them are honest, and how many collude, wherever they are.
+    # The values and names of all users, the indices and names of the participants, the number of
+    # honest participants, and the number of colluding users, including dropouts.
     held: npt.NDArray[Any]
     names: tuple[str, ...]
     places: Integers
@@ -226,14 +224,14 @@ def _crowd(
     try:
         if isinstance(values, Mapping):
             names = tuple(values)
-            held = np.array([*values.values()], dtype=object)  # exact rationals stay what they are
+            held = np.array([*values.values()], dtype=object)  # exact rationals are kept
         else:
             held = np.asarray(values)
             names = tuple(str(place) for place in range(len(held) if held.ndim else 0))
     except ValueError:
         raise InvalidParameter("values", values, "must be an array or a mapping") from None
     if len(names) != users:
-        raise InvalidParameter("values", values, f"must have one for each of {users} users")
+        raise InvalidParameter("values", values, f"must have one value for each of {users} users")
     places = staying(names, vanish)
     present = tuple(names[place] for place in places)
     listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
@@ -269,10 +267,10 @@ def _sum(
 ) -> int:
     relaxed = isinstance(functionality, RelaxedAggregation)
     if relaxed != isinstance(protocol, ShuffledPure):
-        reason = "must be a RelaxedAggregation for a ShuffledPure, and for no other protocol"
+        reason = "must be a RelaxedAggregation if and only if the protocol is a ShuffledPure"
         raise InvalidParameter("functionality", functionality, reason)
     if isinstance(functionality, RelaxedAggregation):
-        # The sum itself is an (epsilon_hat, q_hat)-relaxed aggregation, whatever those two are.
+        # Revealing the exact sum is an (epsilon_hat, q_hat)-relaxed aggregation for all parameters.
         functionality = IdealAggregation(modulus=functionality.modulus)
     if isinstance(functionality, Shuffler) or not hasattr(functionality, "total"):
         raise InvalidParameter("functionality", functionality, "must be a secure aggregation")
@@ -287,10 +285,10 @@ def _sum(
         and isinstance(protocol, AggregatedSum)
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
-        # With so many shares of a secret, the server reads that user's message by itself.
-        reason = f"must be fewer than n - t = {functionality.threshold}: they remove every mask"
+        # With that many shares of a secret, the server can unmask the user's message by itself.
+        reason = f"must be fewer than n - t = {functionality.threshold} users, who can unmask all"
         if functionality.neighbourhood is not None:
-            reason = "must be small enough that the neighbourhoods fail with probability <= 2^-40"
+            reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)

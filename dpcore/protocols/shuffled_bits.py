@@ -1,11 +1,11 @@
-r"""Protocols whose messages are bits, for a shuffler.
+r"""Protocols for a shuffler, whose messages are bits.
 
-Each user sends the unary form of a small number and some random bits; the server sees all bits
-in a uniformly random order, so it learns their sum and nothing else, and the random bits are
+Each user sends the unary code of a small number and some random bits; the server sees all bits
+in a uniformly random order, so it learns only their sum, and the random bits are
 binomial noise on that sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and
 Stemmer (arXiv 2106.02900), :class:`VectorShuffle` Algorithms 2 and 4 of Li, Zhou and Ji (arXiv
-2207.05827) after Cheu et al. (arXiv 2106.09805). Both papers choose far more noise than an exact
-calibration needs; here the bits are explicit. Proofs: docs/proofs/protocol.md.
+2207.05827) after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact
+calibration needs; here the numbers of bits are parameters. Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitMessages:
-    r"""One message of bits from each user: a uint8 array of shape (users, coordinates, bits).
+    r"""The messages of all users as bits: a uint8 array of shape (users, coordinates, bits).
 
-    The only thing a :class:`aggregation.Shuffler` accepts. All messages have the same length, so
+    A :class:`aggregation.Shuffler` accepts only this type. All messages have the same length, so
     the number of bits reveals nothing; bits of different coordinates are never mixed.
     """
 
@@ -54,14 +54,14 @@ class BitMessages:
 
 
 def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
-    r"""The number of users who sent these bits, ``width`` in each of ``rows``."""
+    r"""The number of users who sent these bits, ``width`` bits per user in each of ``rows``."""
     wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
     if not wide or shuffled.ndim != 2 or len(shuffled) != rows:
-        reason = f"must be a uint8 array with a row for each coordinate ({rows})"
+        reason = f"must be a uint8 array with one row per coordinate ({rows})"
         raise InvalidParameter("shuffled", shuffled, reason)
     present, rest = divmod(int(shuffled.shape[1]), width)
     if rest or not 1 <= present <= most:
-        reason = f"must hold {width} bits of each of 1 to {most} users"
+        reason = f"must have {width} bits for each of 1 to {most} users"
         raise InvalidParameter("shuffled", shuffled, reason)
     if shuffled.max() > 1:
         raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
@@ -70,12 +70,12 @@ def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitSum(ABC):
-    r"""R and A over shuffled bits, the common part of the protocols in this file.
+    r"""The common base class: randomizer and analyzer over shuffled bits.
 
-    n = ``users``, g = ``precision`` steps per unit, b = ``noise_bits`` per user and coordinate,
-    each 1 with p = ``probability``. R: g + b bits per coordinate, E(x) + Binomial(b, p) of them 1.
-    A: for k messages, (the number of ones - k b p)/g. The noise of the sum is Binomial(k b, p) for
-    all data.
+    Let n = ``users``, g = ``precision`` steps per unit, and b = ``noise_bits`` per user and
+    coordinate, each 1 with probability p = ``probability``. The randomizer sends g + b bits per
+    coordinate, of which E(x) + Binomial(b, p) are 1. For k messages the analyzer returns (number of
+    ones - k b p)/g. The noise of the sum is Binomial(k b, p) for all data.
     """
 
     name: ClassVar[str]
@@ -98,7 +98,7 @@ class BitSum(ABC):
 
     @property
     def width(self) -> int:
-        r"""g + b: the number of bits per user and coordinate."""
+        r"""The number g + b of bits per user and coordinate."""
         return self._steps + self.noise_bits
 
     @property
@@ -117,27 +117,25 @@ class BitSum(ABC):
         return Binomial(trials=honest * self.noise_bits, probability=self.probability)
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects a user from the server: g steps at most in each coordinate's
-        sum.
-        """
+        r"""The mechanism that protects a user, who changes each sum by at most g steps."""
         steps, count = self._steps, self._coordinates
         sensitivity = Sensitivity(steps) if count == 1 else Sensitivity.box((steps,) * count)
         return Mechanism(noise=self.observed_noise(honest), sensitivity=sensitivity)
 
     @abstractmethod
     def _encoded(self, x: RealsLike, rng: Rng) -> Integers:
-        r"""E(x), checked, of shape (users present, coordinates)."""
+        r"""Check and encode x: the integers E(x), of shape (users present, coordinates)."""
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: the messages of the users with values x, a value or a row of coordinates each."""
+        r"""R: draw the messages of users with values x, a value or a row of coordinates each."""
         steps = self._encoded(x, rng)
         noise = Binomial(trials=self.noise_bits, probability=self.probability)
         ones = steps + noise.sample(steps.shape, rng=rng)
-        # The order within a message tells nothing new: the shuffler chooses another.
+        # The order within a message reveals nothing: the shuffler permutes all bits.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
 
     def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
-        r"""The unbiased estimate of each coordinate's sum over ``present`` users, from its ones."""
+        r"""Estimate each coordinate's sum over ``present`` users, without bias, from its ones."""
         bias = present * self.noise_bits * self.probability
         return tuple((int(count) - bias) / self._steps for count in ones)
 
@@ -148,7 +146,7 @@ class BitSum(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryShuffle(BitSum):
-    r"""Sum bits by shuffling: a user sends x and ``noise_bits`` random bits.
+    r"""Sum bits by shuffling: each user sends the bit x and ``noise_bits`` random bits.
 
     Source: Tenenbaum et al. 2021, Algorithm 3.
 
@@ -166,20 +164,20 @@ class BinaryShuffle(BitSum):
     def _encoded(self, x: RealsLike, rng: Rng) -> Integers:  # noqa: ARG002 - bits need no coin
         held = as_array(x)
         if held.ndim != 1 or held.dtype.kind not in "iubO" or not 1 <= len(held) <= self.users:
-            raise InvalidParameter("x", x, f"must have one bit of each of 1 to {self.users} users")
+            raise InvalidParameter("x", x, f"must have one bit for each of 1 to {self.users} users")
         odd = held.dtype.kind == "O" and any(isinstance(v, (np.ndarray, complex)) for v in held)
         if odd or not bool(((held == 0) | (held == 1)).all()):
-            raise InvalidParameter("x", x, "must be 0 or 1; VectorShuffle takes reals")
+            raise InvalidParameter("x", x, "must be 0 or 1; use VectorShuffle for real values")
         return held.astype(np.int64)[:, None]
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""A: the unbiased estimate of the sum, from the shuffled bits (one row)."""
+        r"""A: estimate the sum, without bias, from the shuffled bits (one row)."""
         return self._read(shuffled)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorShuffle(BitSum):
-    r"""The sum of vectors in [0, 1]^s by shuffling, where s = ``coordinates``.
+    r"""Sum vectors in [0, 1]^s by shuffling, where s = ``coordinates``.
 
     Source: Li, Zhou and Ji 2022, Algorithms 2 and 4.
 
@@ -210,12 +208,12 @@ class VectorShuffle(BitSum):
         held = as_array(x)
         rows = held[:, None] if held.ndim == 1 and self.coordinates == 1 else held
         if rows.ndim != 2 or rows.shape[1] != self.coordinates:
-            reason = f"must have a row of {self.coordinates} coordinates for each user"
+            reason = f"must have one row of {self.coordinates} coordinates per user"
             raise InvalidParameter("x", x, reason)
         if not 1 <= len(rows) <= self.users:
             raise InvalidParameter("x", x, f"must contain the rows of 1 to {self.users} users")
         return FixedPoint(precision=self.precision).encode(rows, rng=rng)
 
     def analyze(self, shuffled: Bits) -> tuple[Fraction, ...]:
-        r"""A: the unbiased estimate of each coordinate's sum, from its shuffled bits (its row)."""
+        r"""A: estimate each coordinate's sum, without bias, from its row of shuffled bits."""
         return self._read(shuffled)

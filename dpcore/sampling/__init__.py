@@ -1,1 +1,1 @@
-r"""The source of randomness, and exact samplers from random bits."""
+r"""The sources of randomness, and exact samplers that use their random bits."""

@@ -1,6 +1,6 @@
 r"""Certified inversion: exact draws at the speed of a table lookup.
 
-Let V be uniform on [0, 1) and X the least k with V < F(k); then X has distribution function F.
+Let V be uniform on [0, 1) and X the smallest k with V < F(k); then X has distribution function F.
 Only the top 64 bits u of V are drawn at first. With thresholds c_k = floor(2^64 F(k)),
 
     u < c_k  implies  V < F(k),      u > c_k  implies  V >= F(k),
@@ -38,13 +38,13 @@ _MOST_BITS: Final = 1 << 23
 
 
 class Batch(Protocol):
-    r"""A batch sampler: ``draw(rng, count)`` gives ``count`` independent int64 values."""
+    r"""A batch sampler: ``draw(rng, count)`` returns ``count`` independent int64 values."""
 
     def draw(self, rng: Rng, count: int) -> Integers: ...
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""``count`` values, drawn in pieces that are small enough to stay in the cache."""
+    r"""Draw ``count`` values in pieces that are small enough to stay in the CPU cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -64,8 +64,9 @@ class Uniform:
     def below(self, value: Callable[[], arb]) -> bool:
         r"""Whether V < x, where ``value()`` is a ball around x at the ambient precision.
 
-        Draws more bits until certain; each 64 more bits are needed with probability 2^-64 once the
-        ball is tight. Raises :class:`PrecisionExhausted` if eight million bits do not suffice.
+        Draws more bits until the comparison is certain; once the ball is tight, 64 more bits are
+        needed with probability 2^-64. Raises :class:`PrecisionExhausted` if eight million bits do
+        not suffice.
         """
         while self._bits <= _MOST_BITS:
             with precision(self._bits + 64):
@@ -74,17 +75,17 @@ class Uniform:
                     return True
                 if scaled <= self._value:
                     return False
-            # Doubling: laws whose tail starts at 2^-1000000 are decided in a few rounds.
+            # The bits double, so a tail that starts at 2^-1000000 is decided in a few rounds.
             self._value = (self._value << self._bits) | self._rng.bits(self._bits)
             self._bits *= 2
-        raise PrecisionExhausted("the uniform real could not be compared with a threshold")
+        raise PrecisionExhausted("a uniform real could not be compared with a threshold")
 
 
 def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]) -> int:
     r"""An integer c with c <= 2^64 F <= c + 1, given low <= 2^bits F <= high.
 
-    Such a c separates: u < c implies V < F and u > c implies V >= F. If the interval contains an
-    integer it is narrowed by ``exact``, the ball of F at the ambient precision.
+    With this c, u < c implies V < F and u > c implies V >= F. If the interval does not determine c,
+    it is narrowed by ``exact``, which returns the ball of F at the ambient precision.
     """
     threshold = low >> (bits - 64)
     if high <= (threshold + 1) << (bits - 64):
@@ -97,11 +98,11 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
             threshold = integer_below(scaled)
             if scaled <= threshold + 1:
                 return min(threshold, _FULL - 1)
-    raise PrecisionExhausted("a threshold could not be rounded to one word")
+    raise PrecisionExhausted("a threshold could not be rounded to 64 bits")
 
 
 def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
-    r"""The thresholds of F(first), F(first + 1), ... from intervals of unit 2^-FIXED_BITS."""
+    r"""The thresholds of F(first), F(first + 1), ..., from intervals in units of 2^-FIXED_BITS."""
     return [
         certified_threshold(low, high, FIXED_BITS, partial(cdf, k))
         for k, (low, high) in enumerate(masses, first)
@@ -117,7 +118,7 @@ def fixed_point(value: arb) -> tuple[int, int]:
 
 
 def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
-    r"""As :func:`fixed_point`, from the rational ends of an enclosure of x in [0, 1]."""
+    r"""The integers of :func:`fixed_point`, for an enclosure of x in [0, 1] with rational ends."""
     unit = 1 << FIXED_BITS
     return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
 
@@ -125,10 +126,10 @@ def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
 class InversionTable:
     r"""A law on consecutive integers, sampled by certified inversion.
 
-    ``thresholds[i]`` separates at F(first + i) (see :func:`certified_threshold`); the first is 0 or
-    belongs to the least value of the law. A table whose last threshold is below 2^64 - 1 is open
-    above: a word beyond it is refined. So every word either falls strictly between two thresholds,
-    below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
+    ``thresholds[i]`` is the threshold of F(first + i) (see :func:`certified_threshold`); the first
+    is 0 or belongs to the smallest value of the law. A table whose last threshold is below 2^64 - 1
+    is open above: a word beyond it is refined. So every word falls strictly between two thresholds
+    or below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
     every integer k.
     """
 
@@ -139,13 +140,13 @@ class InversionTable:
         self._cdf = cdf
         given = np.array([*thresholds], dtype=np.uint64)
         if not len(given) or bool(np.any(given[1:] < given[:-1])):
-            raise InvalidParameter("thresholds", given, "must be increasing and non-empty")
-        # A word whose place is past the certain ones lies above an open table: it is refined.
+            raise InvalidParameter("thresholds", given, "must be non-empty and increasing")
+        # A word whose index is at least this number lies above an open table and is refined.
         self._certain = len(given)
         closed = int(given[-1]) == _FULL - 1
         self._thresholds = given if closed else np.append(given, np.uint64(_FULL - 1))
-        # Sixteen cells a value keep most words in cells without a threshold; beyond 2^18 cells
-        # the guide leaves the cache and costs more than the searches it saves.
+        # With sixteen cells per value most words fall in cells without a threshold; beyond 2^18
+        # cells the guide exceeds the CPU cache and costs more than the searches it saves.
         bits = min(max(len(self._thresholds).bit_length() + 4, 10), 18)
         self._shift = np.uint64(64 - bits)
         edges = np.arange(1 << bits, dtype=np.uint64) << self._shift
@@ -161,23 +162,23 @@ class InversionTable:
 
     @property
     def thresholds(self) -> Words:
-        r"""A copy of the table, for verification."""
+        r"""A copy of the thresholds, for verification."""
         return self._thresholds[: self._certain].copy()
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent draws."""
+        r"""Return ``count`` independent draws."""
         return in_blocks(count, lambda piece: self.fill(rng, piece))
 
     def fill(self, rng: Rng, target: Integers) -> None:
-        r"""Overwrite ``target`` with independent draws; fastest for at most ``BLOCK`` of them."""
+        r"""Overwrite ``target`` with independent draws; fastest for at most ``BLOCK`` draws."""
         if not len(target):
             return
         words = rng.words(len(target))
         found = self._guide.take((words >> self._shift).view(np.int64))
         np.add(found, self.first, out=target, dtype=np.int64)
-        # The rest is searched. How many words need it depends on the values, so a fixed number
-        # of searches is made whatever came out: the work tells nothing about the draws, unless
-        # the count leaves six standard deviations. Searching a decided word again is harmless.
+        # The undecided words are searched. Their number depends on the values, so a fixed number of
+        # searches is made: the work reveals nothing about the draws, unless the number exceeds its
+        # mean by six standard deviations. Searching a decided word again is harmless.
         unsure = np.flatnonzero(found == _UNDECIDED)
         spread = math.sqrt(len(words) * self._open)
         searches = math.ceil(len(words) * self._open + 6 * spread) + (4 if self._open else 0)
@@ -188,19 +189,19 @@ class InversionTable:
         target[places] = index + self.first
         undecided = (self._thresholds[index] == searched) | (index >= self._certain)
         for tie in np.flatnonzero(undecided):
-            # A word is refined once: a second tie at its place is the padding's copy of it.
+            # A word is refined once: a second tie at its index is its copy in the padding.
             if tie < len(unsure):
                 target[places[tie]] = self.refine(rng, int(searched[tie]))
 
     def refine(self, rng: Rng, word: int) -> int:
-        r"""The draw for a uniform real that starts with ``word``."""
+        r"""Return the draw for a uniform real that starts with ``word``."""
         guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
         uniform = Uniform(rng, word)
         return least(lambda k: uniform.below(lambda: self._cdf(k)), guess)
 
 
 def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
-    r"""One exact draw of the law with distribution function F = ``cdf``, from its balls alone."""
+    r"""Draw exactly from the law whose distribution function has the balls ``cdf(k)``."""
     uniform = Uniform(rng, rng.bits(64))
     return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 
@@ -212,13 +213,13 @@ class Inverted:
         self._cdf, self._guess = cdf, guess
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent draws."""
+        r"""Return ``count`` independent draws."""
         drawn = (invert(rng, self._cdf, self._guess) for _ in range(count))
         return np.fromiter(drawn, dtype=np.int64, count=count)
 
 
 class Difference:
-    r"""Independent differences of two draws of one batch sampler."""
+    r"""A batch sampler of the difference of two independent draws of ``one``."""
 
     __slots__ = ("_one",)
 
@@ -226,7 +227,7 @@ class Difference:
         self._one = one
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent differences."""
+        r"""Return ``count`` independent differences."""
         drawn = self._one.draw(rng, count)
         drawn -= self._one.draw(rng, count)
         return drawn
@@ -235,12 +236,12 @@ class Difference:
 def table_of_masses(
     first: int, below: tuple[int, int], masses: Iterable[tuple[int, int]], cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""The table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
+    r"""Build the table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
 
-    ``masses[i]`` = (low, high) around P(X = first + i), ``below`` the same around P(X < first):
-    (0, 0) where ``first`` is the least value; otherwise F(first) must be below 2^-64. If the masses
-    end before 1 - 2^-64 the table is open above. Narrow intervals are fast: a threshold that they
-    leave undecided costs a ball of F.
+    ``masses[i]`` = (low, high) contains P(X = first + i), and ``below`` contains P(X < first). If
+    ``first`` is the smallest value, ``below`` is (0, 0); otherwise F(first) must be below 2^-64. If
+    the masses sum to less than 1 - 2^-64 the table is open above. Narrow intervals are fast: each
+    threshold that they leave undecided costs a ball of F.
     """
     low, high = below
     sums = []
@@ -248,35 +249,35 @@ def table_of_masses(
         low, high = low + lower, min(high + upper, 1 << FIXED_BITS)
         sums.append((low, high))
     if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
-        raise InvalidParameter("first", first, "F(first) must be below 2^-64 for a table to start")
+        raise InvalidParameter("first", first, "must satisfy F(first) < 2^-64; use a smaller first")
     return InversionTable(first, place(sums, first, cdf), cdf)
 
 
 EXTRA: Final = 64
-r"""Extra values beyond a number of standard deviations, for laws too narrow to be nearly
+r"""Extra values beyond a number of standard deviations, for laws that are too narrow to be nearly
 Gaussian."""
 
 
 class FloatTable(NamedTuple):
-    r"""P(X = k) and P(X > k) for k = 0, 1, ...; the final 0 represents all larger k."""
+    r"""Tables of P(X = k) and P(X > k) for k = 0, 1, ...; the final 0 represents all larger k."""
 
     masses: Floats
     tails: Floats
 
     def mass(self, k: Integers) -> Floats:
-        r"""P(X = k) for every entry, of either sign."""
+        r"""P(X = k) for every entry of ``k``, of either sign."""
         # ~k = -k-1 without overflow at either end of int64; the table ends with two zeros.
         size = np.minimum(np.where(k >= 0, k, ~k), len(self.masses) - 2) + (k < 0)
         found: Floats = self.masses[size]
         return found
 
     def upper(self, k: Integers) -> Floats:
-        r"""P(X > k) for every entry k >= 0."""
+        r"""P(X > k) for every entry of ``k``, all >= 0."""
         return self.tails[np.minimum(k, len(self.tails) - 1)]
 
 
 def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
-    r"""Round each value once, from balls of P(X = 0), ..., P(X = n) and of P(X > n)."""
+    r"""Build the tables from balls of P(X = 0), ..., P(X = n) and P(X > n), each rounded once."""
     tails = [*accumulate(masses[:0:-1], initial=beyond)]
     return FloatTable(
         np.array([*map(nearest, masses), 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
@@ -284,16 +285,16 @@ def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""At least nine standard deviations: the table checks that the mass beyond is below 2^-64."""
+    r"""At least nine standard deviations; the table checks that less than 2^-64 lies beyond."""
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 
 
 def symmetric_table(
     masses: Sequence[tuple[int, int]], below: tuple[int, int], cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""The table on -n, ..., n from intervals of P(X = 0), ..., P(X = n) and of P(X < -n).
+    r"""Build the table of a symmetric law on -n, ..., n, with n + 1 = len(``masses``).
 
-    As :func:`dpcore.sampling.inversion.table_of_masses`, in units of 2^-FIXED_BITS.
+    The intervals of P(X = 0), ..., P(X = n) and of P(X < -n) are in units of 2^-FIXED_BITS.
     """
     both = [*masses[:0:-1], *masses]
     return table_of_masses(1 - len(masses), below, both, cdf)

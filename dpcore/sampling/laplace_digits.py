@@ -1,4 +1,4 @@
-r"""Discrete Laplace draws in batches, digit by digit, each digit from an exact table.
+r"""Batches of discrete Laplace draws, each digit from an exact table.
 
 Proof: docs/proofs/laws.md, claim 3.
 """
@@ -27,8 +27,8 @@ class LaplaceDigits:
     r"""A batch sampler of the discrete Laplace law of ``scale``, modulo 2^64."""
 
     # X = 2^t H + L with L in [0, 2^t). For X >= 0 the digits of the geometric X are independent:
-    # e^(-x/s) factorises over them. For X < 0 the same holds for ~X = -X-1, whose low digits are
-    # those of X complemented. H carries the sign, so one table decides sign and top digit.
+    # e^(-x/s) factorises over the digits. For X < 0 the same holds for ~X = -X-1, whose low digits
+    # are the complements of those of X. H has the sign, so one table decides sign and top digit.
 
     def __init__(self, scale: Fraction) -> None:
         low_bits = max(0, math.ceil(math.log2(scale / _TABLE_SCALE))) if scale > 1 else 0
@@ -58,7 +58,7 @@ class LaplaceDigits:
 
 
 def _digit(scale: Fraction, size: int) -> InversionTable:
-    # P(L <= k) = (1 - q^(k+1))/(1 - q^size), q = e^(-1/scale): a geometric cut to one digit.
+    # P(L <= k) = (1 - q^(k+1))/(1 - q^size), q = e^(-1/scale): a geometric truncated to one digit.
     def cdf(k: int) -> arb:
         rate = -1 / ball(scale)
         if k + 1 >= size:

@@ -3,7 +3,7 @@ r"""Noise drawn ahead of its release, so that the release time is independent of
 The running time of a sampler can reveal the value that it drew (Jin, McMurtry, Rubinstein and
 Ohrimenko, "Are we there yet?", 2022). Here a release uses values that were drawn earlier, thousands
 at a time, so its time does not depend on the value. The stored values are as secret as the random
-numbers: they are dropped in a forked child, erased when used, and never copied.
+bits: they are dropped in a forked child, erased when used, and never copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK: Final = 1 << 15
 
 
 class Reservoir(list[int]):
-    r"""Single values in a list (``pop`` is atomic), and a block for small batches."""
+    r"""A list of single values (``pop`` is atomic), and blocks for small batches."""
 
     __slots__ = ("__weakref__", "_blocks")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it
@@ -35,11 +35,11 @@ class Reservoir(list[int]):
     def forget(self) -> None:
         r"""Discard all values; called in the child of a fork."""
         self.clear()
-        # Blocks at rest, each with the place of its first value not yet handed out.
+        # Idle blocks, each with the index of its first unused value.
         self._blocks: list[tuple[Integers, int]] = []
 
     def one(self, draw: Callable[[int], Integers]) -> int:
-        r"""A value from a new supply; called if the list is empty."""
+        r"""Refill the empty list and return one value."""
         if not HERE:
             forget_inherited()
         fresh = draw(_SCALARS).tolist()
@@ -48,11 +48,11 @@ class Reservoir(list[int]):
         return first
 
     def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
-        r"""``count`` <= ``SERVED`` values, each returned only once."""
+        r"""Return ``count`` <= ``SERVED`` values, each only once."""
         if not HERE:
             forget_inherited()
-        # A block in use is in no list: another thread, or a signal handler in the middle of this,
-        # gets another block, and one whose use an exception cut short is never used again.
+        # A block in use is in no list: another thread, or a signal handler that interrupts this
+        # call, gets another block, and a block whose use raised an exception is never used again.
         try:
             block, start = self._blocks.pop()
         except IndexError:
@@ -66,5 +66,5 @@ class Reservoir(list[int]):
         return taken
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Values must never be handed out by two copies: a copy starts empty.
+        # Two copies must never return the same values, so a copy starts empty.
         return Reservoir, ()

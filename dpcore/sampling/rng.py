@@ -1,13 +1,13 @@
 r"""The random number generators of dpcore, the only source of privacy randomness.
 
 An :class:`Rng` generates independent uniform bits. :class:`SystemRng` is the default and the only
-private generator: AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system, in
-blocks of 64 KiB, re-keyed after a bounded amount and after a fork, with every used byte erased from
-the block. :class:`SeededRng` is the same stream under a key derived from its seed: the same on
-every platform, for simulation, and not private.
+private generator: an AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system,
+in blocks of 64 KiB, re-keyed after a bounded amount and after a fork; every used byte is erased
+from the block. :class:`SeededRng` uses the same keystream under a key derived from its seed. It is
+reproducible on every platform, meant for simulation, and not private.
 
-For the proofs and the assumptions (AES is a pseudo-random permutation, the operating system's
-entropy is good) see docs/proofs/rng.md and docs/threat_model.md.
+For the proofs and the assumptions (AES is a pseudorandom permutation, and the operating system has
+enough entropy) see docs/proofs/rng.md and docs/threat_model.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 class Rng(ABC):
     r"""A source of independent uniform bits.
 
-    A source implements :meth:`bits` (one integer) and :meth:`words` (an array); the other methods
+    A subclass implements :meth:`bits` (one integer) and :meth:`words` (an array); the other methods
     are derived from these, so that a proof about :meth:`below` holds for every source.
     """
 
@@ -48,14 +48,14 @@ class Rng(ABC):
 
     @abstractmethod
     def bits(self, count: int) -> int:
-        r"""An integer uniform on ``[0, 2**count)``; ``count >= 0``."""
+        r"""Draw an integer uniform on ``[0, 2**count)``; ``count >= 0``."""
 
     @abstractmethod
     def words(self, count: int) -> Words:
-        r"""``count`` independent 64-bit words as a new uint64 array that the caller owns."""
+        r"""Draw ``count`` independent 64-bit words, as a new uint64 array that the caller owns."""
 
     def flip(self) -> int:
-        r"""One fair bit, 0 or 1.
+        r"""Draw one fair bit, 0 or 1.
 
         >>> SystemRng().flip() in (0, 1)
         True
@@ -63,7 +63,7 @@ class Rng(ABC):
         return self.bits(1)
 
     def below(self, bound: int) -> int:
-        r"""An integer uniform on ``[0, bound)``, by rejection from the next power of two.
+        r"""Draw an integer uniform on ``[0, bound)``, by rejection from the next power of two.
 
         Raises :class:`InvalidParameter` if ``bound < 1``.
 
@@ -80,9 +80,9 @@ class Rng(ABC):
 
 
 class _Keystream:
-    # AES-CTR over zeros, dealt in order. One user at a time: `SystemRng` checks a stream out for
-    # each call, `SeededRng` holds a lock. Invariant between calls: block[:position] is all zero
-    # (dealt and erased), block[position:] was never seen.
+    # The encryption of zeros by AES-CTR, returned in order. One call uses it at a time: `SystemRng`
+    # takes a stream out for each call, `SeededRng` holds a lock. Invariant between calls:
+    # block[:position] is zero (returned and erased), block[position:] was never returned.
 
     __slots__ = ("_block", "_encryptor", "_left", "_next_key", "_position", "_view")
 
@@ -95,15 +95,15 @@ class _Keystream:
         self._encryptor: Any = None
 
     def _rekey(self) -> Any:
-        # A key is never used twice, so the counter may start from zero under each.
+        # A key is never used twice, so the counter may start at zero under each key.
         encryptor = Cipher(algorithms.AES(self._next_key()), modes.CTR(bytes(16))).encryptor()
         self._encryptor = encryptor
         self._left = _BYTES_PER_KEY
         return encryptor
 
     def _fill(self, target: memoryview) -> None:
-        # target is a whole number of blocks, and so is what one key may serve: no counter is
-        # ever left in the middle of an AES block.
+        # The target and the output limit of a key are whole numbers of blocks, so no counter ever
+        # stops in the middle of an AES block.
         for start in range(0, len(target), _BLOCK_BYTES):
             piece = target[start : start + _BLOCK_BYTES]
             encryptor = self._encryptor
@@ -141,8 +141,8 @@ class _Keystream:
         return value
 
     def bits(self, count: int) -> int:
-        # Whole words, so that the two ways of dealing never split one: the top bits of the
-        # joined words are dealt and the rest are dropped unseen.
+        # Only whole words are taken, so that `bits` and `words` never split one: the top bits of
+        # the joined words are returned and the others are discarded.
         value = 0
         for _ in range(0, count, 64):
             value = (value << 64) | self.word()
@@ -162,8 +162,8 @@ def _little_endian(words: Words) -> Words:
 
 
 class _ForkSafe(_Keystream):
-    # Forgotten in the middle of a draw, by a thread of a forked process or by a handler that
-    # forked, it deals zeros: so the flag is up before they are there, and looked at after a draw.
+    # If `forget` runs in the middle of a draw (in a forked process, or after a signal handler
+    # forked), the draw returns zeros. So the flag is set before erasing and checked after a draw.
     __slots__ = ("__weakref__", "forgotten")
 
     def __init__(self, next_key: Callable[[], bytes]) -> None:
@@ -178,8 +178,8 @@ class _ForkSafe(_Keystream):
 
 class _Local(threading.local):
     # The idle keystreams of a thread, usually one. threading.local calls __init__ in each thread
-    # that looks. A stream in use is in no list: a signal handler that draws in the middle of a
-    # draw gets another one, and a stream whose use an exception cut short is never used again.
+    # that uses it. A stream in use is in no list: a signal handler that interrupts a draw gets
+    # another stream, and a stream whose use raised an exception is never used again.
     def __init__(self) -> None:
         self.idle: list[_ForkSafe] = []
 
@@ -217,7 +217,7 @@ class SystemRng(Rng):
 
 
 def _dealt(deal: Callable[[_Keystream, int], T], count: int) -> T:
-    # By a stream of this thread that nobody else has, and that no fork made forget meanwhile.
+    # Uses a stream that no other call has; repeats if a fork erased the stream meanwhile.
     while True:
         if not HERE:
             forget_inherited()
@@ -232,7 +232,7 @@ class SeededRng(Rng):
     r"""NOT PRIVATE: a reproducible stream for simulation and tests.
 
     The key is SHA-256 of the seed under a fixed label, so equal seeds give equal streams on every
-    platform, and different seeds give independent ones, unless SHA-256 or AES is broken. ``seed``
+    platform, and different seeds independent streams, unless SHA-256 or AES is broken. ``seed``
     is an integer >= 0 of any size. Use an instance in one thread at a time: a lock protects its
     state, but the order of draws by several threads is not reproducible.
 
@@ -273,10 +273,10 @@ SYSTEM: Final = SystemRng()
 
 
 def permutation(count: int, rng: Rng) -> Integers:
-    r"""A uniformly random order of 0 .. count-1: the order of independent uniform 64-bit keys.
+    r"""Draw a uniformly random order of 0, ..., count - 1, that of independent 64-bit keys.
 
     Every order of distinct keys is equally likely. If two keys are equal (probability below
-    count^2/2^65) all are drawn again, so the order is exactly uniform.
+    count^2/2^65) all keys are drawn again, so the order is exactly uniform.
     """
     while True:
         keys = rng.words(count)
@@ -287,8 +287,8 @@ def permutation(count: int, rng: Rng) -> Integers:
 
 
 def below(rng: Rng, bound: int, count: int) -> Integers:
-    r"""``count`` integers uniform on [0, bound), bound <= 2^31, by rejection."""
-    # A half word is kept unless it lies in the last, partial round of 2^32 values.
+    r"""Draw ``count`` integers uniform on [0, bound), bound <= 2^31, by rejection."""
+    # 32 bits are rejected if they are at least the largest multiple of ``bound`` up to 2^32.
     found = np.empty(count, dtype=np.int64)
     whole = (1 << 32) // bound * bound
     done = 0

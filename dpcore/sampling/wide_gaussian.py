@@ -1,11 +1,11 @@
-r"""Large Gaussian, Poisson and binomial batches: rejection from a staircase.
+r"""Batches of wide discrete Gaussian, Poisson and binomial laws, by rejection from a staircase.
 
-A staircase with steps of 2^b integers covers the masses P(X = m + i), m = floor(E[X]). A step is
+A staircase with steps of 2^b integers dominates the masses P(X = m + i), m = floor(E[X]). A step is
 drawn by certified inversion, an integer on it uniformly, and accepted with probability mass/height.
-On most steps the mass hardly varies, and about 98 of 100 words are below the least ratio and
+On most steps the mass hardly varies, and about 98% of the words are below the smallest ratio and
 accepted at once. For the others floats compute the ratio (for counts by Stirling's series); if
-their certified error could matter, balls and further bits decide. Values beyond the last steps are
-drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
+their certified error could matter, balls and further bits decide. Values beyond the outermost steps
+are drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ class UnimodalLaw(Protocol):
 
 
 class Centred:
-    r"""X - floor(E[X]) in batches, for a ``law`` of ``variance`` v between 2^21 and 2^116.
+    r"""A batch sampler of X - floor(E[X]), X of law ``law``, for a variance v from 2^21 to 2^116.
 
-    For counts ``parts`` are expected counts: (l,) for Poisson, (np, n(1-p)) for the heads and tails
-    of a binomial; E[X] is the first, which need not fit int64, and 1/v the sum of their inverses.
-    Without parts the law is the discrete Gaussian, with E[X] = 0. Raises :class:`Unrepresentable`
-    for other variances: the float series starts at 2^21, and beyond 2^116 a draw could leave int64.
+    For count laws ``parts`` are the expected counts: (l,) for Poisson, (np, n(1-p)) for the heads
+    and tails of a binomial; E[X] is the first part, which may exceed int64, and 1/v is the sum of
+    their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. Raises
+    :class:`Unrepresentable` for other variances: below 2^21 the float series is not accurate
+    enough, and beyond 2^116 a draw could exceed int64.
     """
 
     __slots__ = (
@@ -77,7 +78,7 @@ class Centred:
         self._fraction = float(mean - self.centre)
         self._rate = float(1 / (2 * variance))
         if not _LEAST_VARIANCE < variance < _MOST_VARIANCE:
-            raise Unrepresentable(f"a staircase needs 2^21 < variance < 2^116, not {variance}")
+            raise Unrepresentable(f"the batch needs 2^21 < variance < 2^116, not {variance}")
         self._width = (math.isqrt(math.floor(variance)) // _FINEST).bit_length() - 1
         self._reach = math.ceil(_REACH * (math.isqrt(math.ceil(variance)) + 1) / self.unit)
         self._base = (self._reach + 1) * self.unit
@@ -87,12 +88,12 @@ class Centred:
 
     @property
     def unit(self) -> int:
-        r"""The length of a step, a power of two between a 64th and a 32nd of sigma."""
+        r"""The length of a step: a power of two between sigma/64 and sigma/32."""
         return 1 << self._width
 
     def _build(self) -> None:
-        # Masses at the edges of the steps in units of 2^-(b + 128): then the height of a step is
-        # its area in units of 2^-128.
+        # Masses at the edges of the steps are in units of 2^-(b + 128): then the height of a step
+        # is also its area in units of 2^-128.
         reach, unit = self._reach, self.unit
         scale = arb(2) ** (_HEIGHT_BITS + self._width)
         edges = [
@@ -101,7 +102,7 @@ class Centred:
         ]
         _, beside = _outwards(self._law.pmf_ball(self.centre + 1) * scale)
         highest = [high for _, high in edges]
-        # Up to the centre masses rise, from the one beside it they fall.
+        # The masses increase up to the centre and decrease from centre + 1 on.
         middle = max(highest[reach], beside)
         steps = [*highest[1 : reach + 1], middle, *highest[reach + 1 : -1]]
         least = [min(low, after) for (low, _), (after, _) in pairwise(edges)]
@@ -110,7 +111,7 @@ class Centred:
         tails = [math.ceil(tail * (1 << _HEIGHT_BITS)) for tail in (left, right)]
         self._heights = [tails[0], *steps, tails[1]]
         self._cells = _table(self._heights)
-        # A word w on a step stands for V in [w, w + 1)/2^64 with its last b bits yet to be drawn.
+        # A word w on a step stands for V in [w, w + 1)/2^64, with the last b bits not drawn yet.
         sure = [((low << 64 - self._width) // h) for low, h in zip(least, steps, strict=True)]
         bounds = [0, *(min(s, (1 << 64 - self._width) - 1) << self._width for s in sure), 0]
         self._sure = np.array(bounds, dtype=np.uint64)
@@ -127,7 +128,7 @@ class Centred:
         return self.centre + self._reach * self.unit
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent draws of X - ``centre``."""
+        r"""Return ``count`` independent draws of X - ``centre``."""
         return in_blocks(count, lambda piece: self._fill(rng, piece))
 
     def _fill(self, rng: Rng, target: Integers) -> None:
@@ -153,12 +154,12 @@ class Centred:
         return drawn[kept]
 
     def _accept(self, rng: Rng, cells: Integers, drawn: Integers, words: Words) -> Flags:
-        # V keeps the bits of its word that did not choose the place, and draws as many anew.
+        # V keeps the bits of the word that did not choose the integer, and redraws the others.
         width = np.uint64(self._width)
         fresh = rng.words(len(words)) >> (np.uint64(64) - width)
         words = (words >> width << width) | fresh
-        # The exponent errs by at most 2^-43 and exp_neg by 2^-48, and no chance is below 0.7: the
-        # margin covers both, and the length of a word.
+        # The error of the exponent is at most 2^-43 and that of exp_neg 2^-48, and no probability
+        # is below 0.7: the margin covers both errors and the width of a word.
         chance = exp_neg(np.maximum(self._exponent(drawn) - self._offsets[cells], 0.0))
         uniform = words.astype(np.float64) * 2.0**-64
         accepted: Flags = uniform < chance
@@ -171,7 +172,7 @@ class Centred:
         return accepted
 
     def settle(self, rng: Rng, word: int, cell: int, drawn: int) -> int | None:
-        r"""The exact decision for a V that starts with ``word``: the draw, or None if rejected."""
+        r"""Decide exactly for a V that starts with ``word``; return the draw or None (rejected)."""
         uniform = Uniform(rng, word)
         if cell == 0:
             kept = uniform.below(lambda: self._share(self._law.cdf_ball(self._below), cell))
@@ -184,21 +185,21 @@ class Centred:
         return drawn if kept else None
 
     def _share(self, mass: arb, cell: int) -> arb:
-        # How much of the area of a step lies under a mass as wide as it, at ambient precision.
+        # The fraction of the area of a step under ``mass`` times its length, at ambient precision.
         return mass * arb(2) ** _HEIGHT_BITS / self._heights[cell]
 
     def _far_left(self, rng: Rng) -> int:
-        # X given X <= below, by inversion.
+        # Draws X given X <= ``_below``, by inversion.
         edge, cdf = self._below, self._law.cdf_ball
         return invert(rng, lambda k: cdf(k) / cdf(edge) if k < edge else arb(1), edge)
 
     def _far_right(self, rng: Rng) -> int:
-        # -X given X >= above, by inversion.
+        # Draws X given X >= ``_above``, by inversion of the law of -X.
         edge, sf = self._above, self._law.sf_ball
         return -invert(rng, lambda k: sf(-k - 1) / sf(edge - 1) if k < -edge else arb(1), -edge)
 
     def _exponent(self, drawn: Integers) -> Floats:
-        # log P(X = m + i) up to a constant, negated: i^2/2v for the discrete Gaussian, or the
+        # -log P(X = m + i) up to a constant: i^2/2v for the discrete Gaussian, or else the
         # sum over parts r of r h(u) + log1p(u)/2 + 1/(12 r') with u = (r' - r)/r and h(u) =
         # (1 + u) log(1 + u) - u (Loader 2000).
         away = drawn.astype(np.float64) - self._fraction
@@ -213,7 +214,7 @@ class Centred:
 
 
 class Shifted:
-    r"""X itself from a centred batch, if it fits int64."""
+    r"""A batch sampler of X from the centred batch, for X that fits int64."""
 
     __slots__ = ("_centred",)
 
@@ -221,7 +222,7 @@ class Shifted:
         self._centred = centred
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""``count`` independent draws of X."""
+        r"""Return ``count`` independent draws of X."""
         drawn = self._centred.draw(rng, count)
         drawn += self._centred.centre
         return drawn
@@ -244,9 +245,9 @@ def _outwards(value: arb) -> tuple[int, int]:
 
 
 def _float(value: arb) -> float:
-    # An absolute error of 2^-52 and a relative one of 2^-53.
+    # The error is at most 2^-52 absolutely plus 2^-53 relatively.
     if not value.rad() < arb(2) ** -60:
-        raise PrecisionExhausted("a logarithm could not be computed to 60 bits")
+        raise PrecisionExhausted("a logarithm could not be computed with 60 bits of precision")
     return float(value.mid())
 
 

@@ -1,10 +1,10 @@
-r"""Secure aggregation with masks: the sum mod m of the vectors of all users who do not drop out.
+r"""Secure aggregation with masks: the sum mod m of the inputs of all users who do not drop out.
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network would
-carry. On a network the roles run separately: a :class:`~dpcore.secure_aggregation.device.Device`
-for each user and one :class:`~dpcore.secure_aggregation.device.AggregationServer`. Semi-honest
-protocol of Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
-CCS 2017; adversary, theorem and proof in docs/proofs/masked_aggregation.md.
+carry. Over a network the roles run separately: a :class:`~dpcore.secure_aggregation.device.Device`
+for each user and one :class:`~dpcore.secure_aggregation.device.AggregationServer`. This is the
+semi-honest protocol of Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving
+Machine Learning", CCS 2017; adversary, theorem and proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 class Step(IntEnum):
-    r"""The four messages of a user, in order; after dropping out a user sends none."""
+    r"""The four messages of a user, in order; a user who drops out sends no later message."""
 
     KEYS = 1
     SHARES = 2
@@ -41,18 +41,18 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedAggregation(Terms):
-    r"""Add up secret vectors mod m by masks: the server sees only the sum, even if t of n drop out.
+    r"""Sum secret vectors mod m under masks: the server sees only the sum, even if t of n drop out.
 
-    The server learns only the sum over the users whose masked input arrived, at least n - t, and
-    who they are. This holds against a semi-honest server together with any c < n - t semi-honest
-    users, who then know the sum of the other inputs, at least n - t - c of them. It does not hold
-    against a malicious server.
+    The server learns only the sum over the users whose masked input arrived, at least n - t users,
+    and their identities. This holds against a semi-honest server together with any c < n - t
+    semi-honest users, who together learn the sum of the at least n - t - c other inputs. It does
+    not hold against a malicious server.
 
     Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
     random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
     probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
-    graph; in rare cases, t or fewer dropouts make the round fail.
-    :func:`dpcore.secure_aggregation.round.size_neighbourhood` finds the least k.
+    graph; rarely, t or fewer dropouts make the round fail.
+    :func:`dpcore.secure_aggregation.round.size_neighbourhood` finds the smallest k.
 
     ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
     [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
@@ -68,10 +68,9 @@ class MaskedAggregation(Terms):
     """
 
     def exposure(self, colluding: int) -> Fraction:
-        r"""Upper bound of the probability that ``colluding`` users and the server learn more than
-        the sum.
+        r"""An upper bound on the probability that server and ``colluding`` users learn more.
 
-        0 or 1 without a neighbourhood; with one, the probability over the graph
+        It is 0 or 1 without a neighbourhood; with one, the probability is over the graph
         (:class:`dpcore.secure_aggregation.round.NeighbourhoodRisk`) if up to ``dropouts`` users
         drop out.
 
@@ -90,7 +89,7 @@ class MaskedAggregation(Terms):
         ).exposure
 
     def round(self, name: str | None = None, *, rng: Rng = SYSTEM) -> Round:
-        r"""One round of this aggregation, identified by 32 random bytes or the hash of a name.
+        r"""Return a round of this aggregation, identified by 32 random bytes or the hash of a name.
 
         Do not use a name twice with the same enrolled keys: messages of the first round would be
         accepted in the second.
@@ -117,8 +116,8 @@ class MaskedAggregation(Terms):
     ) -> Total:
         r"""Enrol all users, run all roles in this process, and return the sum.
 
-        ``messages`` maps each of the n identities to its vector, ``vanish`` each dropout to the
-        step of dropping out. Raises :class:`InvalidParameter` for invalid inputs, and
+        ``messages`` maps each of the n identities to its vector, and ``vanish`` each dropout to the
+        step at which it drops out. Raises :class:`InvalidParameter` for invalid inputs, and
         :class:`AggregationRefused` if more than t users, or too many neighbours of one user, drop
         out. This is a simulation: the caller sees every input. With a seeded ``rng`` it is
         reproducible.

@@ -2,9 +2,9 @@ r"""Run a round over a network: one device per user, and the server.
 
 The steps of :mod:`dpcore.secure_aggregation.user` and :mod:`dpcore.secure_aggregation.server` are
 functions of a state. If a state were used twice, it could reveal an input or send inconsistent
-messages. Here each step consumes the state and replaces it by the next one; only one process holds
-it, one thread at a time, and it cannot be copied. Use this module over a network. Proof:
-docs/proofs/masked_aggregation.md, claim (O).
+messages. Here each step consumes the state and replaces it by the next state; a state belongs to
+one process, is used by one thread at a time, and cannot be copied. Use this module over a network.
+Proof: docs/proofs/masked_aggregation.md, claim (O).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 class _SingleUse:
-    # One state, and the step that is due from it. The state is None while a step is under way, for
-    # a signal handler or an Rng that calls back; after a step was broken off by anything but a
-    # refusal; and in the child of a fork. Then nothing is answered. A signal can cut short what is
-    # run at a fork, so the process is compared at each use, before the lock: in a child nobody may
-    # be left to release it.
+    # One state and the step that is due. The state is None while a step runs (a signal handler or
+    # an Rng may call back), after a step was interrupted by anything but an AggregationRefused, and
+    # in the child of a fork; then every step raises an error. A signal can interrupt fork hooks,
+    # so the process ID is compared at each use, before taking the lock, which no thread of a child
+    # may be left to release.
     __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_process", "_state")
 
     _DUE: ClassVar[Mapping[type, str]]
@@ -46,7 +46,7 @@ class _SingleUse:
 
     @property
     def due(self) -> str:
-        r"""The next step; empty after the last step, or if the state was dropped."""
+        r"""The name of the next step; empty after the last step, or if the state was dropped."""
         return _NOTHING if self._gone() else self._DUE.get(type(self._state), _NOTHING)
 
     def forget(self) -> None:
@@ -60,8 +60,8 @@ class _SingleUse:
         return self._forgotten
 
     def _step(self, step: str, act: Callable[[Any], tuple[object, T]]) -> T:
-        # ``act`` gives the state that follows and what goes out, or refuses, and then nothing went
-        # out: the old state is as good as before.
+        # ``act`` returns the next state and the output, or raises a refusal; then nothing was sent
+        # and the old state remains valid.
         with self._lock.here():
             state = self._state
             if step != self.due:
@@ -76,7 +76,7 @@ class _SingleUse:
             return sent
 
     def _keep(self, state: object, step: str) -> None:
-        if self._gone():  # a signal handler forked while the step was under way
+        if self._gone():  # a signal handler forked during the step
             self._refuse(step)
         self._state = state
 
@@ -99,10 +99,10 @@ class _SingleUse:
 
 @final
 class Device(_SingleUse):
-    r"""A user's end of one round: four steps, each run once, each giving the bytes to send.
+    r"""The user's side of one round: four steps, each run once and returning the bytes to send.
 
     It starts from the result of :func:`dpcore.secure_aggregation.user.sit`. A second device of the
-    same user draws other keys and refuses a list without them.
+    same user draws other keys and rejects a key list without them.
     """
 
     __slots__ = ()
@@ -143,11 +143,10 @@ class Device(_SingleUse):
 
 @final
 class AggregationServer(_SingleUse):
-    r"""The server's end of one round: messages arrive individually, each step is closed once.
+    r"""The server's side of one round: messages arrive individually, each step is closed once.
 
-    It starts from :func:`dpcore.secure_aggregation.server.open_round`, and sends everyone
-    consistent messages: two requests about one user, from two copies of a state, would reveal an
-    input.
+    It starts from :func:`dpcore.secure_aggregation.server.open_round` and sends consistent messages
+    to all users: two requests about one user, from two copies of a state, would reveal an input.
     """
 
     __slots__ = ()
@@ -169,7 +168,7 @@ class AggregationServer(_SingleUse):
         return f"<AggregationServer: {self.due or 'nothing'} is due>"
 
     def receive(self, data: bytes) -> None:
-        r"""Receive one message of the current step, as the function ``receive`` of the server."""
+        r"""Receive one message of the current step, by the function ``receive`` of the server."""
         with self._lock.here():
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))

@@ -1,13 +1,13 @@
-r"""The keys of masked aggregation: which parties can derive them, and the context of each.
+r"""The keys of masked aggregation: the secret from which each is derived, and its use.
 
-    channel X25519(enrolled user key, enrolled server key) tags every message, one key per direction
-    sharing X25519(c_u, c_v) seals the shares u sends to v masking X25519(s_u, s_v) the mask that u
-    adds and v subtracts seed 32 bytes of one user that user's own mask, and its
-                                                               commitment
+    channel  X25519(enrolled user and server key)  tags every message, one key per direction
+    sharing  X25519(c_u, c_v)                      seals the shares that u sends to v
+    masking  X25519(s_u, s_v)                      the mask that u adds and v subtracts
+    seed     32 bytes of one user                  that user's own mask, and its commitment
 
-Every key is HKDF-SHA256 (RFC 5869) of such a secret, with the round and its parameters as salt and
-a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals are
-ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. No custom cryptography is used.
+Every key is HKDF-SHA256 (RFC 5869) of one of these secrets, with the round and its parameters as
+salt and a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals
+are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. No custom cryptography is used.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class KeyPair:
 
     @classmethod
     def draw(cls, rng: Rng = SYSTEM) -> KeyPair:
-        r"""A new pair from 32 bytes of ``rng``; a seeded ``rng`` is not private."""
+        r"""Draw a new pair from 32 bytes of ``rng``; a seeded ``rng`` is not private."""
         private = new_secret(rng)
         return cls(private=private, public=public_of(private))
 
@@ -62,7 +62,7 @@ class KeyPair:
 class SharePair:
     r"""The shares of another user's mask key and seed.
 
-    Both together, from enough users, reveal an input: at most one of the two is ever sent.
+    Both kinds of shares, from enough users, reveal an input: at most one of the two is ever sent.
     """
 
     key: int = field(repr=False)
@@ -70,17 +70,17 @@ class SharePair:
 
 
 def new_secret(rng: Rng) -> bytes:
-    r"""32 uniform bytes."""
+    r"""Draw 32 uniform bytes."""
     return rng.bits(8 * KEY_BYTES).to_bytes(KEY_BYTES, "big")
 
 
 def public_of(private: bytes) -> bytes:
-    r"""The X25519 public key of 32 private bytes."""
+    r"""The X25519 public key of a private key of 32 bytes."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 secrets of one party with several others, by name, only for key derivation."""
+    r"""The X25519 secrets of one party with others, by name; use them only to derive keys."""
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
@@ -99,7 +99,7 @@ def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def is_usable(public: bytes) -> bool:
-    r"""Whether a public key has large order: X25519 clears the rest with any private key."""
+    r"""Whether a public key has large order, so that X25519 accepts it with any private key."""
     try:
         agreements(bytes(KEY_BYTES), {"": public})
     except InvalidParameter:
@@ -113,7 +113,7 @@ def _derive(secret: bytes, terms: Round, label: bytes, *identities: str) -> byte
 
 
 def _names(*identities: str) -> bytes:
-    # Labels hold no zero byte and each name its length: no two calls give the same bytes.
+    # Labels have no zero byte and each name is preceded by its length: the encoding is injective.
     encoded = [identity.encode() for identity in identities]
     return b"".join(bytes([0, len(name)]) + name for name in encoded)
 
@@ -124,7 +124,7 @@ def mask_key(secret: bytes, terms: Round, one: str, other: str) -> bytes:
 
 
 def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
-    r"""The key of the self-mask of ``identity``, secret until enough users reveal its seed."""
+    r"""The key of the self-mask of ``identity``, secret until enough seed shares are sent."""
     return _derive(seed, terms, b"self mask", identity)
 
 
@@ -136,10 +136,10 @@ def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
 def seal_shares(
     shares: SharePair, secret: bytes, terms: Round, sender: str, receiver: str, rng: Rng
 ) -> bytes:
-    r"""A fresh nonce and the ciphertext of both shares, under a key of this sender and receiver.
+    r"""Encrypt both shares under the key of this sender and receiver, after a fresh nonce.
 
-    Round, sender and receiver are in the key and again in the associated data. The nonce is random
-    although a key seals only once, so that running a step twice by mistake reveals nothing.
+    Round, sender and receiver enter the key and the associated data. A key seals only once, but the
+    nonce is random, so that running a step twice by mistake reveals nothing.
     """
     nonce = rng.bits(8 * _NONCE_BYTES).to_bytes(_NONCE_BYTES, "big")
     plain = write_element(shares.key) + write_element(shares.seed)
@@ -187,7 +187,7 @@ class Channel:
     def between(
         cls, terms: Round, own: str, other: str, enrolled: KeyPair, public: bytes
     ) -> Channel:
-        r"""The channel end of ``own``, with key pair ``enrolled`` and the peer's ``public`` key."""
+        r"""Build the channel of ``own`` from its key pair and the ``public`` key of ``other``."""
         secret = agreements(enrolled.private, {other: public})[other]
         return cls(
             terms=terms,
@@ -198,12 +198,12 @@ class Channel:
         )
 
     def send(self, body: Body) -> bytes:
-        r"""The message as bytes, with its tag."""
+        r"""Encode a message as bytes, with its tag."""
         data = encode(body, self.terms, sender=self.own, receiver=self.other)
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""The body of authentic bytes of this round and of the expected type."""
+        r"""Check that bytes are authentic, of this round and the expected type; return the body."""
         header = read_header(data)
         if len(data) > most_bytes(expected, self.terms):
             reason = f"is longer than any {expected.__name__} of this round"
@@ -216,7 +216,7 @@ class Channel:
             refused = refused or "is not authentic: it was changed or forged"
         if refused:
             raise AggregationRefused(header.type.__name__, header.sender, refused)
-        return cast("B", decode(signed, self.terms)[1])  # the type stands in the header
+        return cast("B", decode(signed, self.terms)[1])  # the type is in the header
 
 
 def _refusal_of(channel: Channel, identifier: bytes, sender: str, receiver: str) -> str:

@@ -2,10 +2,10 @@ r"""The messages of masked aggregation: immutable values with a canonical encodi
 
     bytes = version, type, round (32), sender, receiver, body, tag (32)
 
-An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are big
-endian and of fixed width; lists are sorted by identity. So each value has exactly one encoding, and
-:func:`decode` refuses every other byte string. The tag (see :mod:`dpcore.secure_aggregation.keys`)
-covers everything before it.
+An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are
+big-endian and of fixed width; lists are sorted by identity. So each value has exactly one encoding,
+and :func:`decode` rejects every other byte string. The tag (see
+:mod:`dpcore.secure_aggregation.keys`) covers everything before it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class AggregationRefused(DpcoreError, ValueError):
-    r"""A message or the end of a step was refused: the message, the user, and the reason.
+    r"""A message, or the end of a step, was refused; the error has message, sender and reason.
 
-    ``sender`` is the claimed sender; "" is the server, and None means that the bytes end before a
-    name. No state has changed.
+    ``sender`` is the claimed sender: "" is the server, and None means that the bytes end before the
+    sender. No state has changed.
     """
 
     def __init__(self, message: str, sender: str | None, reason: str) -> None:
@@ -59,7 +59,7 @@ class PublicKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyAdvertisement:
-    r"""Step 1, user to server."""
+    r"""Step 1, user to server: the user's public keys."""
 
     keys: PublicKeys
 
@@ -81,7 +81,7 @@ class SealedShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareDelivery:
-    r"""Step 2, server to user: the sealed shares by sender; with the receiver these are U2."""
+    r"""Step 2, server to user: the sealed shares by sender (U2 without the receiver)."""
 
     sealed: Mapping[str, bytes]
 
@@ -103,7 +103,7 @@ class UnmaskRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskReply:
-    r"""Step 4, user to server: seed shares of the survivors, mask key shares of the dropped."""
+    r"""Step 4, user to server: seed shares of survivors and mask key shares of dropouts."""
 
     seeds: Mapping[str, int]
     keys: Mapping[str, int]
@@ -132,7 +132,7 @@ class Header:
 
 
 def encode(body: Body, terms: Round, *, sender: str, receiver: str) -> bytes:
-    r"""Header and body as bytes, without the tag."""
+    r"""Encode header and body as bytes, without the tag."""
     head = bytes([_VERSION, 1 + TYPES.index(type(body))]) + terms.identifier
     return head + _identity(sender) + _identity(receiver) + _encode_body(body, terms)
 
@@ -172,7 +172,7 @@ def _listed(entries: Mapping[str, T], write: Callable[[T], bytes]) -> bytes:
 
 
 class _Reader:
-    # Reads from the front; whatever is wrong is refused under one name.
+    # Reads fields from the front; every error names the message and its sender.
     __slots__ = ("_data", "_place", "message", "sender")
 
     def __init__(self, data: bytes) -> None:
@@ -228,7 +228,7 @@ class _Reader:
         last = SERVER
         for _ in range(self.number(2)):
             name = self.identity()
-            if name <= last:  # the empty name is the server's, and no user's
+            if name <= last:  # the empty name denotes the server, not a user
                 self.refuse("contains identities that are not in increasing order")
             entries[name] = read()
             last = name
@@ -246,21 +246,19 @@ class _Reader:
 
 
 def is_canonical(key: object) -> bool:
-    r"""Whether this is the canonical encoding of an X25519 key: 32 bytes of a number below 2^255 -
-    19.
-    """
+    r"""Whether ``key`` is a canonical X25519 key: 32 bytes of a number below 2^255 - 19."""
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         return False
     return int.from_bytes(key, "little") < _FIELD_PRIME
 
 
 def read_header(data: bytes) -> Header:
-    r"""The header alone. Raises :class:`AggregationRefused`."""
+    r"""Decode only the header; raises :class:`AggregationRefused` if it is invalid."""
     return _open(data)[0]
 
 
 def _open(data: bytes) -> tuple[Header, _Reader]:
-    # The header, and a reader that stands behind it.
+    # The header, and a reader positioned after it.
     if not isinstance(data, bytes):
         raise AggregationRefused("message", None, "is not bytes")
     reader = _Reader(data)
@@ -280,18 +278,18 @@ def _open(data: bytes) -> tuple[Header, _Reader]:
 
 
 def most_bytes(kind: type[object], terms: Round) -> int:
-    r"""The largest length of a message of this type, including its tag; longer ones are refused."""
+    r"""The largest length of a message of this type, including its tag."""
     if kind is KeyAdvertisement:
         body = 2 * KEY_BYTES
     elif kind is MaskedInput:
         body = terms.coordinates * terms.value_bytes
-    else:  # a commitment or nothing, and lists of no more than those who hold shares together
+    else:  # at most a commitment, and lists of at most ``holders`` users
         body = KEY_BYTES + 4 + terms.holders * (_IDENTITY_BYTES + SEALED_BYTES)
     return 2 + ROUND_BYTES + 2 * _IDENTITY_BYTES + body + TAG_BYTES
 
 
 def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
-    r"""Header and body from the bytes of :func:`encode`; anything else raises an error."""
+    r"""Decode header and body from bytes of :func:`encode`; other bytes raise an error."""
     header, reader = _open(data)
     if header.identifier != terms.identifier:
         reader.refuse("belongs to another round")

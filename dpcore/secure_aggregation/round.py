@@ -1,14 +1,14 @@
 r"""The parameters of a round of masked aggregation, shared by all parties.
 
-Keys and masks are shared with all users, or with the nearest k on a random circle. With all users,
-the work of a user grows with n; with k = O(log n) neighbours it does not (Bell, Bonawitz, Gascon,
-Lepoint and Raykova, "Secure Single-Server Aggregation with (Poly)Logarithmic Overhead", CCS 2020,
-semi-honest variant): the users sit on a circle in a uniformly random order, a Harary graph under a
-random permutation.
+A user shares keys and masks with all users, or with its k nearest users on a random circle. With
+all users, the work of a user is O(n); with neighbours it is O(k), where k = O(log n) suffices
+(Bell, Bonawitz, Gascon, Lepoint and Raykova, "Secure Single-Server Aggregation with
+(Poly)Logarithmic Overhead", CCS 2020, semi-honest variant). The users are on a circle in a
+uniformly random order: the graph is a Harary graph under a random permutation.
 
-The failure probabilities are bounded by exact rationals: sums of hypergeometric masses, combined by
-the union bound. The bounds hold for any colluding users and dropouts, **if neither depends on the
-graph**. Proof: docs/proofs/masked_aggregation.md.
+The bounds on the failure probabilities are exact rationals: sums of hypergeometric probabilities,
+combined by the union bound. They hold for any colluding users and dropouts, **if neither depends on
+the graph**. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MOST_NEIGHBOURS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    r"""The number k of ``neighbours`` per user, and how many shares, with its own, reconstruct.
+    r"""The number k of ``neighbours`` per user, and the ``threshold`` of shares to reconstruct.
 
-    k is even, with half of the neighbours on either side, and in [2, 1024]; (k + 1)/2 <
-    ``threshold`` <= k + 1; otherwise :class:`InvalidParameter`.
+    k is even, with half of the neighbours on each side, and in [2, 1024]; (k + 1)/2 <
+    ``threshold`` <= k + 1; other values raise :class:`InvalidParameter`.
     :func:`dpcore.secure_aggregation.round.size_neighbourhood` finds safe values for the numbers of
     colluding users and dropouts.
     """
@@ -49,25 +49,25 @@ class Neighbourhood:
         check_fields(self)
         count, threshold = self.neighbours, self.threshold
         if count % 2 or count > MOST_NEIGHBOURS:
-            reason = f"must be even and <= {MOST_NEIGHBOURS}: half of them on either side"
+            reason = f"must be even and <= {MOST_NEIGHBOURS}: half lie on each side of a user"
             raise InvalidParameter("neighbours", self.neighbours, reason)
         if 2 * threshold <= count + 1:
             reason = (
-                "must be > (neighbours + 1) / 2: otherwise two disjoint groups could reconstruct"
+                "must be > (neighbours + 1) / 2, or two disjoint groups could reconstruct a secret"
             )
             raise InvalidParameter("threshold", self.threshold, reason)
         if threshold > count + 1:
-            reason = f"must be <= {count + 1}, the number of users with shares"
+            reason = f"must be <= neighbours + 1 = {count + 1}, the number of users with shares"
             raise InvalidParameter("threshold", self.threshold, reason)
 
 
 def neighbours_of(
     names: Sequence[str], neighbourhood: Neighbourhood | None, rng: Rng
 ) -> dict[str, tuple[str, ...]]:
-    r"""Map each name to its neighbours and itself, sorted; without a graph, to all names.
+    r"""Map each name to the sorted names of its neighbours and itself; without graph, to all names.
 
     The order on the circle is uniform and independent of everything else. Nothing is drawn for the
-    complete graph. ``names`` are distinct and more than k + 1.
+    complete graph. ``names`` are distinct, and there are more than k + 1.
     """
     if neighbourhood is None:
         return dict.fromkeys(names, tuple(sorted(names)))
@@ -81,11 +81,11 @@ def neighbours_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    r"""The parameters of masked aggregations, whatever the round.
+    r"""The parameters of masked aggregation that do not depend on the round.
 
     Up to ``dropouts`` of the enrolled ``users`` may drop out, 2 dropouts < users; inputs are
     vectors of ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a
-    ``neighbourhood`` everyone shares with everyone; with one, k <= users - 2.
+    ``neighbourhood`` every user shares with all others; with one, k <= users - 2.
     """
 
     users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)
@@ -97,7 +97,7 @@ class Terms:
     def __post_init__(self) -> None:
         check_fields(self)
         if 2 * self.dropouts >= self.users:
-            reason = "must be < users / 2: otherwise two disjoint groups could reconstruct a secret"
+            reason = "must be < users / 2, or two disjoint groups could reconstruct a secret"
             raise InvalidParameter("dropouts", self.dropouts, reason)
         graph = self.neighbourhood
         if graph is not None:
@@ -109,12 +109,12 @@ class Terms:
 
     @property
     def quorum(self) -> int:
-        r"""The number of users that each step needs: n - t."""
+        r"""The number n - t of users that each step needs."""
         return self.users - self.dropouts
 
     @property
     def threshold(self) -> int:
-        r"""The number of shares that reconstruct: n - t of all users, or of the neighbourhood."""
+        r"""The number of shares that reconstruct: n - t, or the threshold of the neighbourhood."""
         return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
 
     @property
@@ -130,7 +130,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Terms):
-    r"""The terms that all parties of a round agree on; every key is bound to them.
+    r"""The parameters that all parties of a round agree on; every key is bound to them.
 
     ``identifier`` is 32 bytes, unique among rounds with the same enrolled keys.
     """
@@ -147,7 +147,7 @@ class Round(Terms):
 
 
 def _context(terms: Round) -> bytes:
-    # Of fixed length each, with the graph or without: no two rounds give the same bytes.
+    # Each encoding has fixed length, with or without a graph: distinct rounds give distinct bytes.
     numbers = [terms.users, terms.dropouts, terms.coordinates, terms.modulus]
     if terms.neighbourhood is not None:
         numbers += [terms.neighbourhood.neighbours, terms.neighbourhood.threshold]
@@ -156,7 +156,7 @@ def _context(terms: Round) -> bytes:
 
 
 def check_identity(identity: str) -> str:
-    r"""Check an identity: 1 to 255 bytes of UTF-8."""
+    r"""Return ``identity`` if it has 1 to 255 bytes in UTF-8, otherwise raise an error."""
     try:
         fits = isinstance(identity, str) and 1 <= len(identity.encode()) <= 255
     except UnicodeEncodeError:
@@ -167,17 +167,17 @@ def check_identity(identity: str) -> str:
 
 
 MOST_EXPOSURE: Final = Fraction(1, 1 << 40)
-r"""2^-40: the largest probability of exposure that is accepted as private."""
+r"""The largest probability of exposure that is accepted as private, 2^-40."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourhoodRisk:
-    r"""Upper bounds on the probabilities, over the random graph, of the three failures.
+    r"""Upper bounds on the probabilities of three failures, over the random graph.
 
-    ``corrupted``: the colluding users hold enough shares of some honest user to read its input.
+    ``corrupted``: the colluding users have enough shares of some honest user to read its input.
     ``disconnected``: the graph of the honest users whose inputs arrive is disconnected, and the
-    server learns the sum of each component. ``stranded``: too few users hold shares of some user,
-    and the round ends without a sum. The first two concern privacy, the third does not.
+    server learns the sum of each component. ``stranded``: too few users have shares of some user,
+    and the round ends without a sum. The first two failures concern privacy, the third does not.
     """
 
     corrupted: Fraction
@@ -186,16 +186,14 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""Upper bound of the probability that the server learns more than the sum: add it to a
-        delta.
-        """
+        r"""An upper bound on the probability that the server learns more: add it to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
 def neighbourhood_risk(
     *, users: int, dropouts: int, colluding: int, neighbourhood: Neighbourhood
 ) -> NeighbourhoodRisk:
-    r"""Bound the failure probabilities for up to ``dropouts`` and up to ``colluding`` users."""
+    r"""Bound the failure probabilities with up to ``dropouts`` dropouts and ``colluding`` users."""
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
         reason = f"must be <= users - 2 = {users - 2}; for all users, omit the neighbourhood"
@@ -217,10 +215,10 @@ def size_neighbourhood(
     exposure: RationalLike = MOST_EXPOSURE,
     failure: RationalLike = "1e-6",
 ) -> Neighbourhood | None:
-    r"""The least k, with its least threshold, that meets both bounds; None: use all users.
+    r"""Find the smallest k, with its smallest threshold, that meets both bounds.
 
     ``exposure`` bounds the probability that the server learns more than the sum, ``failure`` the
-    probability that up to ``dropouts`` dropouts make the round fail. None if no k <=
+    probability that up to ``dropouts`` dropouts make the round fail. The result is None if no k <=
     min(n - 2, 1024) meets both: then use the complete graph, ``neighbourhood=None``.
     """
     users, dropouts, colluding = _counts(users, dropouts, colluding)
@@ -230,7 +228,7 @@ def size_neighbourhood(
         left = most_exposed - _disconnected(users, dropouts + colluding, count)
         holding = _Tail(users - 1, colluding, count)
         enough = range(count // 2 + 1, count + 2)
-        # The least threshold that keeps the first bound: a higher one strands more.
+        # The smallest threshold that meets the first bound: a larger one strands more rounds.
         place = bisect_left(enough, -left, key=lambda t: -users * holding.at_least(t))
         if place < len(enough):
             threshold = enough[place]
@@ -240,8 +238,8 @@ def size_neighbourhood(
 
 
 class _Tail:
-    # P(J >= j) for J of ``marked`` in ``drawn`` out of ``population``, from integers: the number
-    # of ways with j marked is that with j - 1 times an exact ratio.
+    # P(J >= j) for hypergeometric J, the marked among ``drawn`` out of ``population``, in integers:
+    # the number of ways with j marked is the number with j - 1 marked times an exact ratio.
     __slots__ = ("_first", "_sums")
 
     def __init__(self, population: int, marked: int, drawn: int) -> None:
@@ -261,8 +259,9 @@ class _Tail:
 
 
 def _disconnected(users: int, removed: int, count: int) -> Fraction:
-    # Some two of those who are left are each followed by k/2 who are not: C(left, 2) C(r, k) over
-    # C(n - 1, k) at most, which rises with r while r <= (left + 1) k/2. Beyond, nothing is said.
+    # If the graph is disconnected, two remaining users are each followed by k/2 removed ones, with
+    # probability at most C(left, 2) C(r, k)/C(n - 1, k) for r removed users. This increases with r
+    # while r <= (left + 1) k/2; for larger r the bound is 1.
     left = users - removed
     if left < 1 or removed > (left + 1) * (count // 2):
         return Fraction(1)
@@ -271,7 +270,7 @@ def _disconnected(users: int, removed: int, count: int) -> Fraction:
 
 
 def _stranded(users: int, dropouts: int, count: int, threshold: int) -> Fraction:
-    # Who stays holds a share of itself and needs threshold - 1 neighbours; who vanishes does not.
+    # A remaining user has its own share and needs threshold - 1 neighbours, a dropout threshold.
     spare = count - threshold + 1
     staying = (users - dropouts) * _Tail(users - 1, dropouts, count).at_least(spare + 1)
     gone = Fraction(0)

@@ -1,14 +1,17 @@
 r"""The server of masked aggregation: it receives messages one by one and closes four steps.
 
-    open_round gives Advertising step 1: the users and their keys close_keys gives Sharing step 2:
-    sealed shares close_shares gives Masking step 3: masked inputs close_inputs gives Unmasking step
-    4: shares that unmask the sum finish gives Total
+    open_round    returns Advertising  step 1: the users and their keys
+    close_keys    returns Sharing      step 2: sealed shares
+    close_shares  returns Masking      step 3: masked inputs
+    close_inputs  returns Unmasking    step 4: shares that unmask the sum
+    finish        returns Total
 
-``receive(state, bytes)`` returns the state with one more message, or refuses it and leaves the
+``receive(state, bytes)`` returns the state with one more message, or raises an error and leaves the
 state unchanged. The caller decides when to close a step: this returns the next state and a message
 for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
-**Each step is closed once**: :class:`dpcore.secure_aggregation.device.AggregationServer` ensures
-this. A semi-honest server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
+**Each step must be closed only once**, which
+:class:`dpcore.secure_aggregation.device.AggregationServer` ensures. A semi-honest server learns
+only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ B = TypeVar("B", bound=Body)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step(Generic[B]):
-    # Who is enrolled and near whom, and what arrived in this step.
+    # The enrolled users, their neighbours, and the messages received in this step.
     terms: Round
     channels: Mapping[str, Channel]
     near: Mapping[str, tuple[str, ...]]
@@ -97,7 +100,7 @@ class Unmasking(_Step[UnmaskReply]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Total:
-    r"""The sum mod m of the inputs of ``participants`` only, as int64."""
+    r"""The sum mod m of the inputs of ``participants``, as int64."""
 
     sum: Integers
     participants: tuple[str, ...]
@@ -110,9 +113,9 @@ AnyStep: TypeAlias = Advertising | Sharing | Masking | Unmasking
 def open_round(
     terms: Round, enrolled: KeyPair, roster: Sequence[tuple[str, bytes]], rng: Rng = SYSTEM
 ) -> Advertising:
-    r"""The initial state. ``roster`` lists the identity and enrolled public key of each user.
+    r"""Return the initial state; ``roster`` lists identity and enrolled public key of each user.
 
-    The graph of neighbours is drawn here from ``rng``: collusion must not depend on it.
+    The graph of neighbours is drawn here from ``rng``: collusion must not depend on the graph.
     """
     names = [check_identity(name) for name, _ in roster]
     if len(set(names)) < len(names):
@@ -129,7 +132,7 @@ def open_round(
 
 
 def receive(state: S, data: bytes) -> S:
-    r"""The state with the message of one user added."""
+    r"""Return the state with the message of one user added."""
     header = read_header(data)
     name = header.sender
     if name not in state.channels:
@@ -137,7 +140,7 @@ def receive(state: S, data: bytes) -> S:
     body = _checked(state, name, data)
     if name in state.arrived:
         _refuse(type(body), name, "was already received in this round")
-    # A state awaits one type, and `_checked` gives that one.
+    # A state expects one type of message, and `_checked` returns that type.
     arrived: dict[str, Any] = {**state.arrived, name: body}
     return replace(state, arrived=arrived)
 
@@ -166,7 +169,7 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
             _check_part(name, state.inputs, reply)
             survivors, dropped = _asked(state, name, state.inputs)
             if set(reply.seeds) != set(survivors) or set(reply.keys) != set(dropped):
-                _refuse(UnmaskReply, name, "must answer exactly the request")
+                _refuse(UnmaskReply, name, "must have exactly the requested shares")
             return reply
 
 
@@ -214,27 +217,27 @@ def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
 
 
 def _next(state: AnyStep, kind: type[S], **more: Any) -> S:
-    # What was known stays known, and nothing has arrived yet.
+    # The known fields are kept, and no message has arrived yet.
     known = {each.name: getattr(state, each.name, None) for each in fields(kind)}
     return kind(**{**known, **more, "arrived": {}})
 
 
 def _near(state: AnyStep, name: str, among: Container[str]) -> list[str]:
-    # The neighbours of a user and itself, in order, as far as they are there.
+    # The neighbours of a user and the user itself, in order, restricted to ``among``.
     return [other for other in state.near[name] if other in among]
 
 
 def _asked(
     state: Masking | Unmasking, name: str, inputs: Container[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # What a user is asked: who of those near it survived, and who shared and then vanished.
+    # The request to a user: the survivors among its neighbours, and those who dropped out.
     shared = _near(state, name, state.commitments)
     survivors = tuple(other for other in shared if other in inputs)
     return survivors, tuple(other for other in shared if other not in inputs)
 
 
 def finish(state: Unmasking) -> Total:
-    r"""End step 4: the sum of the inputs that arrived."""
+    r"""End step 4: return the sum of the inputs that arrived."""
     _check_enough(state, UnmaskReply, state.commitments)
     terms = state.terms
     survivors = sorted(state.inputs)
@@ -251,7 +254,7 @@ def finish(state: Unmasking) -> Total:
 
 
 def _recombined(state: Unmasking, name: str, half: str) -> int:
-    # A user's points are the places of its neighbours who advertised; any threshold of them serve.
+    # The points are the indices of the neighbours who advertised; any ``threshold`` shares suffice.
     places = enumerate(_near(state, name, state.keys), start=1)
     replied = [(x, state.arrived[other]) for x, other in places if other in state.arrived]
     replied = replied[: state.terms.threshold]
@@ -259,12 +262,12 @@ def _recombined(state: Unmasking, name: str, half: str) -> int:
     return interpolate(_lagrange(tuple(x for x, _ in replied)), shares)
 
 
-# Over the complete graph everyone's points are the same, and their weights cost the most.
+# Over the complete graph all users have the same points, and computing weights costs the most.
 _lagrange = lru_cache(maxsize=1 << 6)(weights)
 
 
 def without_pair_masks(total: Integers, state: Unmasking, name: str, private: bytes) -> Integers:
-    r"""``total`` without the pairwise masks between survivors and the dropped user ``name``."""
+    r"""Remove from ``total`` the pairwise masks between survivors and the dropped user ``name``."""
     terms = state.terms
     public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
     for other, secret in agreements(private, public).items():
@@ -317,11 +320,11 @@ def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -
             f"{terms.dropouts} dropped out",
         )
     if terms.neighbourhood is None:
-        return  # everyone is near everyone
+        return  # all users are neighbours
     for owner in owners:
         count = len(_near(state, owner, state.arrived))
         if count < terms.threshold:
-            near = f"{terms.holders} users at {owner!r}"
+            near = f"{terms.holders} neighbours of {owner!r} (and itself)"
             _refuse_step(expected, f"{count} of {near} remain and {terms.threshold} are needed")
 
 

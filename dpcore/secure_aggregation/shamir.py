@@ -1,11 +1,10 @@
-r"""Shamir secret sharing over a prime field: ``threshold`` shares reconstruct, fewer reveal
-nothing.
+r"""Shamir secret sharing: ``threshold`` shares reconstruct a secret, fewer reveal nothing.
 
-The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold``; the
-share of point x is its value at x (A. Shamir, "How to share a secret", CACM 22(11), 1979). The
-default field has 2^257 - 93 elements, so that 32 bytes fit in one element and two uniform elements
-are almost never equal. The time of the arithmetic depends on the values: there is no protection
-against an attacker who measures it. Proof: docs/proofs/masked_aggregation.md.
+The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold`` over a
+prime field; the share of a point x is the value at x (A. Shamir, "How to share a secret", CACM
+22(11), 1979). The default field has 2^257 - 93 elements, so that 32 bytes fit in one element and
+two uniform elements are almost never equal. The running time depends on the values: there is no
+protection against an attacker who measures it. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ ELEMENT_BYTES: Final = 33
 def share(
     secret: int, *, threshold: int, points: Sequence[int], rng: Rng = SYSTEM, prime: int = PRIME
 ) -> dict[int, int]:
-    r"""The share of each point: f(x) mod ``prime`` with f(0) = ``secret``."""
+    r"""Draw the share f(x) mod ``prime`` of each point x, where f(0) = ``secret``."""
     secret = integer("secret", secret, at_least=0)
     threshold = integer("threshold", threshold, at_least=1)
     if secret >= prime:
-        # The value is a secret: the refusal does not repeat it.
+        # The value is a secret: the error does not repeat it.
         raise InvalidParameter("secret", "(not shown)", "must be below the prime of the field")
     _distinct(points, prime)
     if threshold > len(points):
@@ -44,7 +43,7 @@ def share(
 
 
 def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
-    r"""The Lagrange coefficients at 0: w_i = prod_(j != i) x_j / (x_j - x_i) mod ``prime``.
+    r"""The Lagrange coefficients at 0, w_i = prod_(j != i) x_j / (x_j - x_i) mod ``prime``.
 
     f(0) = sum_i w_i f(x_i) for every polynomial f of degree below the number of points.
     """
@@ -56,9 +55,9 @@ def weights(points: Sequence[int], *, prime: int = PRIME) -> list[int]:
 
 
 def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: int = PRIME) -> int:
-    r"""f(0) from the :func:`weights` of some points, computed once, and the values there.
+    r"""Compute f(0) from the :func:`weights` of some points and the values of f at these points.
 
-    Too few shares, or shares of different secrets, give a meaningless number: compare the result
+    Too few shares, or shares of different secrets, give a meaningless number; compare the result
     with a published commitment.
     """
     terms = zip(coefficients, values, strict=True)
@@ -66,7 +65,7 @@ def interpolate(coefficients: Sequence[int], values: Sequence[int], *, prime: in
 
 
 def write_element(value: int) -> bytes:
-    r"""An element of the default field as 33 bytes, most significant first."""
+    r"""Encode an element of the default field as 33 bytes, most significant first."""
     if not 0 <= value < PRIME:
         raise InvalidParameter("value", "(not shown)", "must be in [0, PRIME)")
     return value.to_bytes(ELEMENT_BYTES, "big")

@@ -3,10 +3,10 @@ r"""The user's side of masked aggregation: four steps from (state, bytes) to (st
     sit -> advertise_keys -> share_keys -> mask_input -> unmask
 
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
-Figure 4 without its consistency round: the semi-honest protocol. Its adversary is described in
-docs/proofs/masked_aggregation.md. **Use each state for one step only**: two answers from one state
-would reveal the input; a :class:`dpcore.secure_aggregation.device.Device` ensures this. Secrets are
-drawn from ``rng``; with a seeded generator nothing is private.
+Figure 4 without its consistency round: the semi-honest protocol. The adversary is described in
+docs/proofs/masked_aggregation.md. **Use each state for one step only**, which a
+:class:`dpcore.secure_aggregation.device.Device` ensures: two replies from one state would reveal
+the input. Secrets are drawn from ``rng``; with a seeded generator nothing is private.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dpcore.secure_aggregation.shamir import share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    r"""A user before the round: its identity and its channel to the server."""
+    r"""A user before the round: identity and channel to the server."""
 
     channel: Channel
 
@@ -66,7 +66,7 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    r"""After step 2: the seed, the neighbours who advertised (U1), its own shares, the secrets."""
+    r"""After step 2: the seed, the keys of neighbours (U1), the user's own shares, the secrets."""
 
     channel: Channel
     masking: KeyPair
@@ -78,7 +78,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: its shares of itself and of every neighbour who shared (U2)."""
+    r"""After step 3: the user's shares of its own secrets and of each neighbour who shared (U2)."""
 
     channel: Channel
     shares: Mapping[str, SharePair]
@@ -92,7 +92,7 @@ class Answered:
 
 
 def sit(terms: Round, identity: str, enrolled: KeyPair, server: bytes) -> Participant:
-    r"""The initial state of an enrolled user; ``server`` is the server's enrolled public key."""
+    r"""Return the initial state of an enrolled user; ``server`` is the server's public key."""
     check_identity(identity)
     return Participant(channel=Channel.between(terms, identity, SERVER, enrolled, server))
 
@@ -136,12 +136,12 @@ def share_keys(state: Advertised, received: bytes, rng: Rng = SYSTEM) -> tuple[S
 
 
 def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Masked, bytes]:
-    r"""Step 3: open the shares of the others, send the input under its masks.
+    r"""Step 3: open the received shares and send the masked input.
 
-    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, v the
-    neighbours in U2.
+    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, where v ranges
+    over the neighbours in U2.
 
-    ``values`` are ``coordinates`` integers in [0, m), or :class:`InvalidParameter`. Raises
+    Raises :class:`InvalidParameter` unless ``values`` are ``coordinates`` integers in [0, m), and
     :class:`AggregationRefused` for too few or unknown senders, or an invalid seal.
     """
     channel, terms = state.channel, state.channel.terms
@@ -165,7 +165,7 @@ def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Ma
 
 
 def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
-    r"""The input under the user's own mask and one mask for each of ``others``."""
+    r"""Add the user's own mask and one mask for each of ``others`` to the input."""
     terms, own = state.channel.terms, state.channel.own
     count, modulus = terms.coordinates, terms.modulus
     key = self_mask_key(state.seed, terms, own)
@@ -178,7 +178,7 @@ def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
 
 
 def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
-    r"""Step 4: send seed shares of users whose input arrived, mask key shares of those dropped."""
+    r"""Step 4: send seed shares of survivors and mask key shares of dropouts."""
     request = state.channel.receive(received, UnmaskRequest)
     survivors, dropped = set(request.survivors), set(request.dropped)
     if survivors & dropped:
@@ -187,7 +187,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
     if survivors | dropped != set(state.shares):
         _refuse("UnmaskRequest", "must name exactly the users who shared keys")
     if state.channel.own in dropped:
-        _refuse("UnmaskRequest", "counts its receiver as dropped")
+        _refuse("UnmaskRequest", "lists its receiver as dropped")
     if len(survivors) < state.channel.terms.threshold:
         _refuse("UnmaskRequest", f"has fewer than {state.channel.terms.threshold} survivors")
     reply = UnmaskReply(
@@ -198,7 +198,7 @@ def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:
 
 
 def checked_input(values: IntegersLike, terms: Terms) -> Integers:
-    r"""``values`` as int64; raises unless they are ``coordinates`` integers in [0, m).
+    r"""Return ``values`` as int64, checked to be ``coordinates`` integers in [0, m).
 
     An input is private: error messages do not contain it.
     """
@@ -217,7 +217,7 @@ def checked_input(values: IntegersLike, terms: Terms) -> Integers:
 def _check_keys(keys: Mapping[str, PublicKeys], state: Advertised) -> None:
     terms = state.channel.terms
     if not terms.threshold <= len(keys) <= terms.holders:
-        _refuse("KeyList", f"must name {terms.threshold} to {terms.holders} users")
+        _refuse("KeyList", f"must have the keys of {terms.threshold} to {terms.holders} users")
     own = PublicKeys(sharing=state.sharing.public, masking=state.masking.public)
     if keys.get(state.channel.own) != own:
         _refuse("KeyList", "does not contain the keys of its receiver")

@@ -1,19 +1,19 @@
-r"""Selection of candidates with high scores: permute-and-flip and the exponential mechanism, exact.
+r"""Permute-and-flip and the exponential mechanism: exact selection of high-scoring candidates.
 
-Candidate i of integer score u_i is at a gap g_i = max u - u_i from the best. Both mechanisms use
-coins that come up heads with probability exp(-epsilon g_i/(2 Delta)), Delta the most that
-neighbouring data move a score.
+Candidate i with integer score u_i has the gap g_i = max u - u_i to the best candidate. Both
+mechanisms use coins that come up heads with probability exp(-epsilon g_i/(2 Delta)), where Delta is
+the sensitivity of a score.
 
 - Permute-and-flip (McKenna and Sheldon 2020) flips one coin for each candidate in a random order
   and returns the first with heads. All coins are independent, so this is a uniform choice among
-  the candidates with heads; the best always has one. It is epsilon-DP, and at the same epsilon its
+  the candidates with heads; the best always has heads. It is epsilon-DP; at the same epsilon its
   expected gap is at most that of the exponential mechanism.
-- The exponential mechanism (McSherry and Talwar 2007) flips the coin of a uniform candidate until
+- The exponential mechanism (McSherry and Talwar 2007) flips the coins of uniform candidates until
   one has heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its privacy loss has
   range epsilon).
 
-A coin compares a uniform number with an exponential in floats of certified error, and where those
-cannot tell, with balls: the law is exact. Proofs: docs/proofs/selection.md.
+A coin compares a uniform number with an exponential, in floats with a certified error; if floats
+cannot decide, interval arithmetic does, so the law is exact. Proofs: docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
 _MOST_TRIES: Final = 1 << 16
 _BITS: Final = 53
-# exp_neg is within 2^-48, and an exponent below 700 within 2^-41 after two roundings.
+# exp_neg has error below 2^-48, and an exponent below 700 error below 2^-41 after two roundings.
 _ERROR: Final = 2.0**-40
 _FAR: Final = 700.0
 _MOST_UNIT: Final = Fraction(1 << 64)
@@ -61,15 +61,15 @@ class Rule(Enum):
 class Selection:
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
-    ``sensitivity`` is the most that neighbouring data move any one score; ``epsilon`` is for all
-    choices together, each of which spends epsilon/count among the candidates that are left.
+    ``sensitivity`` bounds the change of any one score between neighbours; ``epsilon`` is for all
+    choices together, each of which spends epsilon/count on the remaining candidates.
 
     >>> from dpcore import SeededRng
     >>> choice = Selection(epsilon=8, sensitivity=1)
     >>> [choice.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(8)]
     [2, 2, 2, 1, 2, 2, 2, 2]
 
-    Raises :class:`InvalidParameter` for an epsilon that is not > 0 and a sensitivity or count that
+    Raises :class:`InvalidParameter` for an epsilon that is not > 0 or a sensitivity or count that
     is not an integer >= 1.
     """
 
@@ -84,14 +84,14 @@ class Selection:
 
     @property
     def unit(self) -> Fraction:
-        r"""The exponent of a coin for each step of the gap: epsilon/(2 count Delta)."""
+        r"""The exponent of a coin per unit of the gap: epsilon/(2 count Delta)."""
         return self.epsilon / (2 * self.count * self.sensitivity)
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""The chosen index into the scores ``value``, or an array of ``count`` of them in order.
+        r"""The chosen index into the scores ``value``, or an array of ``count`` indices in order.
 
-        Raises :class:`InvalidParameter`, with nothing drawn, unless the scores are integers of size
-        at most 2^52 and at least ``count`` of them.
+        Raises :class:`InvalidParameter`, before any draw, unless there are at least ``count``
+        scores and all are integers of absolute value at most 2^52.
         """
         left = checked_scores(value, self.count)
         places = np.arange(len(left))
@@ -103,7 +103,7 @@ class Selection:
         return chosen[0] if self.count == 1 else np.array(chosen, dtype=np.int64)
 
     def reference(self, scores: Sequence[int], rng: Rng) -> int:
-        r"""One selection by plain integer arithmetic as in the papers, the reference."""
+        r"""Select one index by integer arithmetic as in the papers: the reference sampler."""
         gaps = [max(scores) - score for score in scores]
         if self.rule is Rule.EXPONENTIAL:
             while True:
@@ -117,9 +117,9 @@ class Selection:
                 return at
 
     def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
-        r"""The probability of each index for one selection, exact in x = e^(-unit).
+        r"""The exact probability of each index in one selection, a rational function of e^(-unit).
 
-        Permute-and-flip: P(i) = p_i E[1/(1 + N)], where N is the number of heads among the others.
+        For permute-and-flip, P(i) = p_i E[1/(1 + N)], where N counts the heads of the other coins.
 
         >>> [p.enclose(64).upper_float for p in Selection(epsilon=1, sensitivity=1).law([0, 2])]
         [0.183939720585721..., 0.8160602794142...]
@@ -147,7 +147,7 @@ class Selection:
             tries = min(2 * tries, _MOST_TRIES)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields, as text."""
+        r"""The fields as a JSON object, exact numbers as text."""
         return {
             "mechanism": self.rule.value,
             "epsilon": str(self.epsilon),
@@ -158,20 +158,20 @@ class Selection:
 
 
 def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
-    r"""The scores as an array of their own; refused as :meth:`Selection.release` says."""
+    r"""Return a copy of the scores; raises what :meth:`Selection.release` raises."""
     scores = np.asarray(value)
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
         reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
     if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
-        raise InvalidParameter("value", value, f"must contain scores of at most {_LARGEST}")
+        raise InvalidParameter("value", value, f"must have scores of absolute value <= {_LARGEST}")
     return scores.astype(np.int64)
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
-    r"""E[1/(1 + N); A], where N ``others`` tie and A is the event that no other is ahead.
+    r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that none is ahead.
 
-    Each is behind or ties, independently, with its two probabilities.
+    The pairs in ``others`` are the probabilities of being behind and of a tie, independently.
     """
     tied: list[ExpRational | int] = [1]
     for behind, ties in others:
@@ -182,12 +182,12 @@ def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | F
 
 
 def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
-    # Heads with probability e^(-unit gap), each coin independent.
+    # Independent coins that show heads with probability e^(-unit gap).
     words = rng.words(len(gaps))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
-    # A unit beyond floats is as good as any: only a gap of 0 is near.
+    # Capping a huge unit changes nothing: only a gap of 0 can show heads.
     exponent: Floats = gaps.astype(np.float64) * float(min(unit, _MOST_UNIT))
-    # Of most candidates it is clear at once that the coin shows tails.
+    # The coins of most candidates clearly show tails.
     near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
     found = np.zeros(len(gaps), dtype=np.bool_)
     found[near] = _flip_near(gaps[near], exponent[near], uniform[near], words[near], unit, rng)
@@ -213,7 +213,7 @@ def _flip_near(
 
 
 def _settle(exponent: Fraction, drawn: int, rng: Rng) -> bool:
-    # Whether a uniform number whose first bits are ``drawn`` lies below e^(-exponent).
+    # Whether a uniform number that starts with the bits ``drawn`` lies below e^(-exponent).
     bits = _BITS
     while True:
         with precision(2 * bits):

@@ -1,7 +1,7 @@
-r"""Counts by key above a threshold: keys that nobody listed beforehand, with their noisy counts.
+r"""Release keys from an unknown domain whose noisy counts reach a threshold.
 
-delta is the probability that a key that only one user has reaches the threshold:
-``accounting.composition.noisy_threshold``. Proofs: docs/proofs/selection.md.
+delta is the probability that a key of only one user reaches the threshold;
+``accounting.composition.noisy_threshold`` bounds it. Proofs: docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dpcore.sampling.rng import SYSTEM, Rng
 class NoisyThreshold:
     r"""Release each key whose noisy count is at least ``threshold``, with that count.
 
-    ``mechanism`` says how far one user moves all counts together, and its noise;
-    ``rows_per_user`` how many rows, and so how many keys, one user has at most: r rows move the
-    counts by r in l1 if the user is added or removed, and by 2 r if the user is replaced.
+    ``mechanism`` holds the noise and the sensitivity of the vector of counts. ``rows_per_user``
+    bounds the rows, and so the keys, of one user: r rows change the counts by r in l1 if the user
+    is added or removed, and by 2 r if the user is replaced.
 
     >>> from dpcore import DiscreteLaplace, Scope, SeededRng, Sensitivity
     >>> noisy = Mechanism(
@@ -50,10 +50,10 @@ class NoisyThreshold:
         return self.mechanism.scope
 
     def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:
-        r"""The keys that reach the threshold, in order, with their noisy counts.
+        r"""The keys that reach the threshold, sorted, with their noisy counts.
 
-        Raises :class:`InvalidParameter` for counts that are not integers >= 1: a key that nobody
-        has must not be there.
+        Raises :class:`InvalidParameter` for counts that are not integers >= 1: a key without users
+        must be left out.
         """
         if not isinstance(value, Mapping):
             raise InvalidParameter("value", value, "must map keys to counts")
@@ -65,7 +65,7 @@ class NoisyThreshold:
         return {k: n for k, n in zip(keys, noisy, strict=True) if n >= self.threshold}
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields."""
+        r"""The fields as a JSON object."""
         noise, moves = self.mechanism.noise.to_json(), self.mechanism.sensitivity
         return {
             "mechanism": "noisy-threshold",

@@ -1,8 +1,8 @@
-r"""Choices by comparing noisy numbers: the sparse vector technique and report noisy max.
+r"""The sparse vector technique and report noisy max.
 
-Noise is discrete Laplace or one-sided geometric with exact rational scales, so comparisons are of
-integers. Proofs: docs/proofs/selection.md. Published variants that omit noise or a stop are in the
-catalogue of the audit, refuted.
+Noise is discrete Laplace or one-sided geometric with exact rational scales, so all comparisons are
+between integers. Proofs: docs/proofs/selection.md. The catalogue of the audit refutes published
+variants that omit noise or do not stop.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from dpcore.selection.exponential_mechanism import checked_scores, shared
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
 MOST_GAP: Final = 8
-r"""Gaps from here on are one outcome of a law."""
+r"""``law`` merges all larger gaps into this outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AboveThreshold:
-    r"""Report of each answer in turn whether it reaches ``threshold``, until ``count`` do.
+    r"""Report for each answer in turn whether it reaches ``threshold``, until ``count`` answers do.
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
-    1): answers below the threshold cost nothing. ``sensitivity`` is the most that neighbouring data
-    move any one answer; ``epsilon`` is for the whole stream, half of it for the threshold.
+    1): answers below the threshold cost nothing. ``sensitivity`` bounds the change of any one
+    answer between neighbours; ``epsilon`` is for the whole stream, half of it for the threshold.
 
-    With ``gap`` an answer above gives by how much the noisy answer exceeds the noisy threshold, 0
-    or more, and one below gives None: this costs nothing more (Ding, Wang, Xiao, Zhang and Kifer,
-    "Free gap information from the differentially private sparse vector and noisy max mechanisms",
-    2019). The gap contains both noise terms; the noisy answer itself must not be released.
+    With ``gap``, an answer above the threshold is reported as the difference >= 0 of noisy answer
+    and noisy threshold, and one below as None, at no further cost (Ding, Wang, Xiao, Zhang and
+    Kifer, "Free gap information from the differentially private sparse vector and noisy max
+    mechanisms", 2019). The gap contains both noise terms; the noisy answer must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
@@ -66,7 +66,7 @@ class AboveThreshold:
 
     @property
     def scales(self) -> tuple[Fraction, Fraction]:
-        r"""Of the noise of the threshold, 2 Delta/epsilon, and of an answer, 4 count Delta/epsilon.
+        r"""The noise scales 2 Delta/epsilon (threshold) and 4 count Delta/epsilon (an answer).
 
         >>> AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=3).scales
         (Fraction(2, 1), Fraction(12, 1))
@@ -75,7 +75,7 @@ class AboveThreshold:
         return 2 * unit, 4 * self.count * unit
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
-        r"""Whether each answer reaches the threshold; shorter than ``value`` where it stopped.
+        r"""Report whether each answer reaches the threshold; end after ``count`` that do.
 
         >>> from dpcore import SeededRng
         >>> gaps = AboveThreshold(epsilon=2, sensitivity=1, threshold=100, gap=True)
@@ -87,9 +87,9 @@ class AboveThreshold:
         return list(self.stream([integer("value", each) for each in value], rng=rng))
 
     def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
-        r"""The same, one by one: an answer may depend on the reports about earlier ones.
+        r"""Yield the reports one by one: an answer may depend on the reports about earlier answers.
 
-        Each call of ``stream`` is a release of its own.
+        Each call of ``stream`` is a separate release, with its own noise and cost.
 
         >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
         >>> next(above.stream(iter([10**6])))
@@ -107,9 +107,9 @@ class AboveThreshold:
                 return
 
     def law(self, answers: Sequence[int]) -> dict[tuple[int | None, ...], ExpRational]:
-        r"""The probability of each list that :meth:`release` may give, exact.
+        r"""The exact probability of each list that :meth:`release` may return.
 
-        Gaps of at least 8 are one outcome, 8.
+        Gaps of at least 8 are merged into the outcome 8.
 
         >>> law = AboveThreshold(epsilon=2, sensitivity=1, threshold=0).law([0, 1])
         >>> law[True,].enclose(64).upper_float
@@ -121,7 +121,7 @@ class AboveThreshold:
         x, wide = root**ratio.denominator, root**ratio.numerator
 
         def said(what: int | None, behind: int) -> ExpRational:
-            # The chance of this from an answer that is ``behind`` the noisy threshold.
+            # The probability of this report for an answer ``behind`` below the noisy threshold.
             if what is None or what is False:
                 return _below(x, behind)
             if what is True or what == MOST_GAP:
@@ -140,7 +140,7 @@ class AboveThreshold:
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""The lists that :meth:`release` may give for this many answers, gaps of at most 8."""
+        r"""The lists that :meth:`release` may return for ``answers`` answers, with gaps up to 8."""
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
@@ -151,7 +151,7 @@ class AboveThreshold:
         return [*ended, *found]
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields, as text."""
+        r"""The fields as a JSON object, exact numbers as text."""
         return {
             "mechanism": "above-threshold",
             "epsilon": str(self.epsilon),
@@ -164,7 +164,7 @@ class AboveThreshold:
 
 
 class MaxNoise(Enum):
-    r"""The noise of :class:`NoisyMax`."""
+    r"""The noise laws of :class:`NoisyMax`."""
 
     LAPLACE = "laplace"
     EXPONENTIAL = "exponential"
@@ -172,22 +172,23 @@ class MaxNoise(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyMax:
-    r"""Release the index of the largest noisy score, uniform among equal ones.
+    r"""Release the index of the largest noisy score; ties are broken uniformly.
 
-    Each score has noise of scale 2 Delta/epsilon of its own, discrete Laplace or, with less error,
-    exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the index is
-    released: the noisy score itself would cost more.
+    Each score gets independent noise of scale 2 Delta/epsilon, discrete Laplace or, with less
+    error, exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the
+    index is released: releasing the noisy score would cost more.
 
-    With ``gap`` the lead of the chosen score is released too, at no cost (Ding et al. 2019):
-    its noisy score less the least one that would have been chosen, which is the second largest one,
-    or 1 more where that wins a tie. It needs discrete Laplace noise and two scores.
+    With ``gap`` the lead of the chosen score is also released, at no cost (Ding et al. 2019): the
+    chosen noisy score minus the smallest value at which it would still have been chosen, which is
+    the second largest noisy score, plus 1 if that one wins ties. ``gap`` needs discrete Laplace
+    noise and at least two scores.
 
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
     >>> [best.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(4)]
     [2, 2, 2, 2]
 
-    Raises :class:`InvalidParameter` as :class:`Selection`.
+    Raises :class:`InvalidParameter` for the same values as :class:`Selection`.
     """
 
     epsilon: Exact = Exact(zero=_ZERO)
@@ -200,12 +201,12 @@ class NoisyMax:
         check_fields(self)
         if self.gap and self.noise is MaxNoise.EXPONENTIAL:
             raise InvalidParameter(
-                "gap", self.gap, "needs noise='laplace', whose gap is proven to be free"
+                "gap", self.gap, "needs noise='laplace': only its gap is proven to be free"
             )
 
     @property
     def scale(self) -> Fraction:
-        r"""2 Delta/epsilon: scores may move in opposite directions."""
+        r"""The noise scale 2 Delta/epsilon: neighbours may change scores in opposite directions."""
         return 2 * self.sensitivity / self.epsilon
 
     def release(
@@ -218,14 +219,14 @@ class NoisyMax:
         >>> leading.release([0, 9, 30, 3], rng=SeededRng(1))
         (2, 21)
 
-        Raises :class:`InvalidParameter`, with nothing drawn, unless the scores are integers of size
-        at most 2^52.
+        Raises :class:`InvalidParameter`, before any draw, unless the scores are integers of
+        absolute value at most 2^52.
         """
         scores = checked_scores(value, 1 + self.gap)
         noise = DiscreteLaplace(scale=self.scale)
         drawn = noise.sample(len(scores), rng=rng)
         if self.noise is MaxNoise.EXPONENTIAL:
-            # Given that it is not negative, discrete Laplace noise is exponential.
+            # Discrete Laplace noise, conditioned on being >= 0, is exponential.
             again = np.flatnonzero(drawn < 0)
             while len(again):
                 drawn[again] = noise.sample(len(again), rng=rng)
@@ -235,15 +236,15 @@ class NoisyMax:
         at = int(best[rng.below(len(best))])
         if not self.gap:
             return at
-        # Ties go to the first in a uniform order: is one of the second largest before the chosen?
+        # Ties go to the first in a uniform order: does a second largest score precede the chosen?
         others = np.delete(noisy, at)
         lead, tied = int(noisy[at] - others.max()), np.count_nonzero(others == others.max())
         return at, lead - (lead > 0 and rng.below(int(tied) + 1) > 0)
 
     def law(self, scores: Sequence[int]) -> dict[int | tuple[int, int], ExpRational]:
-        r"""The probability of each index, or of each index and lead, exact.
+        r"""The exact probability of each index, or of each index and lead.
 
-        Leads of at least 8 are one outcome, 8.
+        Leads of at least 8 are merged into the outcome 8.
 
         >>> law = NoisyMax(epsilon=1, sensitivity=1).law([0, 2])
         >>> law[0].enclose(64).upper_float, law[1].enclose(64).upper_float
@@ -264,7 +265,7 @@ class NoisyMax:
 
         @cache
         def wins(index: int, k: int) -> ExpRational:
-            # The chance that a noisy score k would be chosen against the others.
+            # The probability that a noisy score k is chosen over the others.
             others = [u for i, u in enumerate(scores) if i != index]
             return x.of(0) + shared((below(k - u), mass(k - u)) for u in others)
 
@@ -285,7 +286,7 @@ class NoisyMax:
         return {(i, lead): chance(i, lead) for i in places for lead in range(MOST_GAP + 1)}
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields, as text."""
+        r"""The fields as a JSON object, exact numbers as text."""
         return {
             "mechanism": "noisy-max",
             "noise": self.noise.value,
@@ -297,26 +298,26 @@ class NoisyMax:
 
 
 def _least(said: int | None) -> int:
-    # The least gap of an answer above that gives this.
+    # The smallest gap that is reported as ``said``.
     return 0 if said is None or said is True else int(said)
 
 
 def _mass(x: ExpRational, k: int) -> ExpRational:
-    # P(X = k) of discrete Laplace noise with the ratio x.
+    # P(X = k) of discrete Laplace noise with ratio x.
     return (1 - x) / (1 + x) * x ** abs(k)
 
 
 def _below(x: ExpRational, k: int) -> ExpRational:
-    # P(X < k).
+    # P(X < k) of the same noise.
     return x ** (1 - k) / (1 + x) if k <= 0 else 1 - x**k / (1 + x)
 
 
 def _total(
     at: Callable[[int], ExpRational], bends: Sequence[int], ratios: Sequence[ExpRational]
 ) -> ExpRational:
-    # The sum of at(k) over all integers. From the last bend outwards, in both directions, at(k) is
-    # a sum of geometric sequences with these ratios, so its generating function is a polynomial of
-    # lower degree than their number over prod(1 - ratio z): the first values give it, at z = 1.
+    # The sum of at(k) over all integers. Beyond the first and the last bend, at(k) is a sum of
+    # geometric sequences with these ratios, so its generating function is p(z)/prod(1 - ratio z)
+    # with deg p < number of ratios: the first values determine p, and z = 1 gives the sum.
     first, last = min(bends) - 1, max(bends) + 1
     found = sum((at(k) for k in range(first, last + 1)), ratios[0].of(0))
     below = [ratios[0].of(1)]

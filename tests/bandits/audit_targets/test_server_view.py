@@ -234,7 +234,7 @@ def test_every_algorithm_has_a_view(name: str, path: str) -> None:
         ("dist-rdp-se:s=4,epsilon=1,scaling=4", "scaling", "given twice"),
         ("dist-dp-se,epsilon=1,visits=3", "visits", "must be 1 or 2"),
         ("cdp-se,epsilon=1,visits=2", "algorithms", "does not support returning users"),
-        ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts", "somebody stays"),
+        ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts", "some users must remain"),
         ("cdp-se,epsilon=1,release=tree", "release", "takes no such parameter: omit it"),
         ("cucb,epsilon=1", "target", "non-private policy"),
         ("cucb-dp,epsilon=1,path=devices", "path", "supports only path=release"),

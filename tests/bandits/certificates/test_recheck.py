@@ -397,7 +397,7 @@ def test_rounds_of_one_law_stand_together() -> None:
     part["is"]["rounds_of"] = [{**part["is"]["rounds_of"][0], "rounds": k} for k in (1, 1)] + [
         {**part["is"]["rounds_of"][0], "rounds": 1}
     ]
-    assert reason_of(text_told(edited))[1] == "must not repeat a law: add up its rounds"
+    assert reason_of(text_told(edited))[1] == "must not repeat a law; add its rounds instead"
 
 
 @pytest.mark.parametrize(("norm", "amount"), [("box", [4]), ("l1", 4), ("l2-squared", 16)])
@@ -409,7 +409,7 @@ def test_a_part_in_another_spelling_is_refused(norm: str, amount: Any) -> None:
     edited["parts"].append(again)
     where, reason = reason_of(text_told(edited))
     assert where == f"parts[{len(edited['parts']) - 1}].is.sensitivity.norm"
-    assert reason == "must be absolute, of one number, or box, of several"
+    assert reason == "must be absolute for one number, or box for several"
 
 
 def test_no_more_is_released_than_there_were_rounds() -> None:
@@ -423,7 +423,7 @@ def test_no_more_is_released_than_there_were_rounds() -> None:
     edited.update(horizon=times - 1)
     assert reason_of(text_told(edited)) == (
         "released",
-        "must be at most one release per round: their number exceeds the horizon",
+        "must be at most one release per round, but they exceed the horizon",
     )
 
 

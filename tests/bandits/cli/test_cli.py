@@ -105,7 +105,7 @@ def test_a_table_is_shown_without_json(bandit: Bandit) -> None:
 
 def test_a_run_that_is_too_short_to_use_a_reward_says_so(bandit: Bandit) -> None:
     words = ("run", "cz/easy", "--arms", 2, "--instances", 1, "--epsilon", 1)
-    reason = "\ndp-se used no reward, hence 0-DP: its first batch ends after round 2. "
+    reason = "\ndp-se used no reward and is 0-DP: its first batch ends after round 2. "
     short = bandit(*words, "--horizon", 2, "--algorithms", "dp-se,cdp-se").out
     assert reason in short
     assert short.count("used no reward") == 1

@@ -142,4 +142,4 @@ def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: B
     words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
     answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
     assert answer.code == 2
-    assert "sums 2 to 65,535 users" in answer.err
+    assert "supports 2 to 65,535 users" in answer.err

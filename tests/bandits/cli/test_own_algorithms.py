@@ -56,12 +56,12 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("own.py", "must be own.py:NAME, a policy of that file"),
+        ("own.py", "must be own.py:NAME, where NAME is a policy"),
         ("own.py:Nobody", "the module has no Nobody"),
         ("lost.py:Policy", "there is no file lost.py"),
-        ("others.py:ready", "must take epsilon"),
-        ("others.py:needs", "cannot be made without words"),
-        ("others.py:wrong", "is a Fraction, and must be or return a bandits.Policy"),
+        ("others.py:ready", "must have a parameter epsilon"),
+        ("others.py:needs", "cannot be created without words"),
+        ("others.py:wrong", "is a Fraction, but must be or return a bandits.Policy"),
         ("others.py:refuses", "returns no policy"),
         ("own.py:Halving,own.py:Halving", "names one twice"),
     ],

@@ -66,7 +66,7 @@ REFUSED: dict[str, str] = {
     "csb/topk --algorithms cucb-ldp1:c=1": "cucb-ldp1:c = 1: must be a number in [2",
     "csb/topk --algorithms cucb-ldp1:c=8": "--algorithms = cucb-ldp1:c=8: c applies only",
     "csb/topk --visits 2": "--algorithms = cucb: does not support returning users",
-    "lzj/fig2 --algorithms dpe --users 88000 -T 1e6": "--users = 88000: are too few: 1000000",
+    "lzj/fig2 --algorithms dpe --users 88000 -T 1e6": "--users = 88000: is too small: 1000000",
     "lzj/fig2 --calibration pure --radius paper --algorithms cdp-dpe": "--radius = paper: must be",
     "lzj/fig2 --calibration pure --algorithms sdp-dpe": "--calibration = pure: must be exact or",
     "lzj/fig2 --algorithms dpe --schedule exact": "--schedule = exact: has no effect on dpe",

@@ -57,7 +57,7 @@ def test_no_run_writes_over_what_it_reads(bandit: Bandit, option: str, name: str
         answer = bandit(*words, "--output", folder, option, path)
         assert (answer.code, answer.out) == (2, "")
         assert answer.err.startswith(f"error: {option} = ")
-        assert answer.err.endswith(": is a file that --output writes\n")
+        assert answer.err.endswith(": would be overwritten by --output\n")
         assert Path(name).read_text() == "mine\n"
     assert sorted(path.name for path in Path().iterdir()) == sorted(["d", "link", name])
 
@@ -68,7 +68,7 @@ def test_a_state_is_not_begun_where_results_go(bandit: Bandit, name: str) -> Non
     for folder in ("new", "."):
         place = str(Path(folder, name))
         answer = bandit(*RUN, "--algorithms", "cdp-se", "-o", folder, "--resume", place)
-        assert answer.err == f"error: --resume = {place}: is a file that --output writes\n"
+        assert answer.err == f"error: --resume = {place}: would be overwritten by --output\n"
     assert list(Path().iterdir()) == []
 
 
@@ -90,7 +90,7 @@ def test_other_files_of_the_folder_may_be_read(tmp_path: Path) -> None:
     (tmp_path / "regret.csv").touch()
     (tmp_path / "all.csv").symlink_to("regret.csv")
     blind(tmp_path, inputs)
-    with pytest.raises(InvalidParameter, match="is a file that --output writes"):
+    with pytest.raises(InvalidParameter, match="would be overwritten by --output"):
         refuse_inputs(tmp_path, inputs)
 
 

@@ -253,7 +253,7 @@ def test_an_instance_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     lines = written(path)
     path.write_text("".join([*lines, *lines[1:]]))
-    with pytest.raises(InvalidParameter, match="line 14 has instance 0 at t = 100 twice"):
+    with pytest.raises(InvalidParameter, match="line 14 repeats instance 0 at t = 100"):
         read_lines(path)
     forgets = mutated(tidy.read_lines, "if t in run:", "if False:")
     assert len(forgets(path)) == 2

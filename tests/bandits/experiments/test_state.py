@@ -295,7 +295,7 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with resume(path, small(), WORLDS) as state:
         state.append(CELLS[1])
-    refused(path, "contains cells in another order")
+    refused(path, "has cells in another order")
 
 
 @pytest.mark.parametrize(

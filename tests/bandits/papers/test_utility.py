@@ -170,7 +170,7 @@ def test_regret_by_the_papers_intervals(statement: str, doubling: bool) -> None:
         # Above what is lost by pulling the worst arm throughout: it says nothing here.
         assert printed > 500_000
     assert printed == pytest.approx(float(Fraction(row.claimed.upper)), rel=1e-6)
-    assert "uniform play loses 250000" in row.note
+    assert "uniform play has regret 250000" in row.note
     page = (Path(__file__).parents[3] / "docs" / "errata.md").read_text(encoding="utf-8")
     assert f"**{int(printed + (statement == '3.1')):,}**" in page
     assert f"**{math.ceil(upper(row)):,}**" in page

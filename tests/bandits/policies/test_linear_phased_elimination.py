@@ -78,7 +78,7 @@ def test_the_clients_that_a_horizon_needs() -> None:
     assert enough.init(30, 10**6).phase == 1
     for refused in (few.init, few.sizes):
         with pytest.raises(
-            InvalidParameter, match=r"users = 88436: are too few: .* each is used once"
+            InvalidParameter, match=r"users = 88436: is too small: .* each client is used once"
         ):
             refused(30, 10**6)
 
