@@ -1,8 +1,8 @@
 r"""Gaussian and Laplace noise on the reals, added by other code; used only for accounting.
 
-They are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows such a
-law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names the
-integer law that can be drawn exactly.
+These classes are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows
+such a law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names
+the integer law that can be drawn exactly.
 """
 
 from __future__ import annotations
@@ -99,4 +99,4 @@ class Laplace(RealNoise):
 REAL_LAWS: Final[Mapping[str, type[RealNoise]]] = MappingProxyType(
     {"gaussian": Gaussian, "laplace": Laplace}
 )
-r"""The laws by their names."""
+r"""The real-valued laws by name."""
