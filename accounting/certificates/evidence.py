@@ -138,7 +138,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The proven bounds of the quantity of ``claim``, independent of the claimed value."""
+    r"""The proven bounds on the quantity of ``claim``, independent of the claimed value."""
     value = _known(parts, claim)
     if value is not None:
         return value, value

@@ -26,7 +26,7 @@ class Bound(Ordered):
 
     ``method`` is how it was computed, for example "exact", "direct", "contour" (a contour integral)
     or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the unproven assumptions.
-    ``safe`` is the value to report: the upper bound of an epsilon or a delta, the lower bound of a
+    ``safe`` is the value to report: the upper bound on an epsilon or a delta, the lower bound on a
     type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value, rounded to the safe
     side. A comparison holds for the whole interval or raises :class:`dpcore.Undecided`.
 

@@ -32,7 +32,7 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, rational
 from dpcore.spec_syntax import read_keys
 
-_WORST: Final = "randomised response is the worst of all such pairs (Kairouz et al. 2015)"
+_WORST: Final = "randomised response dominates every pair of the claim (Kairouz et al. 2015)"
 _ORDERS: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
 _DERIVE: Final = "derive it from the mechanism: guarantee(mechanism)"
 
@@ -310,7 +310,7 @@ class Rdp(_Stated):
         return rounded_up(min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self)))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha up to the largest order; between orders, (alpha - 1) D_alpha is below its chord."""
+        r"""D_alpha up to the largest order: between orders (alpha - 1) D_alpha is below a chord."""
         del relative
         found = _between(points_of(self), order_above_one(order))
         theorem = "as stated; between the stated orders, by convexity"
@@ -351,7 +351,7 @@ class Assumed(Guarantee):
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
 
-    Raises :class:`InvalidParameter` for an empty reason, or if ``guarantee`` is not such a claim.
+    Raises :class:`InvalidParameter` for an empty reason, or if ``guarantee`` is not a claim.
     """
 
     word: ClassVar[str] = "assumed"

@@ -85,7 +85,7 @@ class Guarantee(ABC):
         return self.epsilon(0, relative)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""A lower bound of the type II error of any test with type I error ``alpha``.
+        r"""A lower bound on the type II error of any test with type I error ``alpha``.
 
         1 - alpha is perfect privacy, 0 is no privacy. Each (epsilon, delta) of the curve gives a
         valid bound; a search chooses the best one.
@@ -112,7 +112,7 @@ _NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
 
 
 def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
-    r"""A lower bound of the type II error of a test of type I error ``alpha``.
+    r"""A lower bound on the type II error of a test of type I error ``alpha``.
 
     max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
     """

@@ -183,7 +183,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     what = "rounds" if wanted.rounds == _MOST else "rate"
     options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
-    with progress_bar("bounds of delta", None), named(**options):
+    with progress_bar("bounds on delta", None), named(**options):
         if what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:

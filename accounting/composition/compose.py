@@ -202,7 +202,7 @@ class Composition(Guarantee):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi_upper(self, order: Fraction) -> End:
-        r"""The upper bound of D_alpha, infinite if no theorem applies."""
+        r"""The upper bound on D_alpha, infinite if no theorem applies."""
         try:
             return self.renyi(order).upper
         except NotDerived:

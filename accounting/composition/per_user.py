@@ -186,7 +186,7 @@ def _paper(total: Composition, delta: Fraction) -> Bound:
             bound = Fraction(as_approx(ZCdp(rho), delta).stated_epsilon)
             return Bound(upper=bound, method="paper", theorem=theorem)
     raise NotDerived(
-        "a bound of the papers",
+        "a bound from the papers",
         "they bound Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, under a "
         "one-number sensitivity",
     )

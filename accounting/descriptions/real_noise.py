@@ -34,8 +34,8 @@ class RealNoise(ABC):
         r"""The assumption about code that adds this noise in floating point."""
         law = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return (
-            f"noise added in floats is taken to follow {self.name}:{law} exactly; "
-            f"{self.released_by} can be drawn and released without that assumption"
+            f"the noise is exactly {self.name}:{law}, which floating-point code only approximates; "
+            f"{self.released_by} needs no such assumption"
         )
 
     def to_json(self) -> dict[str, str]:

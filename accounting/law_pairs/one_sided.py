@@ -1,9 +1,9 @@
-r"""Pairs for noise on 0, 1, 2, ...: asymmetric, so both directions are needed.
+r"""Pairs for noise on 0, 1, 2, ...: it is asymmetric, so both directions are needed.
 
-X on {0, 1, ...} (to n for the binomial law) against X - d, and X - d against X, which is the pair
-of -X under the same shift. Each world shows values that the other never does: in the second
-direction X < d, in the first, for the binomial law, X > n - d. So the largest loss and every Renyi
-divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
+X on {0, 1, ...} (up to n for the binomial law) against X - d, and X - d against X, which is the
+pair of -X under the same shift. Under each dataset there are outputs that the other cannot produce:
+in the second direction X < d, in the first, for the binomial law, X > n - d. So the largest loss
+and every Renyi divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
 Proofs: docs/proofs/curve.md.
 """
 
@@ -30,9 +30,9 @@ _MOST_EXACT: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneSidedPair(ShiftedPair):
-    r"""X against X - d, or with ``mirrored`` -X against -X - d, for a log-concave X >= 0.
+    r"""The pair (X, X - d), or if ``mirrored`` (-X, -X - d), for a log-concave X >= 0.
 
-    ``most`` is the largest value of X, None where there is none.
+    ``most`` is the largest value of X, None if there is none.
     """
 
     mirrored: bool = True
@@ -46,7 +46,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def log_odds(self, k: int) -> arb:
-        r"""log p(k)/p(k+d), rising in k, where both values have mass."""
+        r"""log p(k)/p(k+d), increasing in k, where both values have mass."""
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
@@ -66,8 +66,8 @@ class OneSidedPair(ShiftedPair):
         r"""log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
         here, there = (-m, -m - self.shift) if self.mirrored else (m, m + self.shift)
         if not self._shown(here):
-            # Left of every value of P, or right of them all: where the second lies, and P has no
-            # mass, any loss will do that keeps the order.
+            # Outside the support of P, any loss that keeps the order is valid: to the left of all
+            # its values -infinity, to the right +infinity.
             return arb("-inf") if self._left_of_all(m) else arb("inf")
         if not self._shown(there):
             return arb("inf")
@@ -77,13 +77,13 @@ class OneSidedPair(ShiftedPair):
         return k >= 0 and (self.most is None or k <= self.most)
 
     def _left_of_all(self, m: int) -> bool:
-        # P has mass on 0..most, or on -most..0 when mirrored.
+        # P has mass on 0..most, or on -most..0 if mirrored.
         if not self.mirrored:
             return m < 0
         return self.most is not None and m < -self.most
 
     def near(self, epsilon: Fraction) -> int:
-        r"""From the inverse of log_odds in floats; any integer is sound."""
+        r"""The first m by the inverse of log_odds in floats; any integer is sound."""
         try:
             level = float(-epsilon if self.mirrored else epsilon)
             k = math.floor(self.crossing(level))
@@ -92,7 +92,7 @@ class OneSidedPair(ShiftedPair):
         return -k - self.shift if self.mirrored else k
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection; ties at epsilon = 0 are decided exactly if the odds are rational."""
+        r"""Found by bisection; ties at epsilon = 0 are decided exactly if the odds are rational."""
         level = ball(epsilon)
         last = least(lambda m: bool(self.loss(m) > level), self.near(epsilon))
         first = last
@@ -134,7 +134,7 @@ class OneSidedPair(ShiftedPair):
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""Infinite if mass has infinite loss; the other cases use the mirrored direction."""
+        r"""Infinite if the loss is; otherwise :class:`NotDerived` points to the other direction."""
         if self.mirrored or self.most is not None:
             return arb("inf")
         return ShiftedPair.renyi(self, order)
@@ -144,7 +144,7 @@ class OneSidedPair(ShiftedPair):
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:
-        r"""The last m in both supports: L is infinite from the next one on."""
+        r"""The last m in both supports: from the next m on L is infinite."""
         if self.mirrored:
             return (-self.shift,)
         return () if self.most is None else (self.most - self.shift,)

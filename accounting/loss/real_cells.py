@@ -69,8 +69,8 @@ class RealPair(LossTable):
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""The pair of Poisson samples with a unit (P) and its replacement (Q), which moves the query
-        the opposite way.
+        r"""The pair of Poisson samples with a unit (P) and with its replacement (Q), which has the
+        opposite effect.
         """
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))

@@ -3,8 +3,8 @@ r"""A noise law and its shifted copy: the output laws of a release on neighbouri
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
 the loss L(m) = log P(m)/Q(m). This file defines the interface of such a pair; ``monotone``
 implements it for laws with increasing loss, the listings of :mod:`accounting.loss` for all others,
-and ``law_pairs`` registers the pair of each law. If P and Q swap under a reflection (symmetric
-noise) one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
+and ``law_pairs`` registers the pair of each law. If a reflection swaps P and Q (symmetric noise),
+one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Loss: TypeAlias = Fraction | arb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinates:
-    r"""P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``), p of ``noise``."""
+    r"""P(m) = p(``sign`` m + ``here``), Q(m) = p(``sign`` m + ``there``), p the ``noise`` law."""
 
     noise: Noise
     here: int = 0
@@ -39,7 +39,7 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(ABC):
-    r"""(P, Q) of one noise and one shift. Balls are at the ambient precision."""
+    r"""(P, Q) of one noise law and one shift. Balls have the ambient precision."""
 
     @abstractmethod
     def loss(self, m: int) -> Loss:
@@ -67,7 +67,7 @@ class Pair(ABC):
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Bounds of L at ``m`` and everywhere to its right, or to its left.
+        r"""Bounds on L at ``m`` and everywhere to its right, or everywhere to its left.
 
         By default L is increasing, as for most laws.
         """
@@ -85,7 +85,7 @@ class Pair(ABC):
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
-        r"""(a, b) if L is constant on m <= a and on m >= b, None if it is not."""
+        r"""(a, b) if L is constant on m <= a and constant on m >= b, otherwise None."""
         return None
 
     def renyi(self, order: Fraction) -> Loss:
@@ -118,11 +118,11 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The inverse of delta at delta > 0; wide or infinite if the precision is too low."""
+        r"""epsilon at delta > 0; wide or infinite if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
-        r"""Approximately the smallest positive loss; widths treat far smaller values as 0."""
+        r"""The approximate smallest positive loss; widths treat far smaller values as 0."""
 
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:

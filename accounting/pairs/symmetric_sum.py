@@ -1,7 +1,7 @@
 r"""Renyi divergences of a symmetric law as sums over the integers, with proven remainder bounds.
 
 With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses are a
-table of logarithms log p(0), ..., log p(R); the law encloses the rest. Proofs:
+table of logarithms log p(0), ..., log p(R); the law encloses the remainder. Proofs:
 docs/proofs/curve.md.
 """
 
@@ -28,7 +28,7 @@ _TOLERANCE: Final = Fraction(1, 10**4)
 
 
 class Summed(Protocol):
-    r"""A pair whose masses decrease on both sides of 0 and are known by their logarithms."""
+    r"""A pair whose masses decrease on both sides of 0 and are given by their logarithms."""
 
     @property
     def noise(self) -> Noise:
@@ -37,11 +37,11 @@ class Summed(Protocol):
 
     @property
     def shift(self) -> int:
-        r"""d >= 1."""
+        r"""The shift d >= 1."""
         ...
 
     def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""log p(n) for n = 0..``reach`` (or more)."""
+        r"""log p(n) for n = 0..``reach``, or further."""
         ...
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
@@ -49,7 +49,7 @@ class Summed(Protocol):
         ...
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""An estimated summation range for ``bits`` of D_alpha; doubled if too small."""
+        r"""An estimated summation range for ``bits`` of D_alpha; it is doubled if too small."""
         ...
 
 
@@ -83,7 +83,7 @@ def zcdp_by_search(
 ) -> Enclosure:
     r"""sup D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
 
-    Raises :class:`NotDerived` if its hundreds of sums are too long.
+    Raises :class:`NotDerived` if the search needs sums that are too long.
     """
     if pair.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
         raise NotDerived(
@@ -106,8 +106,8 @@ def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb
 
 
 def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -> int:
-    r"""The reach at which a Gaussian of this variance, tilted by the order, decreases by
-    2^-``bits``.
+    r"""The distance at which a Gaussian of this variance, tilted by the order, has decreased by a
+    factor 2^-``bits``.
     """
     center = shift * math.ceil(order)
     return center + math.isqrt(math.ceil(2 * variance * bits)) + 8
