@@ -112,7 +112,7 @@ class Calibration:
 
     ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
     None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
-    epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
+    epsilon(0) when delta = 0; ``least`` is True if the smaller one is certified to fail.
     """
 
     law: NoiseFamily
@@ -138,12 +138,12 @@ class Calibration:
 
     @property
     def found(self) -> Bound:
-        r"""delta(epsilon) of ``noise``, or epsilon(0)."""
+        r"""The bound on delta(epsilon) of ``noise``, or on epsilon(0)."""
         return self.edge.found
 
     @property
     def found_less(self) -> Bound | None:
-        r"""delta(epsilon) of ``step_less``, or epsilon(0); None if there is no smaller noise."""
+        r"""The bound for ``step_less``, like ``found``; None if there is no smaller noise."""
         return self.edge.found_beyond
 
     @property
@@ -158,7 +158,7 @@ class Calibration:
         return compose((one, self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
-        r"""epsilon at ``delta`` of the calibrated noise: at most the target, as ``found`` proves.
+        r"""The epsilon at ``delta`` of the noise, at most the target, as ``found`` proves.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)

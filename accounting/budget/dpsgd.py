@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Sampling(StrEnum):
-    r"""How batches are drawn."""
+    r"""The way in which batches are drawn."""
 
     POISSON = "poisson"
     FIXED = "fixed"

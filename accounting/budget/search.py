@@ -57,7 +57,7 @@ class Unknown:
 
     @property
     def sign(self) -> int:
-        r"""1 if larger values are safer, otherwise -1."""
+        r"""The sign 1 if larger values are safer, otherwise -1."""
         return 1 if self.power > 0 else -1
 
     @property
@@ -149,7 +149,7 @@ class Edge:
 def decide(
     total: Composition, epsilon: Fraction, delta: Fraction, digits: tuple[int, ...]
 ) -> Bound:
-    r"""delta(``epsilon``) of ``total``, or epsilon(0) if ``delta`` is 0.
+    r"""The bound on delta(``epsilon``) of ``total``, or on epsilon(0) if ``delta`` is 0.
 
     The ``digits`` increase until the bounds lie on one side of ``delta``.
     """
@@ -267,7 +267,7 @@ def _next(
 
 
 def log_delta(mu: float, epsilon: float) -> float:
-    r"""log(Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)) (Balle and Wang 2018)."""
+    r"""The log of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle, Wang 2018)."""
     from scipy.special import log_ndtr  # imported here: importing accounting stays fast
 
     place = epsilon / mu

@@ -43,7 +43,7 @@ def canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
+    r"""The SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
     return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
 
 

@@ -90,7 +90,7 @@ def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str,
 
 
 def yaml_lines(value: Mapping[str, Any], margin: str = "") -> Iterator[str]:
-    r"""YAML of nested mappings, lists of strings and scalars; every string is quoted as in JSON."""
+    r"""The YAML lines of nested mappings, lists of strings and scalars; strings are quoted."""
     for key, inner in value.items():
         if isinstance(inner, Mapping):
             yield f"{margin}{key}:"

@@ -369,7 +369,7 @@ def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     if wide and upper < lower:
         raise Malformed(where, "upper must be at least lower")
     if not wide and upper - lower not in (0, unit):
-        raise Malformed(where, "upper must be lower, or lower plus one unit of the last digit")
+        raise Malformed(where, "upper must equal lower, or lower plus one unit of the last digit")
     return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)
 
 

@@ -79,7 +79,7 @@ class Verdict:
         return tuple(each for each in self.findings if each.status in bad)
 
     def to_json(self) -> dict[str, Any]:
-        r"""``{"holds": ..., "findings": [...], "proof": ...}``."""
+        r"""The verdict as ``{"holds": ..., "findings": [...], "proof": ...}``."""
         findings = [
             {"where": each.where, "status": each.status.value, "reason": each.reason}
             for each in self.findings

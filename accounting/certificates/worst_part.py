@@ -58,7 +58,7 @@ def check_certificates(parts: Sequence[WorstPart]) -> None:
 
 
 def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
-    r"""Report the parts whose epsilon is stated rather than derived as assumed."""
+    r"""Report as assumed the parts whose epsilon is stated rather than derived."""
     for i, part in enumerate(parts):
         if part.reason:
             stated = f"epsilon {part.inner[0]['epsilon']} is stated, not derived"

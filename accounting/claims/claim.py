@@ -126,7 +126,7 @@ class _Response(_Stated):
     @property
     @abstractmethod
     def _point(self) -> tuple[Fraction, Fraction]:
-        r"""epsilon and delta."""
+        r"""The stated epsilon and delta."""
 
     def _epsilon(self, delta: Fraction) -> Fraction:
         return response_epsilon(*self._point, delta)
@@ -164,14 +164,14 @@ class Pure(_Response):
         return self.stated_epsilon, Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha of randomised response, rounded up."""
+        r"""The Renyi divergence of randomised response, rounded up."""
         del relative
         at = order_above_one(order)
         found = rounded_up(randomised_response_renyi(self.stated_epsilon, at).upper)
         return self._upper(found, f"a Renyi bound of order {at} from {self!r}")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""min(epsilon^2/2, epsilon)."""
+        r"""The implied zCDP parameter min(epsilon^2/2, epsilon)."""
         del relative
         epsilon = self.stated_epsilon
         rho = min(epsilon**2 / 2, epsilon)
@@ -217,7 +217,7 @@ class ZCdp(_Stated):
         return rounded_up(found)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""rho alpha, by definition."""
+        r"""The bound rho alpha on D_alpha, by definition."""
         del relative
         at = order_above_one(order)
         return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
@@ -310,7 +310,7 @@ class Rdp(_Stated):
         return rounded_up(min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self)))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha up to the largest order: between orders (alpha - 1) D_alpha is below a chord."""
+        r"""The bound at ``order``; between stated orders (alpha - 1) D_alpha is below a chord."""
         del relative
         found = _between(points_of(self), order_above_one(order))
         theorem = "as stated; between the stated orders, by convexity"

@@ -59,11 +59,11 @@ class Guarantee(ABC):
 
     @abstractmethod
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1]."""
+        r"""The epsilon at ``delta`` in [0, 1]."""
 
     @abstractmethod
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0: the hockey-stick divergence."""
+        r"""The delta at ``epsilon`` >= 0: the hockey-stick divergence."""
 
     @abstractmethod
     def to_json(self) -> Any:

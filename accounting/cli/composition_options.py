@@ -376,7 +376,7 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
         return list(given)
     if len(given) <= 1:
         return [given[0] if given else otherwise] * count
-    reason = f"must be given once, or once for each of {count} --noise"
+    reason = f"must be given once, or once for each of the {count} --noise options"
     raise InvalidParameter(argument, " ".join(map(str, given)), reason)
 
 

@@ -75,7 +75,7 @@ class Composition(Guarantee):
         return sum(count for _, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1], enclosed to a relative width of about 1e-6 by default.
+        r"""The epsilon at ``delta`` in [0, 1], to a relative width of about 1e-6 by default.
 
         If a part is a claim in Renyi terms, there is only an upper bound.
         """
@@ -90,7 +90,7 @@ class Composition(Guarantee):
         return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, enclosed to a relative width of about 1e-6 by default."""
+        r"""The delta at ``epsilon`` >= 0, to a relative width of about 1e-6 by default."""
         at, near = at_least_zero("epsilon", epsilon), width(relative, RELATIVE)
         if at > _FAR:
             # delta decreases in epsilon and is >= 0, so the bounds at _FAR hold here too.
@@ -106,14 +106,14 @@ class Composition(Guarantee):
         return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha of the composition at alpha = ``order`` > 1; divergences of rounds add."""
+        r"""The Renyi divergence at ``order`` > 1; the divergences of the rounds add."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
         return self._with_assumptions(_summed(found, "Renyi", theorem))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho of the composition: the parameters of the rounds add.
+        r"""The zCDP parameter of the composition; those of the rounds add.
 
         Different parts may reach their suprema at different orders; then only the upper bound is
         given.
@@ -308,7 +308,7 @@ def _group(source: Any) -> int | None:
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
-    r"""D_alpha of one round at one order: exact for a Pure claim, whose worst pair attains it."""
+    r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
     if not isinstance(source, Pure):
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:

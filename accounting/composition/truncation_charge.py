@@ -92,7 +92,7 @@ class Truncated(Guarantee):
 
     @property
     def cut_at_all(self) -> Enclosure:
-        r"""eta: the probability that any batch is truncated, for the larger dataset."""
+        r"""The probability eta that any batch is truncated, for the larger dataset."""
         kept = arb(0)
         with precision(_BITS):
             for source, rounds in self.total.parts:
@@ -104,7 +104,7 @@ class Truncated(Guarantee):
             return within(Enclosure.of(-kept.expm1()), Fraction(0), Fraction(1))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, at most eta (1 + e^epsilon) above that without truncation."""
+        r"""The delta at ``epsilon``, at most eta (1 + e^epsilon) above that without truncation."""
         at = at_least_zero("epsilon", epsilon)
         found = self.total.delta(at, relative)
         more = self._more(at)
@@ -112,7 +112,7 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, min(found.upper + more, Fraction(1)), lower)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1]; infinite if truncation alone may exceed that delta."""
+        r"""The epsilon at ``delta``; infinite if truncation alone may exceed that delta."""
         most = probability("delta", delta)
         found = self.total.epsilon(most, relative)
         upper = self._least(most, found, relative)

@@ -50,7 +50,7 @@ class RealNoise(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussian(RealNoise):
-    r"""Normal(0, sigma^2) in every coordinate; sigma is exact. Only for accounting.
+    r"""Gaussian noise Normal(0, sigma^2) in every coordinate, with exact sigma; accounting only.
 
     >>> Gaussian(sigma="1.1")
     Gaussian(sigma=Fraction(11, 10))
@@ -68,13 +68,13 @@ class Gaussian(RealNoise):
 
     @property
     def variance(self) -> Fraction:
-        r"""sigma^2."""
+        r"""The variance sigma^2."""
         return self.sigma**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laplace(RealNoise):
-    r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. Only for accounting.
+    r"""Laplace noise of density e^(-\|x\|/scale)/(2 scale) in every coordinate; accounting only.
 
     >>> Laplace(scale=2).variance
     Fraction(8, 1)
@@ -92,7 +92,7 @@ class Laplace(RealNoise):
 
     @property
     def variance(self) -> Fraction:
-        r"""2 scale^2."""
+        r"""The variance 2 scale^2."""
         return 2 * self.scale**2
 
 

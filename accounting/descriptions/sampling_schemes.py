@@ -155,7 +155,7 @@ class TruncatedPoisson(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""2: a unit may replace another one."""
+        r"""The value 2, since a unit may replace another one."""
         return 2
 
 

@@ -55,7 +55,7 @@ _FLOOR: Final = 2.0**-900
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteFactor:
-    r"""phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
+    r"""The factor phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
 
     ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` is at least
     sum q_x |l_x - mu| for some mu. ``moment`` bounds log M((1 + lift) c) from above.
@@ -98,7 +98,7 @@ class DiscreteOnGrid:
         return (sizes(found) + error) * SLACK
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at the frequencies of the blocks."""
+        r"""The values of phi at the frequencies of the blocks."""
         centres = self._at(self.grid.indices(blocks), Fraction(self.grid.step), 1)
         return Discs(centres, np.full(centres.shape, self._error()))
 
@@ -152,7 +152,7 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
 
 
 def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    r"""Approximate log sum e^t, and the mean and variance of the losses under these weights."""
+    r"""The approximate log sum e^t, and the mean and variance of the losses under these weights."""
     if not len(losses):
         return 0.0, 0.0, 0.0
     top = float(exponents.max())
@@ -228,7 +228,7 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
-    r"""l step/2 pi modulo 1 for each loss, in units of 2^-128, with an error of at most 16 units.
+    r"""Compute l step/2 pi modulo 1 for each loss l, in units of 2^-128, within 16 units.
 
     >>> high, low = turns(np.array([1.0, -3.0]), Fraction(1, 2))
     >>> (high / 2.0**64).round(6).tolist()  # 1/4 pi, 1 - 3/4 pi

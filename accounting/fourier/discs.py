@@ -48,7 +48,7 @@ _REST: Final = np.uint64(64 - _TABLE_BITS)
 
 
 def gamma(operations: int) -> float:
-    r"""n u/(1 - n u), rounded up: the error of n successive roundings (Higham 2002, Lemma 3.1).
+    r"""The error n u/(1 - n u) of n successive roundings, rounded up (Higham 2002, Lemma 3.1).
 
     >>> gamma(1) > UNIT
     True
@@ -79,7 +79,7 @@ def sizes(values: Complexes) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Discs:
-    r"""|x_i - ``centres[i]``| <= ``radii[i]`` for complex numbers x_i.
+    r"""Discs that contain complex numbers x_i: |x_i - ``centres[i]``| <= ``radii[i]``.
 
     >>> third = Discs(np.array([1 / 3 + 0j]), np.array([2.0**-54]))
     >>> ninth = third.power(2)
@@ -104,7 +104,7 @@ class Discs:
             return Discs(self.centres * other.centres, radii * SLACK)
 
     def power(self, exponent: int) -> Discs:
-        r"""x_i^n, n = ``exponent`` >= 1, by squaring."""
+        r"""The powers x_i^n, n = ``exponent`` >= 1, by squaring."""
         if exponent == 1:
             return self
         half = self.power(exponent // 2)
@@ -112,7 +112,7 @@ class Discs:
         return square.times(self) if exponent % 2 else square
 
     def real_sum(self) -> tuple[float, float]:
-        r"""Approximate Re sum x_i, and an upper bound on the error.
+        r"""The approximate Re sum x_i, and an upper bound on the error.
 
         >>> Discs(np.array([1 + 1j, 2 - 5j]), np.array([0.0, 0.25])).real_sum()[0]
         3.0
@@ -123,7 +123,7 @@ class Discs:
 
 
 def circle(turns: Turns) -> Complexes:
-    r"""e^(2 pi i t/2^64) for integers t, with an error of at most CIRCLE.
+    r"""The phases e^(2 pi i t/2^64) for integers t, with an error of at most CIRCLE.
 
     >>> quarter = circle(np.array([1 << 62], dtype=np.uint64))
     >>> abs(quarter.item() - 1j) < CIRCLE

@@ -53,7 +53,7 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""delta of the enumerated total at ``epsilon`` >= 0; None if it has too many outcomes."""
+        r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes."""
         for total in self._totals():
             low, high = total.delta(epsilon)
             found = Enclosure(Fraction(low), min(Fraction(high), Fraction(1)))
@@ -62,7 +62,7 @@ class Enumeration:
         return None
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""epsilon of the enumerated total at ``delta`` > 0; None if it has too many outcomes."""
+        r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
         for total in self._totals():
             if total.delta(Fraction(0))[1] <= delta:
                 return Enclosure.exactly(0)

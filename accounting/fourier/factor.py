@@ -69,7 +69,7 @@ class Factor(Protocol):
 
     @property
     def log_scale(self) -> arb:
-        r"""log S, as an enclosure."""
+        r"""The logarithm of S, as an enclosure."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class Sampled(Protocol):
         ...
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at ``grid.frequencies(blocks)`` as discs: 2^depth values per block."""
+        r"""The values of phi at ``grid.frequencies(blocks)`` as discs, 2^depth per block."""
         ...
 
 

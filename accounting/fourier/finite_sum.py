@@ -81,7 +81,7 @@ class ContourSum:
     log_lifted: arb
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""(lower, upper) bounds on E[(1 - e^(epsilon - L))+; L < oo]."""
+        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+; L < oo]."""
         phases = self._phases(epsilon)
         smooth, smooth_error = self.smooth.times(phases).real_sum()
         bump, bump_error = self.bump.times(phases).real_sum()

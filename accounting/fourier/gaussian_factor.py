@@ -71,29 +71,29 @@ class GaussianPart(LossPart):
 
     @property
     def rate(self) -> Fraction:
-        r"""a = D^2/2v."""
+        r"""The rate a = D^2/2v."""
         return self.shift**2 / (2 * self.variance)
 
     @property
     def above(self) -> None:
-        r"""None: the moment has a closed form, without discretisation."""
+        r"""None, since the moment has a closed form, without discretisation."""
 
     @property
     def hidden(self) -> arb:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return arb(0)
 
     @property
     def largest(self) -> arb:
-        r"""Infinite, since the loss grows with X."""
+        r"""The largest loss: infinite, since the loss grows with X."""
         return arb("inf")
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite."""
+        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""ac(c+1), a(2c+1) and 2a: those of a real Gaussian, accurate enough for v >= 1/2."""
+        r"""The cumulants ac(c+1), a(2c+1) and 2a of a real Gaussian, good enough for v >= 1/2."""
         rate = float(self.rate)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
@@ -107,7 +107,7 @@ class GaussianPart(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianFactor:
-    r"""phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
+    r"""The factor phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
 
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))
     >>> factor.log_scale.str(10, radius=False)
@@ -119,13 +119,13 @@ class GaussianFactor:
 
     @property
     def log_scale(self) -> arb:
-        r"""ac(c+1) - log Theta."""
+        r"""The logarithm of S: ac(c+1) - log Theta."""
         whole = _whole(self.part.variance, ctx.prec)
         return ball(self.part.rate * self.tilt * (self.tilt + 1)) - whole.log()
 
     @property
     def deviation(self) -> float:
-        r"""sqrt(2a)."""
+        r"""The approximate deviation sqrt(2a)."""
         return math.sqrt(2 * self.part.rate)
 
     @property
@@ -134,7 +134,7 @@ class GaussianFactor:
         return _peak(self.part.variance, ctx.prec)
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""log M(c') <= ac'(c'+1) at c' = (1 + lift) c, for E e^(wX) <= e^(vw^2/2)."""
+        r"""The bound log M(c') <= ac'(c'+1), c' = (1 + lift) c, as E e^(wX) <= e^(vw^2/2)."""
         farther = (1 + lift) * self.tilt
         return ball(self.part.rate * farther * (farther + 1))
 
@@ -160,7 +160,7 @@ class GaussianSampled:
     grid: Grid
 
     def cover(self, blocks: Integers) -> Floats:
-        r"""sum_j e^(-a d_j^2), at most Theta; d_j is at most the distance of the block from jP."""
+        r"""The bound sum_j e^(-a d_j^2) or Theta; d_j <= the distance of the block from jP."""
         rate, period, cap, rest = _cover(self.part, self.grid, ctx.prec)
         centre = self.grid.centres(blocks)
         # u is the distance of the centre from the nearest jP, with error <= `blur`: j is an
@@ -172,7 +172,7 @@ class GaussianSampled:
         return np.minimum(found * (1 + _READ), cap)
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at every frequency of ``blocks``."""
+        r"""The values of phi at every frequency of ``blocks``."""
         # y/P = j + w with an integer j and |w| <= 1/2, and a (y - (j+k)P)^2 = 2 pi^2 v (w-k)^2.
         part, indices = self.part, self.grid.indices(blocks)
         step, period, rate = arb(self.grid.step), _period(part, ctx.prec), _nome(part)

@@ -66,7 +66,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
-    r"""L = sum of k independent copies of each law of ``parts``: ((law, k), ...).
+    r"""The total loss L, a sum of k independent copies of each law of ``parts`` ((law, k), ...).
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
     width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, a delta
@@ -96,7 +96,7 @@ class ContourIntegral:
         object.__setattr__(self, "parts", checked)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:
-        r"""delta at ``epsilon`` >= 0."""
+        r"""The delta at ``epsilon`` >= 0."""
         exact = rational("epsilon", epsilon)
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
@@ -140,7 +140,7 @@ class ContourIntegral:
         return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS), self._side)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
-        r"""epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
+        r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
         exact = positive_rational("delta", delta, "use the largest loss")
         if exact >= 1:
             raise InvalidParameter("delta", delta, "must be < 1")

@@ -122,7 +122,7 @@ class AllocatedLoss(LossPart):
         return arb(float(self.listing.losses[-1]))
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite."""
+        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:

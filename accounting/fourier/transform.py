@@ -63,7 +63,7 @@ TRANSFORM_ERROR: Final = (
 
 
 def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
-    r"""phi at -length/2 <= j < length/2, with error <= TRANSFORM_ERROR times the sum of |weights|.
+    r"""Compute phi at -length/2 <= j < length/2, within TRANSFORM_ERROR times the sum of |weights|.
 
     ``high`` and ``low`` are the words of the phases f_x, where a full turn is 2^128. ``length`` is
     even and at most 2^20.

@@ -28,7 +28,7 @@ _MOST_WORK = 1 << 20
 
 
 class Curve:
-    r"""delta of the worst of several scenarios.
+    r"""The delta of the worst of several scenarios.
 
     >>> laplace = Round("discrete-laplace", (Fraction(10),), Fraction(1))
     >>> ONE = [[(laplace, 1)]]

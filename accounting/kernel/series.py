@@ -30,7 +30,7 @@ class Fixed:
 
     @cached_property
     def peak(self) -> int:
-        r"""1/sqrt(2 pi), rounded down."""
+        r"""The constant 1/sqrt(2 pi), rounded down."""
         root = math.isqrt(2 * (self._pi() + 64) << (self.bits + 64)) + 1
         return (1 << (2 * self.bits + 64)) // root
 
@@ -40,7 +40,7 @@ class Fixed:
         return below, below + (value * self.one != below)
 
     def exp(self, x: int) -> tuple[int, int]:
-        r"""e^x."""
+        r"""Bounds (below, above) on e^x."""
         self.tick()
         if x < -(self.bits + 1) * self.one:
             return 0, 1

@@ -26,7 +26,7 @@ _SUMMED: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPair(OneSidedPair):
-    r"""p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
+    r"""Poisson noise against its shift: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
 
     >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
     >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)
@@ -36,7 +36,7 @@ class PoissonPair(OneSidedPair):
     noise: Poisson
 
     def log_odds(self, k: int) -> arb:
-        r"""log (k+1)...(k+d) - d log lambda."""
+        r"""The logarithm of p(k)/p(k+d): log (k+1)...(k+d) - d log lambda."""
         return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
 
     def odds(self, k: int) -> Fraction:
@@ -44,13 +44,13 @@ class PoissonPair(OneSidedPair):
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def crossing(self, level: float) -> float:
-        r"""lambda e^(level/d), minus about half the shift."""
+        r"""The k with these odds: lambda e^(level/d), minus about half the shift."""
         return float(self.noise.mean) * math.exp(level / self.shift) - (self.shift + 1) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinomialPair(OneSidedPair):
-    r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
+    r"""Binomial noise: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
 
     >>> noise = Binomial(trials=100, probability="1/2")
     >>> pair = BinomialPair(noise=noise, shift=1)
@@ -82,7 +82,7 @@ class BinomialPair(OneSidedPair):
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
 
     def crossing(self, level: float) -> float:
-        r"""n x/(1 + x), x = p/(1-p) e^(level/d), minus about half the shift."""
+        r"""The k with these odds: n x/(1 + x) - d/2, x = p/(1-p) e^(level/d)."""
         p = self.noise.probability
         x = float(p / (1 - p)) * math.exp(level / self.shift)
         return self.noise.trials * x / (1 + x) - self.shift / 2
@@ -90,7 +90,7 @@ class BinomialPair(OneSidedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaPair(OneSidedPair):
-    r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s), for a shape r > 1.
+    r"""Polya noise, shape r > 1: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s).
 
     The odds increase to e^(d/s), so the loss of X against X - d stays below d/s.
     """
@@ -98,7 +98,7 @@ class PolyaPair(OneSidedPair):
     noise: Polya
 
     def log_odds(self, k: int) -> arb:
-        r"""The logarithm of the product."""
+        r"""The logarithm of p(k)/p(k+d)."""
         up, down = (_rising(ball(first), self.shift) for first in (k + 1, k + self.noise.shape))
         return up - down + ball(self.shift / self.noise.scale)
 
@@ -123,7 +123,7 @@ class PolyaPair(OneSidedPair):
         return OneSidedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
-        r"""d/s, approached for large k and not attained; infinite in the mirrored direction."""
+        r"""The largest loss d/s, approached for large k and not attained; infinite if mirrored."""
         if self.mirrored:
             return Enclosure.infinite()
         return Enclosure.exactly(self.shift / self.noise.scale)

@@ -42,7 +42,7 @@ class GaussianPair(RayPair):
     shift: int
 
     def loss(self, m: int) -> Fraction:
-        r"""d (2m + d)/2v."""
+        r"""The loss d (2m + d)/2v at m."""
         return self.shift * (2 * m + self.shift) / (2 * self.noise.sigma_squared)
 
     def ray(self, epsilon: Fraction) -> Cell:
@@ -52,7 +52,7 @@ class GaussianPair(RayPair):
         return first, first
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
+        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
         rho = ball(self.zcdp())
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
@@ -64,7 +64,7 @@ class GaussianPair(RayPair):
         return self.ray(Fraction(near))[0]
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed, without cancellation."""
+        r"""The tails A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed directly."""
         rest = self.noise.sf_ball(m + self.shift - 1)
         if self.shift > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest
@@ -73,27 +73,27 @@ class GaussianPair(RayPair):
         return sum(masses, arb(0)) / theta.partition(self.noise.sigma_squared), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m)."""
+        r"""The mass P(X < m)."""
         return self.noise.cdf_ball(m - 1)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite, since the loss grows with m."""
+        r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
 
     def hidden(self) -> Fraction:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def zcdp(self) -> Fraction:
-        r"""d^2/2v, attained at order 2."""
+        r"""The zCDP parameter d^2/2v, attained at order 2."""
         return self.shift**2 / (2 * self.noise.sigma_squared)
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""alpha d^2/2v if (alpha-1) d is an integer, otherwise a ball, which lies below that."""
+        r"""D_alpha: alpha d^2/2v if (alpha-1) d is an integer, otherwise a ball below that."""
         if ((order - 1) * self.shift).denominator == 1:
             return order * self.zcdp()
         excess, v = ball(order - 1), self.noise.sigma_squared

@@ -65,7 +65,7 @@ class GaussianSumPair(ShiftedPair):
         return self.shift % self.noise.count == 0
 
     def loss(self, m: int) -> Fraction | arb:  # type: ignore[override]  # exact where n divides d
-        r"""d(2m + d)/2V + log phi(m)/phi(m+d)."""
+        r"""The loss d(2m + d)/2V + log phi(m)/phi(m+d) at m."""
         linear = self.shift * (2 * m + self.shift) / (2 * self._whole)
         return linear if self._on_lattice else ball(linear) + self._excess(m)
 
@@ -74,7 +74,7 @@ class GaussianSumPair(ShiftedPair):
         return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""Bisection from ``near``; exact at epsilon = 0, and everywhere if n divides d."""
+        r"""The ray by bisection; exact at epsilon = 0, and everywhere if n divides d."""
         if epsilon == 0 or self._on_lattice:
             return self.near(epsilon), self.near(epsilon)
         return ShiftedPair.ray(self, epsilon)
@@ -87,11 +87,11 @@ class GaussianSumPair(ShiftedPair):
         return self.near(Fraction(near))
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite, since the loss grows with m."""
+        r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
 
     def hidden(self) -> Fraction:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
@@ -123,7 +123,7 @@ class GaussianSumPair(ShiftedPair):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""d^2/2V if n divides d; otherwise in [d^2/2V, d^2/2V + E], E >= log phi/phi.
+        r"""The zCDP parameter: d^2/2V if n divides d; else in d^2/2V + [0, E], E >= log phi/phi.
 
         If E is not negligible, branch and bound gives a relative width of 1e-4.
         """

@@ -32,7 +32,7 @@ class LaplacePair(RayPair):
     shift: int
 
     def loss(self, m: int) -> Fraction:
-        r"""(|m+d| - |m|)/s."""
+        r"""The loss (|m+d| - |m|)/s at m."""
         return (abs(m + self.shift) - abs(m)) / self.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:
@@ -56,23 +56,23 @@ class LaplacePair(RayPair):
         return gap / (1 + beta), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m) = P(X >= 1-m)."""
+        r"""The mass P(X < m) = P(X >= 1-m)."""
         return _upper(1 / ball(self.scale), 1 - m)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=DiscreteLaplace(scale=self.scale), there=self.shift)
 
     def constant_beyond(self) -> tuple[int, int]:
-        r"""(-d, 0): the loss is -d/s up to m = -d, and d/s from 0 on."""
+        r"""The pair (-d, 0), since the loss is -d/s up to m = -d, and d/s from 0 on."""
         return -self.shift, 0
 
     def largest_loss(self) -> Enclosure:
-        r"""d/s, attained at every x >= 0."""
+        r"""The largest loss d/s, attained at every x >= 0."""
         return Enclosure.exactly(self.shift / self.scale)
 
     def hidden(self) -> Fraction:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:

@@ -46,7 +46,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def log_odds(self, k: int) -> arb:
-        r"""log p(k)/p(k+d), increasing in k, where both values have mass."""
+        r"""The log odds log p(k)/p(k+d), increasing in k, where both values have mass."""
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
@@ -54,7 +54,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""Approximate k with log_odds(k) = ``level``; raises ArithmeticError if there is none."""
+        r"""The approximate k with log_odds(k) = ``level``; raises ArithmeticError without one."""
 
     # -- the pair -----------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class OneSidedPair(ShiftedPair):
         return replace(self, mirrored=not self.mirrored)
 
     def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
+        r"""The loss log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
         here, there = (-m, -m - self.shift) if self.mirrored else (m, m + self.shift)
         if not self._shown(here):
             # Outside the support of P, any loss that keeps the order is valid: to the left of all
@@ -109,7 +109,7 @@ class OneSidedPair(ShiftedPair):
         return self.odds(-m - self.shift if self.mirrored else m) == 1
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""P(X >= m) and P(X >= m+d), or P(X <= -m) and P(X <= -m-d)."""
+        r"""The tails P(X >= m) and P(X >= m+d), or P(X <= -m) and P(X <= -m-d) if mirrored."""
         if not self.mirrored:
             return ShiftedPair.tails(self, m)
         rest = self.noise.cdf_ball(-m - self.shift)
@@ -118,11 +118,11 @@ class OneSidedPair(ShiftedPair):
         return sum((self.noise.pmf_ball(-m - j) for j in range(self.shift)), arb(0)), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m), or P(X > -m)."""
+        r"""The mass P(X < m), or P(X > -m) if mirrored."""
         return self.noise.sf_ball(-m) if self.mirrored else self.noise.cdf_ball(m - 1)
 
     def hidden(self) -> Loss:
-        r"""P(X > most - d), or P(X < d) in the mirrored direction."""
+        r"""The mass of infinite loss: P(X > most - d), or P(X < d) if mirrored."""
         if self.most is not None and self.shift > self.most:
             return Fraction(1)
         if self.mirrored:
@@ -130,17 +130,17 @@ class OneSidedPair(ShiftedPair):
         return Fraction(0) if self.most is None else self.noise.sf_ball(self.most - self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: some outcome has mass under only one dataset, or the loss is unbounded."""
+        r"""Infinite, as some outcome has mass under only one dataset, or the loss is unbounded."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""Infinite if the loss is; otherwise :class:`NotDerived` points to the other direction."""
+        r"""D_alpha: infinite if a loss is infinite; otherwise :class:`NotDerived` is raised."""
         if self.mirrored or self.most is not None:
             return arb("inf")
         return ShiftedPair.renyi(self, order)
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""Infinite in the same cases as every Renyi divergence."""
+        r"""The zCDP parameter, infinite in the same cases as the Renyi divergences."""
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:
@@ -150,6 +150,6 @@ class OneSidedPair(ShiftedPair):
         return () if self.most is None else (self.most - self.shift,)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d), or p(-m) and p(-m-d)."""
+        r"""The coordinates with masses p(m) and p(m+d), or p(-m) and p(-m-d) if mirrored."""
         step, sign = (-self.shift, -1) if self.mirrored else (self.shift, 1)
         return Coordinates(noise=self.noise, there=step, sign=sign)

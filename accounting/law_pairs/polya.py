@@ -39,7 +39,7 @@ class _Difference(Pair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d)."""
+        r"""The loss log p(m)/p(m+d) at m."""
         here = _log_mass(self.noise, abs(m), ctx.prec)
         return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
@@ -94,11 +94,11 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
         return ShiftedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
-        r"""d/s, exactly: a limit that is not attained for r > 1."""
+        r"""The largest loss d/s: a limit that is not attained for r > 1."""
         return Enclosure.exactly(self.shift / self.noise.scale)
 
     def hidden(self) -> Fraction:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
 
@@ -120,27 +120,27 @@ class PolyaDifferenceBelowOne(_Difference):
 
     @property
     def tail_loss(self) -> Fraction:
-        r"""d/s, below every L(m) with m >= 0."""
+        r"""The limit d/s of the loss, which is below every L(m) with m >= 0."""
         return self.shift / self.noise.scale
 
     def largest_loss(self) -> Enclosure:
-        r"""L(0) = log p(0)/p(d), attained at 0."""
+        r"""The largest loss L(0) = log p(0)/p(d), attained at 0."""
         return narrow(lambda: self.loss(0), _BITS)
 
     def hidden(self) -> Fraction:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)
 
     def bends(self) -> tuple[int, ...]:
-        r"""-d, where L is smallest, and 0, where it is largest."""
+        r"""The bends of L: -d, where it is smallest, and 0, where it is largest."""
         return -self.shift, 0
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""L(m) and the limit of L, which bound L beyond the bends."""
+        r"""The bounds L(m) and the limit of L, valid beyond the bends."""
         here, limit = self.loss(m), ball(self.tail_loss)
         return (limit, here) if right else (here, -limit)
 
@@ -164,42 +164,42 @@ class RevealingPair(ClosedPair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""log P(m)/Q(m): infinite on -d..-1."""
+        r"""The loss log P(m)/Q(m), infinite on -d..-1."""
         if m < 0:
             return arb("inf") if m >= -self.shift else arb("-inf")
         return (self.noise.pmf_ball(m + self.shift) / self.noise.pmf_ball(m)).log()
 
     def delta(self, epsilon: Fraction) -> arb:
-        r"""P(X < d), at every epsilon."""
+        r"""The value P(X < d) at every epsilon."""
         del epsilon
         return self.hidden()
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""None: no search is needed, as the curve is constant."""
+        r"""None, since the curve is constant and needs no search."""
         del delta
         return 0
 
     def smallest_loss(self) -> arb:
-        r"""Infinite: there is no finite positive loss."""
+        r"""Infinite, since no positive loss is finite."""
         return arb("inf")
 
     def epsilon(self, delta: Fraction, guess: int | None = None) -> arb:
-        r"""Infinite if delta < P(X < d), otherwise 0."""
+        r"""The epsilon at delta: infinite if delta < P(X < d), otherwise 0."""
         del guess
         if self.hidden() > ball(delta):
             return arb("inf")
         return arb(0) if self.hidden() <= ball(delta) else arb("nan")
 
     def hidden(self) -> arb:
-        r"""P(X < d)."""
+        r"""The mass of infinite loss, P(X < d)."""
         return self.noise.cdf_ball(self.shift - 1)
 
     def coordinates(self) -> Coordinates:
-        r"""P(m) = p(m+d), Q(m) = p(m)."""
+        r"""The coordinates with masses P(m) = p(m+d) and Q(m) = p(m)."""
         return Coordinates(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: one outcome has mass under only one dataset."""
+        r"""Infinite, since one outcome has mass under only one dataset."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> arb:

@@ -49,14 +49,14 @@ class SkellamPair(ShiftedPair):
     noise: Skellam
 
     def loss(self, m: int) -> arb:
-        r"""log I_|m|(v)/I_|m+d|(v)."""
+        r"""The loss log I_|m|(v)/I_|m+d|(v) at m."""
         if 2 * m == -self.shift:
             return arb(0)
         here, there = abs(m), abs(m + self.shift)
         return _log_mass(self.noise, here, ctx.prec) - _log_mass(self.noise, there, ctx.prec)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""v sinh(epsilon/d) - d/2, since L(m) is about d asinh((m + d/2)/v)."""
+        r"""The point v sinh(epsilon/d) - d/2, since L(m) is about d asinh((m + d/2)/v)."""
         try:
             slope = math.sinh(epsilon / self.shift)
             return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
@@ -64,7 +64,7 @@ class SkellamPair(ShiftedPair):
             return self.lowest()
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""Bisection; at epsilon = 0 the first m > -d/2, as p decreases strictly from 0."""
+        r"""The ray by bisection; at epsilon = 0 the first m > -d/2, as p decreases strictly."""
         if epsilon == 0:
             first = -self.shift // 2 + 1
             return first, first
@@ -90,11 +90,11 @@ class SkellamPair(ShiftedPair):
         return Fraction(self.shift * math.asinh(high / v)) if v > 0 else Fraction(0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite, since L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
+        r"""The largest loss: infinite, since L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
         return Enclosure.infinite()
 
     def hidden(self) -> Fraction:
-        r"""0, since every integer has positive mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def zcdp(self) -> Enclosure:

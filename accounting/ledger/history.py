@@ -42,7 +42,7 @@ def canonical(value: object) -> str:
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""SHA-256 over the sorted names, each followed by a newline; names contain no newline."""
+    r"""The SHA-256 of the sorted names, each followed by a newline; names contain no newline."""
     digest, rest = hashlib.sha256(), iter(names)
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
@@ -50,7 +50,7 @@ def names_digest(names: Iterable[str]) -> str:
 
 
 def value_digest(text: str) -> str:
-    r"""SHA-256 over a released value as stored."""
+    r"""The SHA-256 of a released value as stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -143,7 +143,7 @@ class Charge:
 
     @property
     def digest(self) -> str:
-        r"""SHA-256 over all fields, including the previous digest."""
+        r"""The SHA-256 of all fields, including the previous digest."""
         said = [
             self.number, self.batch, self.made, self.guarantee, self.amounts, int(self.assumed),
             self.paid, self.spared, self.paid_digest, self.spared_digest, self.previous,

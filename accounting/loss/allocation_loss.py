@@ -48,7 +48,7 @@ class Side:
 
     @property
     def ratio(self) -> float:
-        r"""1 if ratios are rounded up, -1 if they are rounded down."""
+        r"""The sign 1 if ratios are rounded up, -1 if they are rounded down."""
         return 1.0 if self.above == self.present else -1.0
 
     @property

@@ -126,7 +126,7 @@ class FixedTable(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""True."""
+        r"""True, since the cells are given."""
         return True
 
     @abstractmethod
@@ -147,7 +147,7 @@ class FixedTable(LossTable):
         return self.all_cells()
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""0, since every finite loss is bounded."""
+        r"""The value 0, since every finite loss is bounded."""
         del order, edges
         return arb(0)
 
@@ -170,7 +170,7 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)), where l is that of the base."""
+        r"""The loss log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)); l is the base's."""
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 

@@ -65,7 +65,7 @@ class Density(ABC):
         r"""A lower bound on the x > 0 with t(x) = 699; infinite if the law has a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
-        r"""(offset, step): edges up to this size are the offset plus multiples of the step."""
+        r"""The offset and step of edges up to this size: they are offset + k step."""
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
@@ -85,15 +85,15 @@ class Density(ABC):
 
     @abstractmethod
     def exponent(self, x: Floats) -> Floats:
-        r"""t(x), with error at most 4 u t, for a float x."""
+        r"""The exponent t(x), with error at most 4 u t, for a float x."""
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:
-        r"""|t'(x)|, rounded up by a factor of more than 1 + 2^-40."""
+        r"""The slope |t'(x)|, rounded up by a factor of more than 1 + 2^-40."""
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
-        r"""t(x) - t(x - j), with error at most 8 u times (its size + t(j))."""
+        r"""The difference t(x) - t(x - j), with error at most 8 u times (its size + t(j))."""
 
     @abstractmethod
     def step_at(self, j: int, *, right: bool) -> float:
@@ -101,7 +101,7 @@ class Density(ABC):
 
     @abstractmethod
     def grown(self, x: arb, j: int) -> arb:
-        r"""e^(t(x) - t(x - j))."""
+        r"""The ratio e^(t(x) - t(x - j))."""
 
     @abstractmethod
     def leading(
@@ -125,7 +125,7 @@ class Density(ABC):
 
 @dataclass(frozen=True, slots=True)
 class NormalDensity(Density):
-    r"""Normal(0, ``variance``)."""
+    r"""The normal density with mean 0 and this ``variance``."""
 
     variance: Fraction
 

@@ -32,7 +32,7 @@ class Listing:
     hidden: float
 
     def delta(self, epsilon: Fraction) -> tuple[float, float]:
-        r"""(lower, upper) bounds on E[(1 - e^(epsilon - L))+], including infinite losses.
+        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+], including infinite losses.
 
         >>> half = Listing(np.array([0.0, 1.0]), np.array([0.5, 0.5]), 0.0)
         >>> low, high = half.delta(Fraction(1, 2))
@@ -53,7 +53,7 @@ class Listing:
         return low * (1 - 2.0**-52), whole + error + self.hidden * _UP
 
     def tradeoff(self, alpha: Fraction) -> tuple[float, float]:
-        r"""(lower, upper) bounds on the least type II error at type I error ``alpha`` in (0, 1).
+        r"""The (lower, upper) bounds on the least type II error at type I error ``alpha``.
 
         By the Neyman-Pearson lemma the largest losses are rejected first, the last one in part.
 

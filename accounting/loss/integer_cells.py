@@ -115,7 +115,7 @@ class IntegerPair(LossTable):
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The edges rounded to integers, with both sides of each turning point; all if few."""
+        r"""The edges as integers, with both sides of each turning point; all integers if few."""
         window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}

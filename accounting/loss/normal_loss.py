@@ -30,16 +30,16 @@ class NormalLoss:
     variance: Fraction
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite."""
+        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
     def delta(self, epsilon: Fraction, bits: int) -> Enclosure:
-        r"""delta at ``epsilon`` >= 0, to a relative width of 2^-bits."""
+        r"""The delta at ``epsilon`` >= 0, to a relative width of 2^-bits."""
         found = narrowed(lambda: self.curve(ball(epsilon)), bits)
         return within(found, Fraction(0), Fraction(1))
 
     def epsilon(self, delta: Fraction, bits: int) -> Enclosure:
-        r"""epsilon at 0 < ``delta`` < 1, to a relative width of 2^-bits."""
+        r"""The epsilon at 0 < ``delta`` < 1, to a relative width of 2^-bits."""
         return inverse(self.curve, delta, bits)
 
     def renyi(self, order: Fraction) -> Fraction:
@@ -47,14 +47,14 @@ class NormalLoss:
         return order * self.variance / 2
 
     def curve(self, epsilon: arb) -> arb:
-        r"""delta at the ball ``epsilon`` >= 0, as a ball."""
+        r"""The delta at the ball ``epsilon`` >= 0, as a ball."""
         mu = ball(self.variance).sqrt()
         fall = epsilon.exp() * upper_tail(mu / 2 + epsilon / mu)
         return upper_tail(epsilon / mu - mu / 2) - fall
 
 
 def upper_tail(x: arb) -> arb:
-    r"""1 - Phi(x) = P(Z > x) for a standard normal Z.
+    r"""The tail 1 - Phi(x) = P(Z > x) of a standard normal Z.
 
     For large x it is e^(-x^2/2) U(1/2, 1/2, x^2/2)/(2 sqrt(pi)), which flint encloses tightly for
     any size of x (DLMF 7.11.5); its erfc of a ball does not.

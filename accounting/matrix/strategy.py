@@ -73,7 +73,7 @@ class Strategy(ABC):
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""c_0 >= c_1 >= ... >= 0 if C_ij = c_(i-j), in balls; None for other matrices."""
+        r"""The column c_0 >= c_1 >= ... >= 0 if C_ij = c_(i-j), in balls; otherwise None."""
         return None
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Tree(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""True, since all entries are 0 or 1."""
+        r"""The value True, since all entries are 0 or 1."""
         return True
 
     def longest(self) -> arb:
@@ -109,7 +109,7 @@ class Tree(Strategy):
         return arb(self.rounds.bit_length())
 
     def gram(self) -> Products:
-        r"""G_ij, the number of blocks that contain both rounds."""
+        r"""The numbers G_ij of blocks that contain both rounds."""
         self._few()
         found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
         size = 1

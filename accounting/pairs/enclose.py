@@ -30,7 +30,7 @@ def enclose_delta(pair: ClosedPair, epsilon: Fraction, bits: int) -> Enclosure:
 
 
 def enclose_epsilon(pair: ClosedPair, delta: Fraction, bits: int) -> Enclosure:
-    r"""epsilon at ``delta`` in (0, 1), to a relative width of 2^-bits.
+    r"""The epsilon at ``delta`` in (0, 1), to a relative width of 2^-bits.
 
     If epsilon is positive and below 2^-bits times the smallest positive loss, the width is relative
     to that loss instead.
@@ -72,7 +72,7 @@ def within(found: Enclosure, least: End, most: End) -> Enclosure:
 
 
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
-    r"""epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
+    r"""The epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
 
     The method is bisection: only certified comparisons move an end. The result is wider where the
     curve is flat at ``delta``. Raises :class:`PrecisionExhausted` if no comparison is certified.

@@ -42,7 +42,7 @@ class FinitePair(RayPair):
         return None if first == len(rows) else (first, first)
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""Sums of Q (e^L - 1) on the side where all terms have the same sign, and of Q."""
+        r"""The sums of Q (e^L - 1) on the side where all terms have the same sign, and of Q."""
         rows, m = self.listed(), max(m, 0)
         rest = sum((q for _, _, q in rows[m:]), arb(0))
         above = bool(rows[m:]) and rows[m][0] >= 0
@@ -59,7 +59,7 @@ class FinitePair(RayPair):
         return Enclosure.exactly(self.listed()[-1][0])
 
     def hidden(self) -> Fraction:
-        r"""0, since both datasets have every outcome."""
+        r"""The mass of infinite loss: 0, since both datasets have every outcome."""
         return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:

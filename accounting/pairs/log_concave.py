@@ -38,7 +38,7 @@ class ShiftedPair(RayPair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d); infinite beyond either end of the support."""
+        r"""The loss log p(m)/p(m+d); infinite beyond either end of the support."""
         here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
         if here == 0 or there == 0:
             # m determines the end, as the union of the two supports is symmetric around -d/2.
@@ -55,7 +55,7 @@ class ShiftedPair(RayPair):
         return self.lowest()
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""Found by bisection; the cell is wider if balls cannot separate L from epsilon."""
+        r"""The ray by bisection; the cell is wider if balls cannot separate L from epsilon."""
         level = ball(epsilon)
         start = self.lowest()
         try:
@@ -73,14 +73,14 @@ class ShiftedPair(RayPair):
         return first, last
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) = P(X >= m), B(m) = P(X >= m+d)."""
+        r"""The tails A(m) = P(X >= m) and B(m) = P(X >= m+d)."""
         rest = self.noise.sf_ball(m + self.shift - 1)
         if self.shift > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest
         return sum((self.noise.pmf_ball(m + j) for j in range(self.shift)), arb(0)), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m)."""
+        r"""The mass P(X < m)."""
         return self.noise.cdf_ball(m - 1)
 
     def largest_loss(self) -> Enclosure:
@@ -88,5 +88,5 @@ class ShiftedPair(RayPair):
         raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)

@@ -46,11 +46,11 @@ class RayPair(ClosedPair):
 
     @abstractmethod
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""(A(m) - B(m), B(m)), each with a small relative error."""
+        r"""The tails (A(m) - B(m), B(m)), each with a small relative error."""
 
     @abstractmethod
     def below(self, m: int) -> arb:
-        r"""P((-oo, m)) = 1 - A(m), with a small relative error."""
+        r"""The mass P((-oo, m)) = 1 - A(m), with a small relative error."""
 
     def start(self, delta: Fraction) -> Fraction:
         r"""The start of the search for epsilon(delta): any value is valid, a close one is fast."""
@@ -119,7 +119,7 @@ class RayPair(ClosedPair):
         return before
 
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""epsilon at delta > 0; wide or infinite if the precision is too low.
+        r"""The epsilon at delta > 0; wide or infinite if the precision is too low.
 
         Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is the
         m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons are
@@ -163,7 +163,7 @@ class RayPair(ClosedPair):
         return None
 
     def bound(self, m: int, delta: Fraction) -> arb:
-        r"""E(m) = log((A(m) - delta)/B(m)) <= epsilon(delta); -oo if A(m) <= delta."""
+        r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta."""
         gap, rest = self.tails(m)
         left = gap - ball(delta)
         if left + rest <= 0:

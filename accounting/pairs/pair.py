@@ -39,22 +39,22 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(ABC):
-    r"""(P, Q) of one noise law and one shift. Balls have the ambient precision."""
+    r"""The pair (P, Q) of one noise law and one shift. Balls have the ambient precision."""
 
     @abstractmethod
     def loss(self, m: int) -> Loss:
-        r"""L(m) = log P(m)/Q(m)."""
+        r"""The loss L(m) = log P(m)/Q(m)."""
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""sup_m L(m) = epsilon(0), possibly infinite; raises :class:`NotDerived` if unknown."""
+        r"""The largest loss, possibly infinite; raises :class:`NotDerived` if it is unknown."""
 
     def mirror(self) -> Pair:
         r"""The pair (Q, P), or this pair if a reflection swaps P and Q."""
         return self
 
     def hidden(self) -> Loss:
-        r"""P(L = oo): the mass of outcomes that Q cannot produce; 0 if the supports agree."""
+        r"""The mass P(L = oo) of outcomes that Q cannot produce; 0 if the supports agree."""
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def coordinates(self) -> Coordinates:
@@ -85,15 +85,15 @@ class Pair(ABC):
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
-        r"""(a, b) if L is constant on m <= a and constant on m >= b, otherwise None."""
+        r"""The pair (a, b) if L is constant on m <= a and on m >= b, otherwise None."""
         return None
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""D_alpha(P || Q) for alpha = ``order`` > 1."""
+        r"""The Renyi divergence D_alpha(P || Q), alpha = ``order`` > 1."""
         raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use the curve")
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""sup over alpha > 1 of D_alpha/alpha, by a search unless the law has a theorem."""
+        r"""The supremum of D_alpha/alpha over alpha > 1, by a search unless a theorem gives it."""
         largest = self.largest_loss().upper
         if not isinstance(largest, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
@@ -118,7 +118,7 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""epsilon at delta > 0; wide or infinite if the precision is too low."""
+        r"""The epsilon at delta > 0; wide or infinite if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:

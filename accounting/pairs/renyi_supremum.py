@@ -43,7 +43,7 @@ def supremum_over_orders(
     tolerance: Fraction = Fraction(1, 10**6),
     evaluations: int = 20_000,
 ) -> Enclosure:
-    r"""sup over alpha > 1 of D_alpha/alpha, to a relative width of ``tolerance`` if possible.
+    r"""The supremum of D_alpha/alpha over alpha > 1, to a relative width of ``tolerance``.
 
     ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all alpha >=
     a; if D_oo is finite, ``largest_loss`` = D_oo gives the bound D_oo/a. ``known`` is a lower bound

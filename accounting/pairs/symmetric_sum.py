@@ -41,7 +41,7 @@ class Summed(Protocol):
         ...
 
     def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""log p(n) for n = 0..``reach``, or further."""
+        r"""The logarithms log p(n) for n = 0..``reach``, or further."""
         ...
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
@@ -54,7 +54,7 @@ class Summed(Protocol):
 
 
 def renyi_by_sum(pair: Summed, order: Fraction) -> arb:
-    r"""D_alpha = log(sum_m t(m))/(alpha - 1).
+    r"""The Renyi divergence D_alpha = log(sum_m t(m))/(alpha - 1).
 
     Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
     """
@@ -81,7 +81,7 @@ def zcdp_by_search(
     largest_loss: Fraction | None = None,
     beyond: Callable[[Fraction], Fraction | arb] | None = None,
 ) -> Enclosure:
-    r"""sup D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
+    r"""The supremum of D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
 
     Raises :class:`NotDerived` if the search needs sums that are too long.
     """
@@ -114,7 +114,7 @@ def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -
 
 
 def from_ratios(first: arb, ratios: Sequence[arb]) -> tuple[list[arb], list[arb]]:
-    r"""p(n) and log p(n) for n = 0, 1, ..., from p(0) and the ratios p(n+1)/p(n).
+    r"""Compute p(n) and log p(n) for n = 0, 1, ... from p(0) and the ratios p(n+1)/p(n).
 
     >>> masses, logs = from_ratios(arb(1), [arb(0.5), arb(0.5)])
     >>> masses[2] == 0.25, logs[2].overlaps(masses[2].log())

@@ -48,7 +48,7 @@ class SumParameters:
 
     @property
     def modulus(self) -> int:
-        r"""m = n g + 2 tau + 1."""
+        r"""The modulus m = n g + 2 tau + 1."""
         return self.users * self.precision + 2 * self.threshold + 1
 
 
@@ -227,7 +227,7 @@ def lzj_vector(
 
 
 def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
-    r"""b = ceil(180 g^2 f/n) noise bits per user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
+    r"""The bits b = ceil(180 g^2 f/n) per user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
     bits = ceiling(lambda: 180 * g * g * factor() / n)
     chance = narrow(lambda: 90 * g * g * factor() / (n * bits), WIDTH_BITS)
     # The probability is at most 1/2, as the number of bits was rounded up.

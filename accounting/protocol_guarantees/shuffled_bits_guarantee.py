@@ -94,7 +94,7 @@ class BinomialBox(Guarantee):
         return self._worst(lambda total: total.epsilon(most, width))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite: each dataset has outputs that are impossible under the other."""
+        r"""Infinite, since each dataset has outputs that are impossible under the other."""
         del relative
         order_above_one(order)
         return _infinite()

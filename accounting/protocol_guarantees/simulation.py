@@ -39,7 +39,7 @@ _MOST_BITS: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    r"""Results of ``runs`` runs of a plan, with ``dropouts`` dropped users in each.
+    r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
     these runs. ``kept`` is the exact curve of the actual noise, ``planned`` that of the plan.

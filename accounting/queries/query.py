@@ -494,7 +494,9 @@ class TopK(Query):
         check_fields(self)
         object.__setattr__(self, "keys", Histogram(column=self.column, keys=self.keys).keys)
         if self.count > len(self.keys):
-            raise InvalidParameter("count", self.count, f"must be at most {len(self.keys)} keys")
+            raise InvalidParameter(
+                "count", self.count, f"must be at most the number of keys, {len(self.keys)}"
+            )
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         return _chosen(scope, target, scope.rows_per_user, self.count)

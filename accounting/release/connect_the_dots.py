@@ -112,7 +112,7 @@ class ConnectTheDotsPair(FixedTable):
         return cls(corners=tuple(kept))
 
     def largest_loss(self) -> Enclosure:
-        r"""[0, log x] at the last corner x; infinite if the curve does not decrease to 0."""
+        r"""The range [0, log x], x the last corner; infinite if the curve does not reach 0."""
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))
@@ -124,7 +124,7 @@ class ConnectTheDotsPair(FixedTable):
         return _corner_cells(self)
 
     def height(self, x: Fraction) -> Fraction:
-        r"""h(x) at a rational x >= 0, exactly."""
+        r"""The height h(x) at a rational x >= 0, exactly."""
         at = bisect_left(self.corners, (x,))
         if x <= 0 or at == len(self.corners):
             return Fraction(1) if x <= 0 else self.corners[-1][1]

@@ -189,7 +189,7 @@ class MatrixCurve(_OneMatrix):
         return Enclosure(*(loss.renyi(at) for loss in self.losses()))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho: D^2/2 sigma^2."""
+        r"""The zCDP parameter D^2/2 sigma^2."""
         del relative
         return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
 
@@ -208,7 +208,7 @@ class MatrixOrders(ByOrder, _OneMatrix):
     )
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""alpha D^2/2 sigma^2."""
+        r"""The bound alpha D^2/2 sigma^2 on D_alpha."""
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:

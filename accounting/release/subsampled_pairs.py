@@ -107,7 +107,7 @@ class SampledRelease(DescribedSample):
     @property
     @abstractmethod
     def directions(self) -> tuple[Tables, ...]:
-        r"""(probability, pair) of each possible round, for each direction of the two datasets.
+        r"""The (probability, pair) of each possible round, for each direction of the two datasets.
 
         The datasets determine the direction, so it is the same in all rounds, and a composition
         costs at most the maximum over the directions.
@@ -129,7 +129,7 @@ class SampledRelease(DescribedSample):
         return found if self.attained else replace(found, attained=(), aligned=False)
 
     def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0, over all directions."""
+        r"""The delta at ``epsilon`` >= 0, over all directions."""
         found = [
             sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
             for kinds in cast("tuple[Kinds, ...]", self.directions)

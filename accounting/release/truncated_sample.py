@@ -83,7 +83,7 @@ class TruncatedSample(SampledRelease):
         return kind(description=replace(self.description, scheme=scheme))
 
     def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
-        r"""(probability, rate, moves) of the possible rounds: not filled by the other units,
+        r"""The (probability, rate, moves) of the possible rounds: not filled by the other units,
         filled, or unknown.
 
         The third kind, worse than both, has the mass between the two bounds on ``filled``.
