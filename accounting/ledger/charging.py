@@ -185,7 +185,7 @@ class Book:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
         if last != (charges, head):
-            must = f"charge {last[0]} differs from the last recorded charge: run check"
+            must = f"charge {last[0]} differs from the last charge recorded: run check"
             raise LedgerDamaged("ledger", must)
         now = history.now()
         return Head(*last, self.period(made), now, self.period(now))

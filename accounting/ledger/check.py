@@ -98,7 +98,7 @@ def _chain(
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
         yield Damage(
-            "ledger", f"its last charge was {head['charges']}, but is now {number}, or was edited"
+            "ledger", f"its last charge differs: {head['charges']} is recorded, {number} was found"
         )
     for lost in sorted(receipts):
         yield Damage(f"charge {lost}", "is missing, but has a receipt")
