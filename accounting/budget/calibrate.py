@@ -1,11 +1,11 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
 One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
-guarantee holds at the returned value, and the next value was also tried. If more noise is smaller
-noise plus independent noise (Skellam, Poisson and binomial in their size, Polya laws, their
-differences and discrete Laplace in the scale), the guarantee then fails for every smaller
-parameter, and likewise for more rounds and larger rates; for the discrete Gaussian and its sums
-only these two values are certified. Proofs: docs/proofs/composition.md.
+guarantee holds at the returned value, and the next value was also tried. For families in which more
+noise is less noise plus independent noise (Skellam, Poisson and binomial in the size, Polya laws,
+their differences and discrete Laplace in the scale), and for rounds and rates, the guarantee then
+fails at every riskier value; for the discrete Gaussian and its sums only these two values are
+certified. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
     if law in LAWS and law not in _FREE:
-        raise InvalidParameter("noise", text, "has no scale to calibrate: epsilon is given")
+        raise InvalidParameter("noise", text, "has no scale to calibrate: it is given by epsilon")
     if law not in _FREE:
         near = law_meant(law)
         hint = "" if near is None else f"; did you mean {near}?"
@@ -112,7 +112,7 @@ class Calibration:
 
     ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
     None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
-    epsilon(0) when delta = 0; ``least`` says whether the smaller one is certified to fail.
+    epsilon(0) when delta = 0; ``least`` is True if the smaller one is certified to fail.
     """
 
     law: NoiseFamily
@@ -138,17 +138,17 @@ class Calibration:
 
     @property
     def found(self) -> Bound:
-        r"""delta(epsilon) of ``noise``, or epsilon(0)."""
+        r"""The bound on delta(epsilon) of ``noise``, or on epsilon(0)."""
         return self.edge.found
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The same quantity for ``step_less``."""
+        r"""The bound for ``step_less``, like ``found``; None if there is no smaller noise."""
         return self.edge.found_beyond
 
     @property
     def least(self) -> bool:
-        r"""Whether the next smaller noise is proven to break the guarantee, or does not exist."""
+        r"""Whether the next smaller noise is proven to violate the guarantee, or does not exist."""
         return self.edge.proven
 
     def total(self) -> Composition:
@@ -158,7 +158,7 @@ class Calibration:
         return compose((one, self.rounds))
 
     def epsilon_at_delta(self) -> Bound:
-        r"""epsilon at ``delta`` of the calibrated noise, at most the target, as ``found`` proves.
+        r"""The epsilon at ``delta`` of the noise, at most the target, as ``found`` proves.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)
@@ -220,7 +220,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
     of n users suffice. A real parameter is at most 0.12% above the least one.
 
-    ``rate`` < 1 is the rate of Poisson sampling. ``relation`` is by default add-remove with
+    ``rate`` < 1 is the rate of Poisson sampling. The default ``relation`` is add-remove with
     sampling, and otherwise replace; with sampling, the sensitivity is that of adding a unit.
     ``group`` is the number of units of one person. With a rate, and for ``"gaussian"`` and
     ``"laplace"`` noise on the reals, the step is one millionth.
@@ -241,7 +241,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     law, moves = read_noise_family(noise), Sensitivity.of(sensitivity)
     times, members = integer("rounds", rounds, at_least=1), integer("group", group, at_least=1)
     neighbours = None if relation is None else Scope(relation=relation).relation
-    # Where no integer noise is scaled a small step costs nothing. Whole numbers must have shares.
+    # Without integer noise to scale, a small step costs nothing. Integers must be divisible by n.
     fine = law.law in REAL_LAWS or share != 1
     unknown = law.unknown(fine=fine, unit=honest.denominator)
     digits = _DIGITS if fine else (5, 7, 11)
@@ -376,7 +376,7 @@ def _one_round(
 
 
 def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNoise:
-    # The shares of h of n users, for honest = h/n.
+    # The noise of h of n users, for honest = h/n.
     if honest == 1:
         return noise
     if not isinstance(noise, Divisible):
@@ -388,7 +388,7 @@ def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNois
 def _exactly(
     unknown: Unknown, bound: Callable[[Fraction], Bound], epsilon: Fraction
 ) -> Edge | None:
-    # At delta = 0 discrete Laplace noise loses k d/s, exactly: s = k d/epsilon.
+    # At delta = 0 the loss of discrete Laplace noise is exactly k d/s, so s = k d/epsilon.
     at_one = bound(Fraction(1))
     if at_one.lower != at_one.upper or not isinstance(at_one.upper, Fraction):
         return None
@@ -408,7 +408,7 @@ def _guess(
     delta: Fraction,
     honest: Fraction,
 ) -> float:
-    # The log of the parameter at which Gaussian noise of that variance is about enough.
+    # The log of the parameter at which Gaussian noise of the same variance is about large enough.
     squared = max(squared, Fraction(1, 16))
     if delta == 0:
         return math.log(rounds) + math.log(squared) / 2 - log(epsilon)

@@ -1,7 +1,7 @@
 r"""The least noise for the running sums of a stream under a guarantee, and the resulting error.
 
-The three mechanisms of ``dpcore.continual`` at one (epsilon, delta): their noise, and the error of
-their sums, exactly from the coefficients of the noise.
+Calibrates the three mechanisms of ``dpcore.continual`` to the same (epsilon, delta); the errors of
+their sums are computed exactly from the coefficients of the noise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
     kind.name: kind for kind in (TreeSum, DoublingSum, SquareRootSum)
 }
-r"""By name: tree, doubling, square-root."""
+r"""The mechanisms for running sums by name: tree, doubling, square-root."""
 
 MOST_COMPARED: Final = SquareRootSum.most
 r"""The largest horizon whose errors are summed item by item."""
@@ -86,11 +86,11 @@ def calibrate_sum(
     scope: Scope = _SCOPE,
     **items: RationalLike,
 ) -> CalibratedSum:
-    r"""The running-sum mechanism of this name with the least noise for (epsilon, delta) on the
+    r"""The running-sum mechanism ``mechanism`` with the least noise for (epsilon, delta) on the
     stream.
 
-    The noise is discrete Laplace at delta = 0. At delta > 0 it is that or a discrete Gaussian,
-    whichever has the smaller mean squared error. ``items`` are low, high and unit of the items.
+    The noise is discrete Laplace at delta = 0. At delta > 0 it is discrete Laplace or discrete
+    Gaussian, whichever has the smaller mean squared error. ``items``: low, high, unit of the items.
     """
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Sampling(StrEnum):
-    r"""How batches are drawn."""
+    r"""The way in which batches are drawn."""
 
     POISSON = "poisson"
     FIXED = "fixed"
@@ -31,7 +31,7 @@ class Sampling(StrEnum):
 class TrainingRun:
     r"""A DP-SGD run, described by the parameters of a training script.
 
-    Neighbours differ by ``group`` examples: replaced, or added or removed.
+    Neighbours differ by replacing, or by adding or removing, ``group`` examples.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class TrainingRun:
     batch_size, examples : int
         The (expected) size of a batch and of the training data.
     epochs, rounds : rational > 0, int
-        One of the two: passes over the data, or the number of batches. An incomplete last batch is
-        dropped, also of each pass with shuffled and allocated batches.
+        Either the passes over the data, or the number of batches. An incomplete last batch is
+        dropped: of the run, or of each pass with shuffled and allocated batches.
     sampling : Sampling or str
         ``"poisson"`` (each example independently), ``"fixed"`` (a random subset of fixed size),
         ``"shuffled"`` (each example once per epoch) or ``"allocated"`` (each example in one random
@@ -103,17 +103,17 @@ class TrainingRun:
 
     @property
     def _share(self) -> tuple[int, int]:
-        # Of an epoch, in one round: a pass over the data ends with its last complete batch.
+        # One round's share of an epoch; a pass over the data ends with its last complete batch.
         passes = self.sampling in (Sampling.SHUFFLED, Sampling.ALLOCATED)
         return (1, self.batches) if passes else (self.batch_size, self.examples)
 
     @property
     def _passes(self) -> int:
-        # Of which at least one batch is drawn.
+        # The number of passes from which at least one batch is used.
         return -(-self.rounds // self.batches)
 
     def first(self, rounds: int) -> TrainingRun:
-        r"""The run after so many rounds."""
+        r"""The run up to and including round ``rounds``."""
         return replace(self, rounds=rounds, epochs=0)
 
     def release(self) -> tuple[Description, int]:
@@ -159,10 +159,10 @@ class TrainingRun:
         return compose((guarantee(asked), count))
 
     def bounded(self, found: Bound) -> Bound:
-        r"""The bound of the composition, for a run with these settings.
+        r"""The bound of the composition, without its lower end where a run may be more private.
 
-        A secret shuffle may give more privacy than the composition, and so does an allocation whose
-        last pass ends early: then there is no lower bound.
+        A secret shuffle may give more privacy than the composition, and so may an allocation whose
+        last pass ends early; then there is no lower bound.
         """
         early = self.sampling is Sampling.ALLOCATED and self.rounds % self.batches
         return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found

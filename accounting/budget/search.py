@@ -2,7 +2,7 @@ r"""Search for the value of one parameter at which a guarantee (epsilon, delta) 
 
 The parameter may be the size of the noise, a number of rounds or a sampling rate: an
 :class:`Unknown` defines the values to try and the side on which the guarantee holds. Floats propose
-values, from the curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are
+values from the curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are
 nearly Gaussian; two certified bounds decide: the guarantee holds at the returned value, and the
 next value was tried. Proofs: docs/proofs/composition.md.
 """
@@ -57,7 +57,7 @@ class Unknown:
 
     @property
     def sign(self) -> int:
-        r"""1 if larger values are safer, otherwise -1."""
+        r"""The sign 1 if larger values are safer, otherwise -1."""
         return 1 if self.power > 0 else -1
 
     @property
@@ -71,7 +71,7 @@ class Unknown:
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:
-        r"""The next value towards those that break the guarantee; None beyond the range."""
+        r"""The next value towards those that violate the guarantee; None beyond the range."""
         if self.closed and value == self.riskiest:
             return None
         beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
@@ -84,7 +84,7 @@ class Unknown:
         return self.sign * log(value)
 
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
-        r"""The value of this height, or the next safer one, clipped to the range."""
+        r"""The value with this height, or the next safer one, clipped to the range."""
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):
             value = self.riskier(kept) or kept
@@ -122,19 +122,19 @@ class Edge:
     limit: Fraction
 
     def __post_init__(self) -> None:
-        # Whatever a search proposes, nothing else leaves this file.
+        # Whatever a search proposes, only values that meet the guarantee are returned.
         if not self.found.upper <= self.limit:
             raise InvalidParameter("found", self.found.upper, f"must be <= {self.limit}")
 
     @property
     def proven(self) -> bool:
-        r"""Whether the next value is proven to break the guarantee, or does not exist."""
+        r"""Whether the next value is proven to violate the guarantee, or does not exist."""
         if self.found_beyond is None:
             return True
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
     def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
-        r"""Both values as JSON, exact values as text; ``beyond`` and ``proven`` are two keys."""
+        r"""Both values as JSON, exact values as text, under the keys ``beyond`` and ``proven``."""
         more = None
         if self.beyond is not None and self.found_beyond is not None:
             more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
@@ -149,9 +149,9 @@ class Edge:
 def decide(
     total: Composition, epsilon: Fraction, delta: Fraction, digits: tuple[int, ...]
 ) -> Bound:
-    r"""delta(``epsilon``) of ``total``, or epsilon(0) where ``delta`` is 0.
+    r"""The bound on delta(``epsilon``) of ``total``, or on epsilon(0) if ``delta`` is 0.
 
-    Computed with increasing ``digits`` until it is clear on which side of ``delta`` it lies.
+    The ``digits`` increase until the bounds lie on one side of ``delta``.
     """
     if delta == 0:
         return total.epsilon(0)
@@ -160,7 +160,7 @@ def decide(
     for width in (Fraction(1, 10**each) for each in digits):
         found = total.delta(epsilon, width)
         low, high = found.lower, Fraction(found.upper)
-        # What is told apart, or wider than it was asked to be, is not asked again.
+        # Stop if the side is known, or if the bound is wider than requested.
         if low is None or not low <= delta < high or high - low > 2 * width * high:
             break
     return found
@@ -189,8 +189,8 @@ def search(
             watch(next(tried))
         return found
 
-    # The distances to enough propose by a secant; values one step apart, one kept and the other
-    # not shown to be, end the search.
+    # A secant through the distances to the target proposes values. The search ends at two values
+    # one step apart, of which one meets the guarantee and the other is not proven to.
     broken: Fraction | None = None
     kept: Fraction | None = None
     before: tuple[float, float] | None = None
@@ -243,7 +243,7 @@ def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fra
 
 
 def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) -> float:
-    # How far the height is from enough, about; > 0 where noise is missing.
+    # The approximate distance of the height to the target; > 0 if more noise is needed.
     if delta == 0:
         return log(found.upper) - log(epsilon)
     at = float(epsilon)
@@ -254,8 +254,8 @@ def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) ->
 def _next(
     root: float, low: float | None, high: float | None, stride: float, step: float, *, trusted: bool
 ) -> float:
-    # The proposal if it lies between the two known heights, else their middle. While only one
-    # height is known, the next one lies at most a stride away.
+    # The proposal if it lies between the two known heights, otherwise their midpoint. While only
+    # one height is known, the next one lies at most a stride away.
     place = root + _ASIDE * step
     if low is not None and high is not None:
         return place if trusted and low < place < high else (low + high) / 2
@@ -267,15 +267,15 @@ def _next(
 
 
 def log_delta(mu: float, epsilon: float) -> float:
-    r"""log(Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)) (Balle and Wang 2018)."""
-    from scipy.special import log_ndtr  # here, not above: importing accounting stays fast
+    r"""The log of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle, Wang 2018)."""
+    from scipy.special import log_ndtr  # imported here: importing accounting stays fast
 
     place = epsilon / mu
     first = float(log_ndtr(mu / 2 - place))
     if mu > _SHORT:
         ratio = epsilon + float(log_ndtr(-mu / 2 - place)) - first
     else:
-        # The logarithm of a ratio of Mills' ratios at two near places: its slope times mu.
+        # The logarithm of a ratio of Mills' ratios at two close points: its slope times mu.
         density = -place * place / 2 - math.log(2 * math.pi) / 2
         ratio = mu * (place - math.exp(density - first) if place < _FAR else -1 / place)
     return first + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf

@@ -1,4 +1,4 @@
-r"""The form of a certificate: canonical text, digest, implied assumptions, and descriptions.
+r"""The form of a certificate: canonical text, digest, required assumptions, and descriptions.
 
 Writers and checkers of certificates share this file; it defines the format and computes nothing.
 """
@@ -30,7 +30,7 @@ _ALWAYS: Final = (
 )
 _REALS: Final = ("gaussian", "laplace")
 _NOT_STATED: Final = ("claim", "rounds")
-# Anybody may have written the document: a line stays short, however long that is.
+# The author of the document is not trusted: a description stays short, whatever the part contains.
 _MOST_PARTS: Final = 3
 _MOST_LETTERS: Final = 60
 _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its noisy sum"
@@ -43,7 +43,7 @@ def canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    r"""SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
+    r"""The SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
     return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
 
 

@@ -65,8 +65,8 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""``verify`` computes a different number: one of the two is wrong, so no certificate is
-    written.
+    r"""``verify`` computes a number that contradicts the engine: one of the two is wrong, so no
+    certificate is written.
     """
 
 
@@ -74,7 +74,7 @@ Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
 """The objects that can be certified."""
 
 _Kinds: TypeAlias = Counter[tuple[Any, Fraction]]
-# The parts of a total with their rounds, each with the honest fraction that it is the rest of.
+# The parts of a total with their rounds, each with the fraction of the noise from honest parties.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Certificate:
         r"""Parse a certificate. The form, digest and assumptions are checked; claims are not
         verified.
 
-        Raises :class:`InvalidParameter` naming what is wrong.
+        Raises :class:`InvalidParameter` with the location of the first error.
         """
         try:
             document = parsed(text)
@@ -155,7 +155,7 @@ def certify(
     digits: int = 8,
     evidence: bool = False,
 ) -> Certificate:
-    r"""Certify a composition, a mechanism, a stream, a curve, or a list of releases.
+    r"""Write a certificate for a composition, a mechanism, a stream, a curve, or releases.
 
     It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
     each of ``orders``, and the exact pure and zCDP parameters if every part has one. Each claim has
@@ -163,7 +163,8 @@ def certify(
     = 0 epsilon is the largest loss, which must be finite.
 
     With ``evidence`` the claims are the bounds that the integer kernel proves, and the certificate
-    contains its precision; their bounds may differ by more than one unit of the last digit.
+    contains the precision of the kernel; their ends may differ by more than one unit of the last
+    digit.
 
     For a list of releases, the certificate is for one participant: if all releases are equal and
     list their participants, for the most frequent participant; otherwise for a participant of all
@@ -180,7 +181,7 @@ def certify(
         raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
     draft = _draft(total, kinds)
     with _named():
-        # What verify cannot check at all is refused before the engines work on it.
+        # Parts that verify does not support are refused before the engines work on them.
         parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
         if asked:
             scenarios(parts, above=True)
@@ -209,7 +210,7 @@ def _asked(
     orders: Iterable[RationalLike] | RationalLike,
 ) -> Iterator[_ClaimRequest]:
     def narrow(ask: Callable[[Fraction, Fraction], Bound]) -> Callable[[Fraction, Fraction], Bound]:
-        # A curve alone is as narrow as it comes by default, for the same price.
+        # By default a single curve is enclosed as narrowly as possible, at no extra cost.
         if not isinstance(total, PrivacyCurve):
             return ask
         return lambda at, relative: ask(at, min(relative, _NARROW))
@@ -226,13 +227,13 @@ def _asked(
 
 
 def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[RationalLike]:
-    # One number is a list of one; text is a number and no list of letters.
+    # A number is treated as a list of one; so is text, which is iterable.
     return values if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
 
 
 @contextmanager
 def _named(what: str = "a certificate of this composition") -> Iterator[None]:
-    # What is beyond the format, the kernel or the time, as what is not derived.
+    # Report an unsupported format, a kernel refusal or a timeout as NotDerived.
     try:
         yield
     except (Malformed, OutOfTime) as error:
@@ -248,7 +249,7 @@ def _proven(
     exact: Sequence[Mapping[str, Any]],
     digits: int,
 ) -> Certificate:
-    # Each claim is what the kernel proves; the engine must not find another number.
+    # Each claim is the bound that the kernel proves; the engine's bound must overlap it.
     what = "a certificate of this composition with evidence"
     with bounded():
         with _named(what):
@@ -279,7 +280,7 @@ def _proven(
 
 
 def _fewer(verdict: Verdict, counts: list[int]) -> None:
-    # One digit less for what cannot be decided; anything else is an error.
+    # Use one digit less for each undecided claim; any other failure is an error.
     for i, finding in enumerate(verdict.findings):
         if finding.status is Status.FAILS:
             raise Disagreement(str(finding))
@@ -395,8 +396,8 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
 
 
 # -- claims ----------------------------------------------------------------------------------------
-# The truth lies at least a sixteenth of a unit inside either end of a claim, so that an estimate
-# with a much smaller error tells the stated pair from every other pair of neighbours.
+# The true value lies at least 1/16 unit inside either end of a claim, so an estimate with a much
+# smaller error distinguishes the stated pair of ends from every neighbouring pair.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,7 +424,7 @@ class _ClaimRequest:
                 return self._written(*cell, decimals)
         if digits > _FEWEST_DIGITS:
             return self.claim(digits - 1)
-        reason = "its bounds round to different decimals: no digit can be certified"
+        reason = "its two bounds round to different decimals, so no digit can be certified"
         raise NotDerived(self._wanted, reason)
 
     def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
@@ -458,7 +459,7 @@ class _ClaimRequest:
 
 
 def _decimals(value: Fraction, digits: int) -> int:
-    # Decimals after the point for this many significant digits, none after a large value.
+    # The digits after the decimal point for this many significant digits; 0 for a large value.
     if value <= 0:
         return digits
     size = math.floor((math.log2(value.numerator) - math.log2(value.denominator)) / math.log2(10))
@@ -466,8 +467,8 @@ def _decimals(value: Fraction, digits: int) -> int:
 
 
 def _cell(lower: Fraction, upper: Fraction, decimals: int) -> tuple[int, int] | None:
-    # The one cell of the decimal grid that holds the enclosure and a margin around it; a single
-    # point where the value is a decimal exactly.
+    # The cell of the decimal grid that contains the enclosure with a margin around it; a single
+    # point if the value is exactly a decimal.
     low, high = lower * 10**decimals, upper * 10**decimals
     if low == high and low.denominator == 1:
         return int(low), int(low)

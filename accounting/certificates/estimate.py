@@ -57,7 +57,7 @@ _REAL.prec = 256
 _Floats: TypeAlias = NDArray[np.float64]
 _Half: TypeAlias = tuple[_Floats, _Floats]
 _Value: TypeAlias = tuple[Any, Any]
-# A number and the estimate of its error.
+# A number and its estimated error.
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
@@ -72,7 +72,8 @@ def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
         return _inside(claim, _largest(parts, _largest_loss))
     if claim.lower == claim.upper:
         raise Refused("an estimate cannot verify an exact epsilon")
-    # delta falls: it must exceed the target at the lower end, and be less at the upper.
+    # delta decreases in epsilon: it must exceed the target at the lower end, and be below it at the
+    # upper end.
     ends = claim.lower, claim.upper
     found = [_worst(parts, end, float(claim.unit)) for end in ends]
     shown = f"delta is {float(found[0][0]):.12g} and {float(found[1][0]):.12g} at its ends"
@@ -106,7 +107,7 @@ def _real(value: Fraction) -> Any:
 
 
 def _largest(parts: tuple[Part, ...], of_one: Callable[[Round], _Value]) -> _Value:
-    # The worst sum over rounds of what adds.
+    # The largest sum over rounds of an additive quantity.
     rows = [[(of_one(each), k) for each, k in row] for row in scenarios(parts, above=True)]
     sums = [(sum(v[0] * k for v, k in row), sum(v[1] * k for v, k in row)) for row in rows]
     return max(value for value, _ in sums), max(error for _, error in sums)
@@ -121,9 +122,9 @@ def _renyi(each: Round, order: Fraction) -> _Value:
     if each.law == "stated" and each.parameters[1]:
         raise Refused("Renyi divergences of approximate claims are not estimated")
     if each.law in ("poisson", "polya", "binomial"):
-        # Values end on one side, and one of the two directions passes that end.
+        # The support ends on one side, so in one of the two directions the divergence is infinite.
         return _REAL.inf, _REAL.mpf(0)
-    # As many bits as terms far from the mode need: they move by (order - 1) shifts.
+    # The bits that terms far from the mode need: the mode moves by (order - 1) shifts.
     power, bits = _real(order - 1), 512
     reach = float((order - 1) * abs(each.shift))
     while bits <= _MOST_BITS:
@@ -143,12 +144,12 @@ def _renyi(each: Round, order: Fraction) -> _Value:
         if whole and terms and ends * len(terms) <= total * context.mpf(10) ** -_NEGLIGIBLE:
             return context.log(total) / power, context.mpf(10) ** -30 * (1 + 1 / power)
         bits *= 2
-    raise Refused("a Renyi divergence of a law with too many values")
+    raise Refused("the law has too many values to estimate a Renyi divergence")
 
 
 def _masses(each: Round, bits: int) -> list[tuple[int, int]]:
-    # P and Q of each outcome or cell in units of 2^-bits, by the kernel; Q 0 where it is exactly 0.
-    size(each, bits // 3)  # refuses a table of too many values
+    # P and Q of each outcome or cell in units of 2^-bits, from the kernel; Q is 0 where exactly 0.
+    size(each, bits // 3)  # raises if the table has too many values
     fixed = Fixed(bits, tick)
     if each.law == "stated":
         return [(p, q) for p, q, _, _ in pair_of(each, fixed, Fraction(0), 1).cells]
@@ -160,7 +161,7 @@ def _largest_loss(each: Round) -> _Value:
     found = _REAL.inf
     match each.law:
         case "laplace":
-            # P/Q is 1 - rate + rate e^(1/scale) at most, and its inverse in the other direction.
+            # P/Q is at most 1 - rate + rate e^(1/scale), in the other direction the inverse.
             rate, sign = _real(each.here[1]), -1 if each.swapped else 1
             found = sign * _REAL.log(1 - rate + rate * _REAL.exp(sign * _real(each.shift)))
         case "discrete-laplace" | "staircase" | "polya-difference" | "stated":
@@ -177,8 +178,8 @@ def _largest_loss(each: Round) -> _Value:
 class _Atoms:
     r"""P-masses and losses of one round, repeated ``count`` times; ``infinite`` is P(L = infinity).
 
-    ``gap`` is the usual distance of losses, infinite for a density; for the nodes of a density the
-    moments are accurate up to the frequency ``most``.
+    ``gap`` is the typical distance between losses, infinite for a density; for the nodes of a
+    density the moments are accurate up to the frequency ``most``.
     """
 
     masses: _Floats
@@ -200,7 +201,7 @@ class _Atoms:
 
 
 def _worst(parts: tuple[Part, ...], epsilon: Fraction, unit: float) -> _Value:
-    # ``unit`` is how far the last digit is from the next one, relative to delta.
+    # ``unit`` is one unit of the last digit, relative to delta.
     found = [_delta(row, float(epsilon), unit * _GOAL) for row in _rows(parts)]
     most = max(value for value, _ in found)
     least = max(value - error for value, error in found)
@@ -220,8 +221,8 @@ def _delta(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[flo
 
 
 def _direct(listed: tuple[_Atoms, ...], epsilon: float) -> tuple[float, float] | None:
-    # All combinations of a few rounds, as two halves of them: for each outcome of the one a sum of
-    # all outcomes of the other beyond a place.
+    # All combinations of a few rounds, as two halves: for each outcome of one half, a sum over the
+    # outcomes of the other half for which the total loss exceeds epsilon.
     if any(each.gap == math.inf or each.count > _FEW_ROUNDS for each in listed):
         return None
     some = tuple((each.count + i % 2) // 2 for i, each in enumerate(listed))
@@ -250,7 +251,7 @@ def _combined(listed: tuple[_Atoms, ...], counts: tuple[int, ...]) -> _Half | No
 
 
 def _with_one(p: _Floats, losses: _Floats, each: _Atoms) -> _Half | None:
-    # One more round, combination by combination; orders of one combination are merged.
+    # Add one round to each combination; permutations of one combination are merged.
     masses, moved, size = [], [], 0
     for mass, loss in zip(each.masses, each.losses, strict=True):
         tick()
@@ -317,7 +318,7 @@ def _contour(
         terms[z.imag > most] = 0
         total += float(terms.real.sum())
         sizes += [*map(float, np.abs(terms).reshape(-1, _RUN).sum(axis=1))]
-        # What follows is taken to be no more than the last half of all.
+        # Assumption of the estimate: the omitted terms are at most the last half of all terms.
         last = min(len(sizes), math.ceil(most / step / _RUN) if most < math.inf else len(sizes))
         rest, size = sum(sizes[last // 2 :]), sum(sizes)
         seen = z.imag[-1] >= least and rest <= max(_ROUNDING * size, goal * abs(total))
@@ -346,7 +347,7 @@ def _atoms(each: Round, count: int) -> _Atoms:
             gaps = np.diff(likely)[np.diff(likely) > 1e-12]
             gap = float(np.median(gaps)) if len(gaps) else 1.0
             return _Atoms(masses=p, losses=losses, infinite=infinite, count=count, gap=gap)
-    # P = Q e^L; of either the masses add up to 1.
+    # P = Q e^L; the masses of each add up to 1.
     masses, losses = (q, -losses) if each.swapped else (q * np.exp(losses), losses)
     masses = masses / masses.sum()
     gap, most = math.inf, 3 / float(np.abs(np.diff(losses)).max())
@@ -356,8 +357,8 @@ def _atoms(each: Round, count: int) -> _Atoms:
 
 
 def _of_gaussian(each: Round) -> tuple[_Floats, _Floats]:
-    # P/Q and Q at the nodes of a trapezoid rule, whose error falls exponentially for analytic
-    # densities. Both against the density of N(0, 1).
+    # log P/Q and Q at the nodes of a trapezoid rule, whose error decreases exponentially for
+    # analytic densities; both are relative to the density of N(0, 1).
     shift = float(each.shift)
     low = math.floor(-26 - (len(each.there) - 1) * shift) * _A_UNIT
     high = math.ceil(26 + (len(each.here) - 1) * shift) * _A_UNIT
@@ -368,7 +369,7 @@ def _of_gaussian(each: Round) -> tuple[_Floats, _Floats]:
 
 
 def _mixed(chances: Sequence[Fraction], x: _Floats, shift: float) -> _Floats:
-    # log of the sum of chance_j e^(j shift x - (j shift)^2/2), also where that is near 0.
+    # log of the sum of chance_j e^(j shift x - (j shift)^2/2), accurate also where it is near 0.
     j = np.arange(len(chances))[:, None] * shift
     powers, weights = j * x - j**2 / 2, np.array([[float(chance)] for chance in chances])
     moved = (weights * np.expm1(np.minimum(powers, 1.0))).sum(axis=0)
@@ -380,12 +381,12 @@ def _mixed(chances: Sequence[Fraction], x: _Floats, shift: float) -> _Floats:
 
 def _panels(shift: float) -> int:
     if shift > 1 << 8:
-        raise Refused("real noise that is small relative to its sensitivity")
+        raise Refused("real noise that is small relative to its sensitivity is not estimated")
     return max(math.ceil(4 * shift), 64)
 
 
 def _of_laplace(each: Round) -> tuple[_Floats, _Floats]:
-    # Two atoms where the loss is constant, and Gauss-Legendre panels between.
+    # Two atoms where the loss is constant, and Gauss-Legendre panels between them.
     shift, rate = float(each.shift), float(each.here[1])
     panels = _panels(shift)
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)

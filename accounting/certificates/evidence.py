@@ -45,14 +45,14 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
     return {**asdict(plan), "step": str(plan.step)}
 
 
-# -- how finely ------------------------------------------------------------------------------------
+# -- the resolution --------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=64)
 def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
     r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
 
-    Claims out of reach share a coarse plan, which refutes claims far from the true value.
+    Claims beyond the kernel's reach share a coarse plan, which refutes claims far from the truth.
     """
     reached = _reaches(parts, claim)
     alike = [each for each in claims if _reaches(parts, each) == reached]
@@ -61,7 +61,7 @@ def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) 
 
 @lru_cache(maxsize=256)
 def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
-    # Whether the kernel may be as narrow as the claim: not on a grid for many digits.
+    # Whether the kernel can reach the claim's width: on a grid it cannot for many digits.
     size = 100 * claim.upper if claim.quantity == "delta" else max(claim.upper, _ONE)
     return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True))
 
@@ -70,7 +70,7 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     r"""A plan whose rounding errors are small relative to the claims, on a grid for a width of
     2e-4.
 
-    Fewer ``slots`` are faster and give wider bounds.
+    A plan with fewer ``slots`` is faster and gives wider bounds.
     """
     rows = scenarios(parts, above=True)
     Curve(rows, rows, _COARSE)
@@ -80,11 +80,11 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     room = min((_room(claim, least) for claim in claims), default=Fraction(1, 10**12))
     if rounds == 1:
         return Plan(_ONE, _decimals(room) + _GUARD, slots, 0)
-    # Every round and every doubling of copies may lose a share of the room.
+    # Every round and every doubling of copies may use an equal share of the permitted error.
     digits = _decimals(room / rounds / (64 * slots)) + 4
     cut = int(room * 10**digits / (64 * rounds * max(rounds.bit_length(), 1)))
-    # As fine as the window of the total allows, or as fine as the width needs. Few places between
-    # the losses of noise on the integers are merged less well than many.
+    # As fine as the window of the total permits, or as the width needs. Losses of integer noise
+    # that are few relative to the grid are merged less accurately than many.
     square = sum(count * _square(each) for each, count in rows[0])
     sparse = any(each.law not in (*REAL, "stated") for each, _ in rows[0])
     width = 2 * math.sqrt((_SPARSE if sparse else _WIDTH) * square / rounds)
@@ -93,12 +93,12 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
 
 
 def _without_spread(rows: Sequence[Sequence[tuple[Round, int]]]) -> bool:
-    # Losses that no grid moves: few combinations, or all on a lattice.
+    # Whether no loss is rounded to a grid: few combinations, or all losses on a lattice.
     return all(gridless(row) or all(lattice(each) for each, _ in row) for row in rows)
 
 
 def _room(claim: Claim, least: Fraction) -> Fraction:
-    # What delta may be off by, ``least`` a share of it at least.
+    # The permitted error of delta, at least the fraction ``least`` of delta.
     if claim.quantity == "delta":
         return max(claim.unit / 64, least * claim.upper, _LEAST)
     if claim.quantity == "epsilon" and claim.at:
@@ -108,12 +108,12 @@ def _room(claim: Claim, least: Fraction) -> Fraction:
 
 def _decimals(small: Fraction) -> int:
     if small < _LEAST**5:
-        raise Refused("such a small delta needs more digits than are allowed")
+        raise Refused("so small a delta needs more digits than the limit allows")
     return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
 
 
 def _square(each: Round) -> float:
-    # The mean square of the loss of a round, roughly.
+    # The approximate mean square of the loss of a round.
     if each.law == "gaussian":
         c, here, there = float(each.shift), [*map(float, each.here)], [*map(float, each.there)]
         found = 0.0
@@ -134,11 +134,11 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
     )
 
 
-# -- what is proven --------------------------------------------------------------------------------
+# -- the proofs ------------------------------------------------------------------------------------
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The proven bounds of the quantity of ``claim``, independent of the claimed value."""
+    r"""The proven bounds on the quantity of ``claim``, independent of the claimed value."""
     value = _known(parts, claim)
     if value is not None:
         return value, value
@@ -149,7 +149,7 @@ def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction
 
 
 def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fraction, Fraction]:
-    # Two numbers near to each other, between which delta passes the target.
+    # Two numbers close to each other, between which delta crosses the target.
     low, high = Fraction(0), _ONE
     if delta(low) <= target:
         return low, low
@@ -182,7 +182,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the kernel proves the claim, and why; ``spend`` is called before the work."""
+    r"""Whether the kernel proves the claim, and the reason; ``spend`` is called before the work."""
     value = _known(found.parts, claim)
     if value is not None:
         shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
@@ -203,8 +203,8 @@ def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
             return low <= below <= above <= high, f"proven: {bounds}"
         end = "lower" if above <= high else "upper"
         raise Refused(f"the {end} bound is not proven: {bounds}")
-    # delta(epsilon) falls: at the upper end it must be at most the target, and below the lower end
-    # it must be more.
+    # delta(epsilon) is non-increasing: it must be at most the target at the upper end, and exceed
+    # the target below the lower end.
     most = curve.above(high)
     bound = f"delta is at most {_up(most)} at {decimal_of(high)}"
     if most > target:

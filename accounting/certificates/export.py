@@ -1,7 +1,7 @@
 r"""Export a certificate to NIST SP 800-226 and OpenDP formats.
 
-Both are for human readers; ``dpcore verify`` checks the certificate itself. Fields that are not in
-a certificate, such as the publisher, are marked :data:`OPEN`.
+Both formats are for human readers; ``dpcore verify`` checks the certificate itself. Fields that are
+not in a certificate, such as the publisher, are marked :data:`OPEN`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ r"""The value of fields that a certificate does not contain."""
 
 _DIGITS: Final = 9
 _UNITS: Final = {
-    "contribution": "one contribution (a record); a person with several has each protected alone",
+    "contribution": "one contribution (a record); the contributions of a person are protected one "
+    "by one, not together",
     "user": "one user, with all contributions",
 }
 _RELATIONS: Final = {
@@ -68,7 +69,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""The components of a guarantee in NIST SP 800-226, from top to bottom."""
+    r"""The components of a guarantee in NIST SP 800-226, in the order of its pyramid."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())
@@ -89,7 +90,7 @@ def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str,
 
 
 def yaml_lines(value: Mapping[str, Any], margin: str = "") -> Iterator[str]:
-    r"""YAML of nested mappings, lists of strings and scalars; every string is quoted as in JSON."""
+    r"""The YAML lines of nested mappings, lists of strings and scalars; strings are quoted."""
     for key, inner in value.items():
         if isinstance(inner, Mapping):
             yield f"{margin}{key}:"
@@ -108,7 +109,7 @@ def _scalar(value: object) -> str:
 
 
 def _guarantee(claims: list[Mapping[str, Any]]) -> tuple[str, dict[str, float]]:
-    # The strongest variant that is stated, and its upper ends rounded up.
+    # The strongest stated variant, with its upper bounds rounded up.
     for quantity, variant, names in _VARIANTS:
         for claim in claims:
             if claim["quantity"] == quantity:

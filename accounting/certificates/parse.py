@@ -1,7 +1,7 @@
-r"""Parse an untrusted certificate: every field is checked.
+r"""Parse an untrusted certificate and check every field.
 
 Each value has exactly one encoding. Duplicate keys, unknown or missing fields, floats, and sizes
-beyond the limits are refused by name; the only exception raised is :class:`Malformed`.
+beyond the limits raise :class:`Malformed`, the only exception, which names the location.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _shown(key: str) -> str:
-    # A key is whatever somebody wrote: on a terminal it must stay a word.
+    # A key is untrusted text: it must not contain terminal control characters.
     return key[:40] if key.isascii() and key.isprintable() else ascii(key[:40])
 
 
@@ -132,7 +132,7 @@ def _refused(text: str) -> Any:
 
 def _short(text: str) -> int:
     if len(text) > 20 or text.startswith("-"):
-        raise Malformed("certificate", f"{text[:40]} must be an integer >= 0 of 20 digits at most")
+        raise Malformed("certificate", f"{text[:40]} must be an integer >= 0 of at most 20 digits")
     return int(text)
 
 
@@ -159,16 +159,16 @@ def whole(where: str, value: object, least: int, most: int) -> int:
 
 
 def mapping(where: str, value: object) -> Mapping[str, Any]:
-    r"""Check for a JSON object."""
+    r"""Check that the value is a JSON object."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise Malformed(where, "must be an object")
     return value
 
 
 def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
-    r"""Check for a JSON array of ``least`` to ``most`` items."""
+    r"""Check that the value is a JSON array of ``least`` to ``most`` items."""
     if not isinstance(value, list) or not least <= len(value) <= most:
-        raise Malformed(where, f"must be a list of {least} to {most}")
+        raise Malformed(where, f"must be a list of {least} to {most} items")
     return value
 
 
@@ -179,7 +179,7 @@ def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
     if missing:
         raise Malformed(where, f"must have {', '.join(missing)}")
     if extra:
-        raise Malformed(where, f"has no field {', '.join(_shown(each) for each in extra)}")
+        raise Malformed(where, f"must not have {', '.join(_shown(each) for each in extra)}")
 
 
 def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
@@ -224,7 +224,7 @@ def read(document: object) -> Read:
 
 
 def _plan(where: str, value: object) -> Plan:
-    # How finely the kernel computes. No plan makes a false claim hold; limits bound the work.
+    # The resolution of the kernel. No plan makes a false claim hold; the limits bound the work.
     item = mapping(where, value)
     exactly(where, item, {"step", "digits", "slots", "cut"})
     step = rational(f"{where}.step", item["step"])
@@ -233,7 +233,7 @@ def _plan(where: str, value: object) -> Plan:
     digits = whole(f"{where}.digits", item["digits"], 8, _MOST_DECIMALS)
     slots = whole(f"{where}.slots", item["slots"], 64, _MOST_SLOTS)
     if digits * slots > _MOST_PLACES:
-        raise Malformed(where, f"must have at most {_MOST_PLACES} digits in all slots")
+        raise Malformed(where, f"must have digits x slots <= {_MOST_PLACES}")
     return Plan(step, digits, slots, whole(f"{where}.cut", item["cut"], 0, 10**20))
 
 
@@ -371,7 +371,7 @@ def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     if wide and upper < lower:
         raise Malformed(where, "upper must be at least lower")
     if not wide and upper - lower not in (0, unit):
-        raise Malformed(where, "upper must be lower, or lower plus one unit of the last digit")
+        raise Malformed(where, "upper must equal lower, or lower plus one unit of the last digit")
     return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)
 
 

@@ -18,9 +18,9 @@ _START: Final = "accounting.certificates.verdict"
 _HEAD: Final = '''#!/usr/bin/env python3
 """Checks certificates of dpcore: python kernel.py certificate.json
 
-Exit code: 0 every claim is proven; 1 a claim is refused, and its line says why; 2 not a
-certificate. Nothing but the standard library is needed. This file holds the sources of the
-packages accounting.kernel and accounting.certificates, module by module.
+Exit code: 0 every claim is proven; 1 a claim is refused, for the reason printed; 2 the file is not
+a certificate. Only the standard library is needed. This file contains the sources of the packages
+accounting.kernel and accounting.certificates, module by module.
 """
 
 import json

@@ -34,7 +34,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""``where`` in the certificate, status, and reason; ``estimated`` if not proven."""
+    r"""``where`` in the certificate, status, and reason; ``estimated`` if it is not proven."""
 
     where: str
     status: Status
@@ -68,7 +68,7 @@ class Verdict:
     def holds(self) -> bool:
         r"""Whether every claim was recomputed and holds under the assumptions.
 
-        Claims that are unchecked, or not decided in time, do not hold.
+        Claims that are unchecked or not decided in time count as not holding.
         """
         return not self.failures
 
@@ -79,7 +79,7 @@ class Verdict:
         return tuple(each for each in self.findings if each.status in bad)
 
     def to_json(self) -> dict[str, Any]:
-        r"""``{"holds": ..., "findings": [...], "proof": ...}``."""
+        r"""The verdict as ``{"holds": ..., "findings": [...], "proof": ...}``."""
         findings = [
             {"where": each.where, "status": each.status.value, "reason": each.reason}
             for each in self.findings
@@ -91,7 +91,7 @@ class Verdict:
 
 
 class _Exceeded(Refused):
-    r"""The work limit was exceeded; no further claim is tried."""
+    r"""The limit on the work was exceeded; the remaining claims are not tried."""
 
 
 class Allowance:
@@ -135,9 +135,9 @@ def verify(
 ) -> Verdict:
     r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
-    It never raises: a malformed text gives a finding. A claim that holds is proven by the kernel.
-    If the kernel proves neither the claim nor its negation, the claim is compared with an estimate
-    to its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is
+    It never raises: malformed text gives a finding. A claim that holds is proven by the kernel. If
+    the kernel proves neither the claim nor its negation, the claim is compared with an estimate to
+    its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is
     not a signature, so the author of a certificate is not verified. Claims beyond the
     ``allowance``, by default 2^20 values, are unchecked. All claims together must be decided within
     the enclosing :func:`deadline`, by default 60 seconds.
@@ -191,7 +191,7 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
         except Refused as error:
             if found.plan is not None or not estimates or isinstance(error, _Exceeded):
                 raise
-            # Here: the file that an auditor runs alone has the kernel only.
+            # Imported here: the single-file kernel does not contain the estimates.
             from accounting.certificates.estimate import estimated as compared
 
             try:

@@ -1,8 +1,8 @@
 r"""Check a composed bound against several certificates: an epsilon that holds for every part.
 
-A user who may be in any one of several totals has the guarantee of the worst one. A part states its
-releases, claims epsilon at each delta, and has a certificate of these, which ``verify`` checks, or
-a reason for its absence. The caller parses the document around the parts.
+A user who may belong to any one of several totals has the guarantee of the worst one. Each part
+states its releases and its epsilon at each delta, and has either a certificate, which ``verify``
+checks, or a reason for its absence. The caller parses the document that contains the parts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _FARTHEST: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstPart:
-    r"""One part: its description, its epsilon by delta, and its certificate or the reason for none.
+    r"""One part: its description, its epsilon by delta, and its certificate, or why it has none.
 
     ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
     is the reason for a claim that is stated rather than derived, otherwise empty; ``assumption`` is
-    the sentence that its certificate must contain in this case. For a ``shuffle`` with ``honest``
+    the sentence that the certificate must contain in this case. For a ``shuffle`` with ``honest``
     users the certificate states an epsilon, which the protocol engine recomputes.
     """
 
@@ -58,7 +58,7 @@ def check_certificates(parts: Sequence[WorstPart]) -> None:
 
 
 def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
-    r"""Parts whose epsilon is stated rather than derived, reported as assumed."""
+    r"""Report as assumed the parts whose epsilon is stated rather than derived."""
     for i, part in enumerate(parts):
         if part.reason:
             stated = f"epsilon {part.inner[0]['epsilon']} is stated, not derived"
@@ -69,14 +69,14 @@ def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
 def worst_of(
     claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
 ) -> Iterator[Finding]:
-    r"""Whether epsilon, by delta, is at least that of every part, and the finding for each part."""
+    r"""Check that epsilon is at least that of every part at each delta; a finding for each part."""
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
         if epsilon < max(part.claims[delta] for part in parts):
-            yield _fails(where, "is less than that of a part")
+            yield _fails(where, "is less than the epsilon of a part")
         else:
             stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
-            reason = f"{stated}: no less than any of {len(parts)} parts"
+            reason = f"{stated}: at least that of each of the {len(parts)} parts"
             yield Finding(where=where, status=Status.HOLDS, reason=reason)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)
@@ -90,8 +90,8 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
     found = [*_wrong(where, part, part.certificate, verdict)]
     yield from found
     if not found:
-        again = "computed again" if part.shuffle is None else "derived again by the same engine"
-        how = "follows from what is stated" if part.reason else again
+        again = "recomputed" if part.shuffle is None else "derived again by the same engine"
+        how = "implied by the stated claim" if part.reason else again
         stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
         what = rounds_in_words(part.inner) if part.shuffle is None else _words(part)
         reason = f"epsilon {stated}, of {what}: {how}"
@@ -102,20 +102,20 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
 def _wrong(
     where: str, part: WorstPart, own: Mapping[str, Any], verdict: Verdict
 ) -> Iterator[Finding]:
-    # What does not hold of a part that has a certificate of its own.
+    # The contradictions between a part and its own certificate.
     if own["scope"] != part.scope or own["parts"] != [*part.inner]:
         yield _fails(where, "differs from the content of its own certificate")
     if part.assumption and part.assumption not in own["assumptions"]:
         yield _fails(where, f"its own certificate does not assume: {part.assumption}")
     proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
-    # Pure epsilon holds at every delta.
+    # A pure epsilon holds at every delta.
     pure = [c["epsilon"] for c in own["claims"] if c["quantity"] == "pure"]
     rhos = [Fraction(c["rho"]) for c in own["claims"] if c["quantity"] == "zcdp"]
     for delta, epsilon in part.claims.items():
         bounds = [proved[delta], *pure] if delta in proved else pure
         stated = bool(bounds) and epsilon >= min(map(Fraction, bounds))
         if not stated and not any(zcdp_keeps(rho, epsilon, Fraction(delta)) for rho in rhos):
-            yield _fails(where, f"claims less at {delta} than its own certificate proves")
+            yield _fails(where, f"claims a smaller epsilon at {delta} than its certificate proves")
     if part.shuffle is not None:
         yield from _of_shuffle(where, part, part.shuffle)
     for finding in verdict.failures:
@@ -132,7 +132,7 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     epsilon = Fraction(part.inner[0]["epsilon"])
     scale = shuffle.share.scale
     if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
-        reason = f"messages of {shuffle.width} bits, more than {_MOST_BITS}, or noise out of range"
+        reason = f"messages have {shuffle.width} bits (limit {_MOST_BITS}), or noise out of range"
         yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
         return
     try:
@@ -144,8 +144,8 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
         yield Finding(where=where, status=Status.UNDECIDED, reason=str(error))
     else:
         if epsilon < least:
-            told = f"epsilon {decimal_of(epsilon)} is not that of {_words(part)}"
-            yield _fails(where, f"{told}: derived is {decimal_of(least)}")
+            told = f"epsilon {decimal_of(epsilon)} is too small for {_words(part)}"
+            yield _fails(where, f"{told}: the derived epsilon is {decimal_of(least)}")
 
 
 def _words(part: WorstPart) -> str:

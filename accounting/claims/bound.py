@@ -1,7 +1,7 @@
 r"""A numerical bound together with the theorem that proves it.
 
 A bound has a lower and an upper value if the true value is enclosed. If a theorem bounds it only
-from above, ``lower`` is None, not 0.
+from above, ``lower`` is None rather than 0.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _DIGITS: Final = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Bound(Ordered):
-    r"""``lower <= truth <= upper``; ``lower`` is None if only an upper bound is known.
+    r"""``lower <= true value <= upper``; ``lower`` is None if only an upper bound is known.
 
     ``method`` is how it was computed, for example "exact", "direct", "contour" (a contour integral)
     or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the unproven assumptions.
-    ``safe`` is the value to report: the upper bound of an epsilon or a delta, the lower bound of a
+    ``safe`` is the value to report: the upper bound on an epsilon or a delta, the lower bound on a
     type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value, rounded to the safe
     side. A comparison holds for the whole interval or raises :class:`dpcore.Undecided`.
 
@@ -42,7 +42,7 @@ class Bound(Ordered):
     ...
     dpcore.errors.Undecided: Bound(at most 2.5, 'basic') >= 2 is undecided: ...
 
-    Raises :class:`InvalidParameter` if the bounds are out of order, or the safe one is missing.
+    Raises :class:`InvalidParameter` if lower > upper, or if the safe end is missing.
     """
 
     upper: End
@@ -61,7 +61,7 @@ class Bound(Ordered):
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
-        r"""The bound with both values of an enclosure."""
+        r"""The bound whose two ends are those of an enclosure."""
         return cls(upper=found.upper, lower=found.lower, method=method, theorem=theorem)
 
     @property
@@ -85,7 +85,7 @@ class Bound(Ordered):
         shown = float(self)
         if not math.isfinite(shown):
             return format(shown, spec)
-        # The shortest decimals of the float are on the safe side already; fewer of them stay there.
+        # The shortest decimals of the float are already on the safe side; rounding keeps them so.
         with localcontext(rounding=ROUND_CEILING if self.safe == "upper" else ROUND_FLOOR):
             return format(Decimal(repr(shown)), spec)
 

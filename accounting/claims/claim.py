@@ -32,7 +32,7 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, rational
 from dpcore.spec_syntax import read_keys
 
-_WORST: Final = "randomised response is the worst of all such pairs (Kairouz et al. 2015)"
+_WORST: Final = "randomised response dominates every pair of the claim (Kairouz et al. 2015)"
 _ORDERS: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
 _DERIVE: Final = "derive it from the mechanism: guarantee(mechanism)"
 
@@ -52,7 +52,7 @@ def _exact(value: str | dict[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Stated(Guarantee):
-    # What follows from a claim, from above: no lower end is known, nothing says who keeps it.
+    # Upper bounds implied by a claim; no lower bound is known for the mechanisms that satisfy it.
 
     word: ClassVar[str]
     theorem: ClassVar[str]
@@ -109,13 +109,13 @@ class _Stated(Guarantee):
 
 
 class _Response(_Stated):
-    # A claim whose worst pair is randomised response, beside an output that discloses.
+    # A claim whose worst pair is randomised response, together with an output that reveals the data
 
     __slots__ = ()
 
     theorem: ClassVar[str] = _WORST
-    # Whether that pair bounds totals from below too: where the claim is all that is known, not
-    # where it bounds a known mechanism.
+    # Whether that pair also bounds totals from below: true if only the claim is known, false if the
+    # claim is an upper bound on a known mechanism.
     attained: ClassVar[bool] = True
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class _Response(_Stated):
     @property
     @abstractmethod
     def _point(self) -> tuple[Fraction, Fraction]:
-        r"""epsilon and delta."""
+        r"""The stated epsilon and delta."""
 
     def _epsilon(self, delta: Fraction) -> Fraction:
         return response_epsilon(*self._point, delta)
@@ -164,14 +164,14 @@ class Pure(_Response):
         return self.stated_epsilon, Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha of randomised response, rounded up."""
+        r"""The Renyi divergence of randomised response, rounded up."""
         del relative
         at = order_above_one(order)
         found = rounded_up(randomised_response_renyi(self.stated_epsilon, at).upper)
         return self._upper(found, f"a Renyi bound of order {at} from {self!r}")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""min(epsilon^2/2, epsilon)."""
+        r"""The implied zCDP parameter min(epsilon^2/2, epsilon)."""
         del relative
         epsilon = self.stated_epsilon
         rho = min(epsilon**2 / 2, epsilon)
@@ -179,7 +179,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""An epsilon that bounds a known mechanism, by a theorem: no total has a lower bound from it.
+    r"""An epsilon that a theorem proves for a known mechanism; totals get no lower bound from it.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -198,7 +198,7 @@ class ZCdp(_Stated):
     >>> ZCdp("1/800")
     ZCdp('1/800')
 
-    Raises :class:`InvalidParameter` for a rho that is not a rational >= 0.
+    Raises :class:`InvalidParameter` unless rho is a rational >= 0.
     """
 
     word: ClassVar[str] = "zcdp"
@@ -217,13 +217,13 @@ class ZCdp(_Stated):
         return rounded_up(found)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""rho alpha: the definition."""
+        r"""The bound rho alpha on D_alpha, by definition."""
         del relative
         at = order_above_one(order)
         return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho, as stated."""
+        r"""The stated rho."""
         del relative
         return Bound(upper=self.rho, method=self.word, theorem="the definition")
 
@@ -250,14 +250,14 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""An epsilon and a delta that bound a known mechanism, as :class:`PureBound`."""
+    r"""(epsilon, delta) bounds on a known mechanism; totals get no lower bound from them."""
 
     __slots__ = ()
 
     attained: ClassVar[bool] = False
 
 
-# Any key: a mapping is invariant in it, and {2: ..., "3/2": ...} mixes types.
+# The key type is Any: Mapping is invariant in its keys, and {2: ..., "3/2": ...} mixes types.
 RdpPoints: TypeAlias = (
     Mapping[Any, RationalLike | Enclosure] | Iterable[tuple[RationalLike, RationalLike | Enclosure]]
 )
@@ -276,13 +276,13 @@ class Rdp(_Stated):
     r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
     ``points`` maps an order to its epsilon: an exact number, or an :class:`Enclosure`, whose upper
-    bound is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
+    end is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
 
     >>> Rdp({2: "1/400", "3/2": "3/1600"})
     Rdp({'3/2': '3/1600', 2: '1/400'})
 
-    Raises :class:`InvalidParameter` for no points, an order that is not a rational > 1 or is
-    repeated, and an epsilon that is not a rational >= 0.
+    Raises :class:`InvalidParameter` for an empty ``points``, for an order that is repeated or is
+    not a rational > 1, and for an epsilon that is not a rational >= 0.
     """
 
     word: ClassVar[str] = "rdp"
@@ -310,7 +310,7 @@ class Rdp(_Stated):
         return rounded_up(min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self)))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""Up to the largest order; between orders (alpha - 1) D_alpha is below its chord."""
+        r"""The bound at ``order``; between stated orders (alpha - 1) D_alpha is below a chord."""
         del relative
         found = _between(points_of(self), order_above_one(order))
         theorem = "as stated; between the stated orders, by convexity"
@@ -323,12 +323,12 @@ class Rdp(_Stated):
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:
     r"""The points (order, epsilon) of an Rdp claim, in increasing order."""
-    # The claim has checked and sorted them when it was made.
+    # The constructor has checked and sorted them.
     return cast("tuple[tuple[Fraction, Fraction], ...]", claim.points)
 
 
 def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> Fraction:
-    # K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, and D_alpha rises.
+    # K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, and D_alpha is non-decreasing.
     above = [(a, epsilon) for a, epsilon in points if a >= order]
     if not above:
         wanted = f"a Renyi bound of order {order} from orders up to {points[-1][0]}"
@@ -351,7 +351,7 @@ class Assumed(Guarantee):
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
 
-    Raises :class:`InvalidParameter` for an empty reason, or anything but one of the four claims.
+    Raises :class:`InvalidParameter` for an empty reason, or if ``guarantee`` is not a claim.
     """
 
     word: ClassVar[str] = "assumed"

@@ -1,7 +1,7 @@
-r"""The common interface of all guarantees: a single release or many, derived or claimed.
+r"""The common interface of all guarantees: of one release or many, derived or stated.
 
-Each number is a :class:`Bound`. A number that a guarantee cannot bound raises :class:`NotDerived`,
-which suggests an alternative. Proofs: docs/proofs/composition.md.
+Each number is a :class:`Bound`. If no theorem bounds a number, :class:`NotDerived` is raised, and
+its message suggests an alternative. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Prop
 
 
 class Guarantee(ABC):
-    r"""A privacy guarantee between neighbouring datasets, with epsilon, delta, rho and more.
+    r"""A privacy guarantee between neighbouring datasets: epsilon, delta, rho and other parameters.
 
     ``relative`` is the requested relative width of the bound; by default a width that is cheap to
     compute. An infinite upper bound means that the quantity is infinite, or that this method gives
@@ -51,7 +51,7 @@ class Guarantee(ABC):
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # At run time it would be the default of a dataclass's field of that name.
+        # For type checkers only: at run time a property would become the default of the field.
         @property
         @abstractmethod
         def scope(self) -> Scope:
@@ -59,11 +59,11 @@ class Guarantee(ABC):
 
     @abstractmethod
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1]."""
+        r"""The epsilon at ``delta`` in [0, 1]."""
 
     @abstractmethod
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0: the hockey-stick divergence."""
+        r"""The delta at ``epsilon`` >= 0: the hockey-stick divergence."""
 
     @abstractmethod
     def to_json(self) -> Any:
@@ -85,10 +85,10 @@ class Guarantee(ABC):
         return self.epsilon(0, relative)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""A lower bound of the type II error of any test with type I error ``alpha``.
+        r"""A lower bound on the type II error of any test with type I error ``alpha``.
 
-        1 - alpha is perfect privacy, 0 is none. Each (epsilon, delta) of the curve gives a valid
-        bound; a search chooses the best one.
+        1 - alpha is perfect privacy, 0 is no privacy. Each (epsilon, delta) of the curve gives a
+        valid bound; a search chooses the best one.
         """
         at = probability("alpha", alpha)
         found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
@@ -112,7 +112,7 @@ _NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
 
 
 def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
-    r"""A lower bound of the type II error of a test of type I error ``alpha``.
+    r"""A lower bound on the type II error of a test of type I error ``alpha``.
 
     max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
     """
@@ -124,12 +124,12 @@ def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
 
 
 def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fraction:
-    # Both branches of a line are concave, one in e^epsilon and one in e^-epsilon, so each rises
-    # and then falls in epsilon; their maximum may have two hills, next to the best two places.
+    # Both branches of a line are concave, one in e^epsilon and one in e^-epsilon, so each rises and
+    # then falls in epsilon; their maximum may have two local maxima. Both neighbourhoods are tried.
     near: list[tuple[float, Fraction]] = [(math.inf, Fraction(0))]
 
     def delta_at(place: float) -> Fraction:
-        # delta falls: beyond a negligible one none is worth its time.
+        # delta decreases in epsilon: a negligible delta is reused at every larger epsilon.
         if place >= near[0][0]:
             return near[0][1]
         found = delta(Fraction(place))

@@ -1,4 +1,4 @@
-r"""Plot the privacy curve of a guarantee: proven points, joined by lines.
+r"""Plot the privacy curve of a guarantee: proven points joined by lines.
 
 Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 """
@@ -26,7 +26,7 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
     r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale."""
     if not 0 < least < Fraction(1, 2):
         raise InvalidParameter("least_delta", exactly(least), "must lie in (0, 1/2)")
-    # Evenly spaced in the logarithm, written in four digits: 1/2 and the least one are exact.
+    # Evenly spaced in the logarithm, rounded to four digits; 1/2 and the least one are exact.
     span = math.log10(least.numerator) - math.log10(least.denominator) + math.log10(2)
     found = [Fraction(1, 2)]
     for i in range(1, count - 1):
@@ -37,7 +37,7 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
 
 
 def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
-    r"""Plot ``points`` (delta, bound of epsilon): the points are proven, the lines interpolate."""
+    r"""Plot ``points`` (delta, bound on epsilon): points are proven, the lines interpolate."""
     above = [(b.upper_float, delta) for delta, b in points if b.upper < math.inf]
     if not above:
         reason = "every epsilon is infinite: there is nothing to plot"

@@ -1,16 +1,16 @@
-r"""Convert Renyi bounds to epsilon or delta: the minimum over real orders.
+r"""Convert Renyi bounds to epsilon or delta, minimised over real orders.
 
 For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
 
     epsilon(delta) <= D_alpha + log(1/(alpha delta))/(alpha - 1) + log(1 - 1/alpha)
     delta(epsilon) <= e^((alpha - 1)(D_alpha - epsilon)) (1 - 1/alpha)^(alpha - 1)/alpha
 
-Each order gives a valid bound, so the choice of orders affects only the tightness: a search in
-floats proposes them, and balls evaluate the bound.
+Each order gives a valid bound, so the choice of orders affects only the tightness: a floating-point
+search proposes orders, and ball arithmetic evaluates the bound.
 
-Also the loss of randomised response, the worst pair of any (epsilon, delta) claim: with probability
-``hidden`` the outcome reveals the dataset, otherwise randomised response at epsilon answers
-(Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
+Also the epsilon and delta of randomised response, the worst pair of any (epsilon, delta) claim:
+with probability ``hidden`` the outcome reveals the dataset, otherwise it is randomised response at
+epsilon (Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero, rational_in
 
 Renyi: TypeAlias = Callable[[Fraction], End | Enclosure | Bound | arb]
-"""An upper bound of D_alpha at any real order alpha > 1, possibly infinite."""
+"""An upper bound on D_alpha at any real order alpha > 1, possibly infinite."""
 
 _BITS: Final = 192
 _KEPT: Final = 66
@@ -42,9 +42,9 @@ _THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Propos
 
 
 def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
-    r"""An upper bound of epsilon at ``delta``, minimised over real orders.
+    r"""An upper bound on epsilon at ``delta``, minimised over real orders.
 
-    Infinite at delta = 0, where Renyi divergences give no bound.
+    The bound is infinite at delta = 0, where Renyi divergences imply none.
     """
     target = probability("delta", delta)
     if target == 0:
@@ -54,9 +54,9 @@ def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
 
 
 def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
-    r"""An upper bound of delta at ``epsilon`` >= 0, minimised over real orders."""
+    r"""An upper bound on delta at ``epsilon`` >= 0, minimised over real orders."""
     target = at_least_zero("epsilon", epsilon)
-    # The logarithm is searched: delta itself is 1 at every order far from the best.
+    # The search minimises the logarithm: delta itself is 1 at every order far from the best.
     found = _least(lambda order: _log_delta(_upper(renyi(order)), order, target))
     return Bound(upper=_exponential(found), method="renyi", theorem=_THEOREM)
 
@@ -80,7 +80,7 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The largest over the orders tried; the inverse of the bound of ``as_approx``.
+    It is the largest over the orders tried, and inverts the bound of :func:`approx_from_renyi`.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
@@ -107,7 +107,7 @@ def rounded_up(value: End) -> End:
 
 
 def _constant(order: Fraction, delta: Fraction) -> arb:
-    # What the conversion adds to D_alpha.
+    # The term that the conversion adds to D_alpha.
     return (-ball(order * delta).log()) / ball(order - 1) + ball(1 - 1 / order).log()
 
 
@@ -122,7 +122,7 @@ def _log_delta(divergence: End, order: Fraction, epsilon: Fraction) -> End:
 
 
 def _exponential(log: End) -> Fraction:
-    # Never below what can be written out, never above 1.
+    # Rounded up: at least the smallest number that is stored, and at most 1.
     if not isinstance(log, Fraction) or log >= 0:
         return Fraction(0 if log == -math.inf else 1)
     if log < -_LEAST_BITS:
@@ -139,12 +139,12 @@ def _upper(found: End | Enclosure | Bound | arb) -> End:
 
 def _least(value: Callable[[Fraction], End]) -> End:
     # The least value found at orders 1 + 2^t. Values fall and then rise in t (see the proof), so
-    # a walk by doubling finds the valley and a golden section its floor. Nothing else rests on it.
+    # doubling steps bracket the minimum and a golden-section search refines it. Any order is valid.
     place, here = float(_START), value(_order(_START))
     for step in (1.0, -1.0):
         for _ in range(_FARTHEST if here < math.inf else _NEARBY):
             there = value(_order(place + step))
-            # Where no order is finite yet, smaller ones are tried: D_alpha rises.
+            # While no order is finite, smaller ones are tried: D_alpha is non-decreasing.
             if there >= here and not (here == math.inf and step < 0):
                 break
             place, here = place + step, there

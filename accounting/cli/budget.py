@@ -158,7 +158,7 @@ def curve(
         rows = [{"delta": exact(at), "epsilon": bound.to_json()} for at, bound in found]
         show(document({"curve": rows}, total, found[-1][1]))
         return
-    # The delta is exact: rounded to either side it would make one of the two ends untrue.
+    # The delta is exact: rounding it would invalidate the upper or the lower bound.
     shown = [(exactly(at), between(bound)) for at, bound in found]
     table = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
     show([*table, "", *lines_of(total, found[-1][1])])
@@ -172,7 +172,7 @@ def returning(
     *,
     visits: str = option(
         "LIST",
-        "Rounds that one user takes part in: 1,3,9 or 1,2,4,...,64.",
+        "The numbers of rounds in which one user takes part, e.g. 1,3,9 or 1,2,4,...,64.",
         default="1,2,4,...,1024",
     ),
     delta: Delta = "1e-6",
@@ -206,7 +206,7 @@ def returning(
 
 
 def _tightest(found: Sequence[Route]) -> str | None:
-    # Of equal bounds the first route's: the exact one.
+    # Among equal bounds the first route is chosen: the exact one.
     bounded = [(route.bound.upper, route.method) for route in found if route.bound is not None]
     return min(bounded, key=lambda each: each[0])[1] if bounded else None
 
@@ -220,7 +220,7 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
     rows += [[str(n), *(cell(each, _tightest(found)) for each in found)] for n, found in table]
     every = [route for _, found in table for route in found if route.reason]
     reasons = dict.fromkeys(f"{route.method}: {route.reason}" for route in every)
-    head = [f"{title}, rounded up; * is the least", ""]
+    head = [f"{title}, rounded up; * marks the least", ""]
     shown = aligned(rows, right=range(1, len(rows[0])))
     return [*head, *shown, *([""] if reasons else []), *reasons]
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = "most"
 _Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]
-# The document and the lines.
+# The JSON document and the lines of text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class CalibrationOptions:
 
     noise: str = option(
         "LAW",
-        "The noise without its scale: discrete-gaussian, gaussian (added in floats) or "
-        "polya-difference:shape=0.9. With its scale if --rounds or --poisson is most.",
+        "The noise law, without a scale: discrete-gaussian, gaussian (added in floats) or "
+        "polya-difference:shape=0.9. Give the scale too if --rounds or --poisson is 'most'.",
         default=...,
     )
     epsilon: str = option("EPSILON", "The target epsilon, e.g. 2.", default=...)
@@ -63,13 +63,13 @@ class CalibrationOptions:
     )
     poisson: str = option(
         "RATE",
-        "The probability that a person is sampled in a round, e.g. 256/60000; most finds the "
-        "largest.",
+        "The probability that a person is sampled in a round, e.g. 256/60000, or 'most' to find "
+        "the largest.",
         default="100%",
     )
     honest: str = option(
         "SHARE",
-        "The fraction of users who add their noise, e.g. 90%; each share of noise is then larger.",
+        "The fraction of users who add their noise, e.g. 90%; each user's share is then larger.",
         default="100%",
     )
     relation: Neighbours = None
@@ -84,7 +84,7 @@ class CalibrationOptions:
 
 
 def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
-    # --batch-size, --examples and --epochs as --poisson and --rounds.
+    # Convert --batch-size, --examples and --epochs to --poisson and --rounds.
     given = {"--batch-size": wanted.batch_size, "--examples": wanted.examples}
     if wanted.epochs is None and not any(given.values()):
         return wanted
@@ -180,10 +180,10 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         group=wanted.group,
     )
     ((asked, _),), total = one.described(), one.composed()
-    part = cast("OneRelease", total.parts[0][0])  # one release is composed
+    part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     what = "rounds" if wanted.rounds == _MOST else "rate"
     options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
-    with progress_bar("bounds of delta", None), named(**options):
+    with progress_bar("bounds on delta", None), named(**options):
         if what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:

@@ -29,7 +29,7 @@ FAILED: Final = 1
 _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
-    "estimate": "checked in part by an estimate, which proves nothing",
+    "estimate": "checked in part by an estimate, which is not a proof",
 }
 _TENTHS: Final = 10
 _MARGIN: Final = 26
@@ -134,7 +134,7 @@ def verify_command(
     """
     from accounting.cli.certificate_readers import MOST_TEXT, verdict_of, why_not_a_certificate
 
-    # One byte more than the longest certificate tells it from a longer text, which may not end.
+    # Reading one byte beyond the limit detects a text that is too long or never ends.
     with _in_time(deadline):
         text = _read(certificate, MOST_TEXT + 1)
         if (reason := why_not_a_certificate(text)) is not None:
@@ -191,7 +191,7 @@ def _word(verdict: Verdict) -> str:
     if Status.UNCHECKED in found:
         return "NOT CHECKED IN FULL: no claim fails, but not all were checked"
     if Status.ASSUMED in found:
-        return "every claim holds, given what is assumed"
+        return "every claim holds under the stated assumptions"
     return "every claim holds"
 
 

@@ -1,9 +1,9 @@
 r"""Find the verifier of a certificate by its schema, including those of sibling packages.
 
-A sibling package registers its reader in the group ``dpcore.certificates``,
-``schema = "module:function"``: a function of the text that returns a ``Verdict`` and never raises.
-So ``dpcore verify`` checks their certificates without importing these packages. The schema of
-accounting cannot be replaced, and two readers of one schema are refused.
+A sibling package registers its reader in the group ``dpcore.certificates`` as ``schema =
+"module:function"``: a function of the text that returns a ``Verdict`` and never raises. So ``dpcore
+verify`` checks the certificates of a sibling without importing it directly. The schema of
+accounting cannot be replaced, and two readers of one schema raise an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from accounting.certificates.verdict import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 
 GROUP: Final = "dpcore.certificates"
-r"""The group of entry points."""
+r"""The name of the group of entry points."""
 
 MOST_TEXT: Final = 1 << 22
 r"""The largest size of a certificate of any schema, in bytes."""
@@ -45,7 +45,7 @@ def verdict_of(text: bytes) -> Verdict:
     except Exception as error:
         raise _broken(entry, f"raised {_named(error)}") from error
     if not isinstance(answer, Verdict):
-        raise _broken(entry, f"answered with {type(answer).__name__} instead of a Verdict")
+        raise _broken(entry, f"returned {type(answer).__name__} instead of a Verdict")
     return answer
 
 
@@ -83,7 +83,7 @@ def _schema_of(text: bytes) -> str | None:
 
 
 def _entry_of(text: bytes) -> EntryPoint | None:
-    # None for the schema of this package, and for whatever nobody reads.
+    # None for the schema of this package, and for a schema that no package reads.
     try:
         schema = _schema_of(text)
     except (ValueError, RecursionError):

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 Fact: TypeAlias = tuple[str, str]
-"""A name and its value, a line of an answer in text."""
+"""A name and its value: one line of the text output."""
 
 SCHEMA: Final = "dpcore-budget/1"
 MARGIN: Final = 13
 NEIGHBOURS: Final = (
-    "How neighbouring datasets differ: one person replaced (replace), or added or removed "
-    "(add-remove)."
+    "How neighbouring datasets differ: by replacing one person (replace), or by adding or removing "
+    "one (add-remove)."
 )
 WIDTH: Final = "The relative width of the two bounds."
 
@@ -54,8 +54,8 @@ Sensitivities = Annotated[
     list[str] | None,
     option(
         "D",
-        "How much one person can change the query (1 for a count); for vectors l1=3, "
-        "l2-squared=4 or box=1x2 (a bound for each entry). Once, or once for each --noise. "
+        "The largest change of the query by one person (1 for a count); for vectors l1=3, "
+        "l2-squared=4 or box=1x2 (a bound on each entry). Once, or once for each --noise. "
         "(default: 1)",
         "--sensitivity",
         default=...,
@@ -65,7 +65,7 @@ Rounds = Annotated[
     list[str] | None,
     option(
         "K",
-        "How many releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
+        "The number of releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
         "--rounds",
         default=...,
     ),
@@ -75,8 +75,8 @@ Sampled = Annotated[
     option(
         "RATE",
         "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn anew each round and kept secret. --sensitivity is then the change by "
-        "adding a person. Once, or once for each --noise. (default: 100%)",
+        "256/60000, drawn anew each round and kept secret. --sensitivity then refers to adding "
+        "a person. Once, or once for each --noise. (default: 100%)",
         "--poisson",
         default=...,
     ),
@@ -85,9 +85,9 @@ Schemes = Annotated[
     list[str] | None,
     option(
         "SCHEME",
-        "Another way to sample: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
+        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
         "random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples cut to a largest size). "
+        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest size). "
         "Once, or once for each --noise.",
         "--scheme",
         default=...,
@@ -144,8 +144,7 @@ class Releases:
     def described(self) -> list[tuple[Description, int]]:
         r"""Each release as data with its number of rounds.
 
-        If ``relation`` is None, the usual relation of the scheme is used: add-remove for samples,
-        otherwise replace.
+        The default relation is that of the scheme: add-remove for samples, otherwise replace.
         """
         from accounting.descriptions.description import Description
         from accounting.descriptions.real_noise import REAL_LAWS
@@ -153,7 +152,7 @@ class Releases:
 
         count = len(self.noise)
         if self.poisson and self.scheme:
-            reason = "excludes --poisson: write poisson:rate=1/100"
+            reason = "cannot be combined with --poisson: write poisson:rate=1/100"
             raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
         moved = each("--sensitivity", self.sensitivity or [], count, "1")
         times = each("--rounds", self.rounds or [], count, "1")
@@ -190,7 +189,7 @@ class Releases:
         r"""The single release that a user makes at each of ``visits``, and the assumptions."""
         total = self.composed()
         if total.rounds != 1:
-            reason = "counts the rounds of one release: leave out --rounds, and give one --noise"
+            reason = "replaces --rounds: omit --rounds, and give exactly one --noise"
             raise InvalidParameter("--visits", visits, reason)
         return total.parts[0][0], total.assumptions
 
@@ -246,9 +245,9 @@ def format_part(source: Guarantee, rounds: int) -> str:
 def write_certificate(
     path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
 ) -> list[tuple[str, str]]:
-    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: whole, or not at all.
+    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: complete or not at all.
 
-    Returns a fact to print: the size of a certificate with evidence.
+    Return a fact to print: the size of a certificate with evidence.
     """
     if path is None:
         return []
@@ -276,14 +275,14 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
-    r"""The components, the method, and the assumptions."""
+    r"""The lines of text for the components, the method, and the assumptions."""
     facts = [("rounds", format_part(source, count)) for source, count in total.parts]
     facts += [("method", computed_by(found)), *assumed(total)]
     return lines(facts)
 
 
 def assumed(total: Composition) -> list[Fact]:
-    r"""The assumptions."""
+    r"""The assumptions as facts."""
     return [("assumes", reason) for reason in total.assumptions]
 
 
@@ -306,16 +305,16 @@ def show_answer(
 
 _MOST: Final = 1 << 62
 _PROVING: Final = 600.0
-"""Seconds for a certificate with evidence."""
+"""The time limit for a certificate with evidence, in seconds."""
 _DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
-_MOST_NAMES: Final = 1 << 28  # bytes of a file of keys or users
+_MOST_NAMES: Final = 1 << 28  # the largest size of a file of keys or users, in bytes
 
 _T = TypeVar("_T")
 
 
 def whole(argument: str, text: str, at_least: int = 0) -> int:
-    r"""A whole number, 1000 or 1e3."""
+    r"""Parse an integer, written as 1000 or 1e3."""
     return whole_number(argument, text, at_least=at_least, at_most=_MOST)
 
 
@@ -343,9 +342,9 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
         raise InvalidParameter(argument, text, "numbers around dots must increase")
     times, plus = Fraction(third, second), third - second
     if Fraction(second, first) == times:
-        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # one of two
+        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # geometric
     elif second - first == plus:
-        following = lambda at: at + plus  # noqa: E731  # the other
+        following = lambda at: at + plus  # noqa: E731  # arithmetic
     else:
         raise InvalidParameter(argument, text, "dots need equal steps or equal ratios before them")
     at = following(Fraction(third))
@@ -377,7 +376,7 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
         return list(given)
     if len(given) <= 1:
         return [given[0] if given else otherwise] * count
-    reason = f"must be given once, or once for each of {count} --noise"
+    reason = f"must be given once, or once for each of the {count} --noise options"
     raise InvalidParameter(argument, " ".join(map(str, given)), reason)
 
 

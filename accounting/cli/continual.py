@@ -48,8 +48,8 @@ _MOST_TEXT: Final = 1 << 24
 _BITS: Final = 128
 _DIGITS: Final = 9
 _SAID: Final = {
-    Relation.REPLACE: "one person or example replaced by another, in the same rounds",
-    Relation.ADD_REMOVE: "one person or example added or removed; the rounds stay the same",
+    Relation.REPLACE: "one person or example is replaced by another, in the same rounds",
+    Relation.ADD_REMOVE: "one person or example is added or removed; the rounds stay the same",
 }
 
 
@@ -66,8 +66,8 @@ def continual(
     unit: str = option("X", "Items are multiples of this step, e.g. 1/16.", default="1"),
     relation: Relation = option(
         "WORD",
-        "How neighbouring streams differ: one item replaced (replace), or added or removed in "
-        "its place (add-remove).",
+        "How neighbouring streams differ: by replacing one item (replace), or by an item where the "
+        "other stream has 0 (add-remove).",
         default=Relation.REPLACE,
     ),
     as_json: AsJson = False,
@@ -106,8 +106,8 @@ def continual(
         [
             *table,
             "",
-            "error: root mean squared error of all sums; largest: that of the worst sum",
-            "items behind: the largest number of items not yet in a sum (not in its error)",
+            "error: root mean squared error over all sums; largest: that of the worst sum",
+            "items behind: the largest number of items not yet in a sum (its error excludes them)",
         ]
     )
 
@@ -151,10 +151,10 @@ def matrix(
         "K", "The largest number of rounds in which one person or example takes part.", default="1"
     ),
     apart: str = option(
-        "B", "The least number of rounds between two participations (separation).", default="1"
+        "B", "The least distance between two participations, in rounds (separation).", default="1"
     ),
     sensitivity: str = option(
-        "D", "The sensitivity of a round to one participation: 1 or l2-squared=2.", default="1"
+        "D", "The sensitivity of one round to one participant: 1 or l2-squared=2.", default="1"
     ),
     relation: Relation = option(
         "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
@@ -167,7 +167,7 @@ def matrix(
     Example: dpcore budget matrix --strategy banded:bands=342 --rounds 2052 \
     --participations 6 --apart 342 --noise gaussian:sigma=4 --delta 1e-6
 
-    With --epsilon 3 instead of --noise it finds the least noise for epsilon = 3.
+    With --epsilon 3 instead of --noise the command finds the least noise for epsilon = 3.
     """
     from accounting.budget.calibrate import least_sigma
     from accounting.composition.compose import compose

@@ -48,7 +48,7 @@ ledger = command_group(
         "charge is never undone. show checks the whole history; charge checks the first and "
         "the last charge, and its users. Do not move the file: backup copies it, and adopt "
         "activates a copy.\n\n"
-        "Exit code: 0 done; 1 a user has too little budget, and nobody was charged; 2 a wrong "
+        "Exit code: 0 done; 1 a user has too little budget, and nobody was charged; 2 an invalid "
         "option or "
         "database; 3 the ledger is damaged or was edited by hand; 4 the batch was already "
         "charged; nothing was charged again."
@@ -79,8 +79,8 @@ def open_command(
     relation: RelationOption = "replace",
     renews: str | None = option(
         "PERIOD",
-        "A budget for each year, month or day of the calendar (UTC): k periods together keep k "
-        "budgets. (default: one budget for all time)",
+        "Each calendar year, month or day (UTC) has its own budget: k periods together cost at "
+        "most k budgets. (default: one budget for all time)",
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -128,8 +128,8 @@ def charge(
     ),
     repeat_ok: bool = option(
         "",
-        "Exit with 0, not 4, if the batch was charged before: for a retry after a crash, when "
-        "nothing was released yet.",
+        "Exit with 0, not 4, if the batch was charged before: for a retry after a crash before "
+        "anything was released.",
         "--repeat-ok",
         default=False,
     ),
@@ -156,7 +156,7 @@ def charge(
         )
     if as_json:
         found = {"charge" if key == "number" else key: v for key, v in asdict(receipt).items()}
-        del found["value"]  # a charge alone draws none
+        del found["value"]  # a charge without a release has no value
         show({"schema": _SCHEMA, **found})
     else:
         who = _counted(receipt.paid, "user")
@@ -177,7 +177,7 @@ def charge(
 def show_command(
     *,
     db: Database,
-    user: str | None = option("NAME", "Show one user: spent, left, and the charges."),
+    user: str | None = option("NAME", "Show one user: spent and remaining budget, and charges."),
     as_json: AsJson = False,
 ) -> None:
     r"""Show the budget, the numbers of users and charges, and whether the history is intact.
@@ -193,7 +193,7 @@ def show_command(
         elif not damages:
             _show_user(book, user, as_json=as_json)
         else:
-            # What a damaged ledger says of a user is worth nothing.
+            # The entries of a user in a damaged ledger cannot be trusted.
             found = {"schema": _SCHEMA, "user": user, "damages": damages}
             show(found if as_json else _history(damages))
     if damages:
@@ -219,7 +219,7 @@ def backup(
     source: str = argument("SOURCE", "The ledger's file."),
     destination: Path = argument("DEST", "The copy to write; it must not exist yet."),
 ) -> None:
-    r"""Copy a ledger's file while others may charge; the whole history is checked.
+    r"""Copy a ledger's file, also during charges by other processes; checks the whole history.
 
     Example: dpcore ledger backup ledger.db copy.db
     """
@@ -257,7 +257,7 @@ def _counted(number: int, what: str = "charge") -> str:
 
 @contextmanager
 def _said_of_options(users: str = "--user") -> Iterator[None]:
-    # Errors of the ledger name the options that a person typed.
+    # Report errors of the ledger under the names of the command's options.
     laws = dict.fromkeys(("relation", "scope"), "--relation")
     own = {name: f"--{name}" for name in ("budget", "batch", "renews")}
     with named(url="--db", user=users, users=users, **own, **laws):
@@ -324,7 +324,7 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
 
 
 def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) -> str:
-    # As --budget reads it.
+    # The claim in the syntax of --budget.
     from accounting.claims.claim import Assumed
 
     claim = word.guarantee if isinstance(word, Assumed) else word

@@ -26,7 +26,7 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import exactly
 
 _COLOURS: Final = ("black", "tab:red", "tab:blue", "tab:green", "tab:purple")
-# What lies on the line of another is a ring around its dots.
+# Rings around the dots mark a curve that coincides with another one.
 _STYLES: Final[tuple[dict[str, Any], ...]] = (
     {"linestyle": "--"},
     {"linestyle": "", "marker": "o", "markersize": 8, "fillstyle": "none"},
@@ -37,7 +37,7 @@ _WIDEST: Final = "1e-6"
 
 
 def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:
-    r"""Plot ``points`` (delta, bound of epsilon) with a logarithmic delta axis."""
+    r"""Plot ``points`` (delta, bound on epsilon) with a logarithmic delta axis."""
     with curve_picture("--plot", path, title=title) as axes:
         draw_curve(axes, points)
 
@@ -46,7 +46,7 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
 class Training:
     r"""One line of a plot: epsilon by number of epochs, and the values of other tools.
 
-    ``points``: (epochs, bound of epsilon). ``others``: for each tool (epochs, epsilon).
+    ``points``: (epochs, bound on epsilon). ``others``: (epochs, epsilon) for each tool.
     """
 
     label: str

@@ -25,7 +25,7 @@ _OPTIONS: Final = {name: f"--{name}" for name in _NAMES} | {"honest_fraction": "
 
 protocol = command_group(
     "protocol",
-    help="Plan and simulate protocols in which many users add up a private sum.\n\n"
+    help="Plan and simulate protocols in which many users compute a private sum.\n\n"
     "Start with [bold]dpcore protocol plan --instance pure --users 1000 --epsilon 1[/bold].",
     no_args_is_help=True,
 )
@@ -38,8 +38,8 @@ class PlanOptions:
     instance: str = option(
         "NAME",
         "pure, renyi or concentrated: each user adds a share of the noise, under secure "
-        "aggregation; central: a trusted server adds it; local: each user adds all of it; "
-        "pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
+        "aggregation; central: a trusted server adds the noise; local: each user adds the full "
+        "noise; pure-shuffle, shuffled-pure, binary-shuffle or vector-shuffle: under a shuffler.",
         default=...,
     )
     users: str = option("N", "The number of users; each has a value in [0, 1].", default=...)
@@ -57,7 +57,7 @@ class PlanOptions:
         default="exact",
     )
     precision: str | None = option(
-        "N", "Values are rounded to steps of 1/N. (default: the paper's)"
+        "N", "Values are rounded to multiples of 1/N. (default: the paper's N)"
     )
     scaling: str = option(
         "S", "For renyi and concentrated: larger values give less error and more bits.", default="1"
@@ -79,13 +79,13 @@ class PlanOptions:
             raise InvalidParameter("--honest", self.honest, reason)
         with named(**_OPTIONS):
             return choose(
-                instance=self.instance,  # type: ignore[arg-type]  # any text: refused by name
+                instance=self.instance,  # type: ignore[arg-type]  # any text: the plan validates it
                 users=whole("--users", self.users),
                 epsilon=self.epsilon,
                 delta=usual if self.delta is None else self.delta,
                 honest_fraction=honest,
                 failure=self.failure,
-                parameters=self.parameters,  # type: ignore[arg-type]  # as instance
+                parameters=self.parameters,  # type: ignore[arg-type]  # like instance
                 precision=None if self.precision is None else whole("--precision", self.precision),
                 scaling=self.scaling,
                 coordinates=whole("--coordinates", self.coordinates),
@@ -113,20 +113,20 @@ def simulate(
     options: PlanOptions,
     *,
     dropouts: str = option(
-        "N", "The number of dropouts in each run: 10% or a number.", default="0"
+        "N", "The dropouts in each run: a number, or a percentage such as 10%.", default="0"
     ),
     runs: str = option("N", "The number of runs.", "-n", "--runs", default="100"),
     aggregation: str = option(
         "WORD",
-        "ideal: the sum's noise is one draw; ideal-per-user: each user draws; masked: real "
-        "secure aggregation with keys; masked-neighbours: the same, with a few neighbours per "
+        "ideal: the noise of the sum is one draw; ideal-per-user: each user draws noise; masked: "
+        "real secure aggregation with keys; masked-neighbours: the same, with a few neighbours per "
         "user.",
         default="ideal",
     ),
     seed: str | None = option("N", "Repeat a simulation exactly; its noise is then NOT PRIVATE."),
     as_json: AsJson = False,
 ) -> None:
-    r"""Simulate a protocol: its error, bits sent, and the guarantee planned and kept.
+    r"""Simulate a protocol: its error, bits sent, and the planned and the kept guarantee.
 
     Example: dpcore protocol simulate --instance pure --users 1024 --epsilon 1 --dropouts 10%
     """
@@ -144,7 +144,7 @@ def simulate(
             chosen,
             dropouts=_gone(dropouts, chosen.protocol.users),
             runs=count,
-            aggregation=aggregation,  # type: ignore[arg-type]  # any text: simulate refuses it by name
+            aggregation=aggregation,  # type: ignore[arg-type]  # any text: simulate validates it
             world=world,
             rng=SYSTEM if start is None else SeededRng(start),
             progress=advance,

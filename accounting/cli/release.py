@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SCHEMA: Final = "dpcore-release/1"
 _MARGIN: Final = 16
 _SHOWN: Final = 12
-_FILE: Final = "The table: a file that ends in .csv or .parquet."
+_FILE: Final = "The table: a .csv or .parquet file."
 
 release = command_group(
     "release",
@@ -37,8 +37,8 @@ release = command_group(
         "The sensitivity to one user follows from --rows-per-user and --relation. With "
         "--ledger the users are charged, and the released value is stored: a second call with the "
         "same --batch returns it and costs nothing.\n\n"
-        "Exit code: 0 done; 1 a user has too little budget, and nothing was read or charged; 2 a "
-        "wrong option, or a table that cannot be read as asked; 3 the ledger is damaged."
+        "Exit code: 0 done; 1 a user has too little budget, and nothing was read or charged; 2 an "
+        "invalid option or table; 3 the ledger is damaged."
     ),
     no_args_is_help=True,
 )
@@ -69,7 +69,7 @@ class ReleaseOptions:
         Relation | None,
         option(
             "WORD",
-            f"{NEIGHBOURS} (default: that of the ledger, or add-remove)",
+            f"{NEIGHBOURS} (default: the relation of the ledger, or add-remove)",
             "--relation",
             default=...,
             case_sensitive=False,
@@ -95,7 +95,7 @@ class ReleaseOptions:
     )
 
     def query(self, queries: Any) -> Any:
-        r"""The query, of a class in the module ``queries``."""
+        r"""The query, built with a class of the module ``queries``."""
         raise NotImplementedError
 
 
@@ -132,7 +132,7 @@ class Sum(ReleaseOptions):
 
 
 class Mean(Sum):
-    r"""Release the mean of a column: a noisy sum over a noisy count.
+    r"""Release the mean of a column: a noisy sum divided by a noisy count.
 
     Example: dpcore release mean visits.csv --column amount --clip 0 200 --user user_id --epsilon 1
     """
@@ -149,7 +149,7 @@ class Quantile(Sum):
     --user user_id --epsilon 1/2
     """
 
-    q: str = option("Q", "Which quantile: 1/2 for the median.", "-q", default="1/2")
+    q: str = option("Q", "The quantile, e.g. 1/2 for the median.", "-q", default="1/2")
 
     def query(self, queries: Any) -> Any:
         return queries.Quantile(**self._range(), q=self.q)
@@ -279,7 +279,7 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
 
 
 class _Charge(NamedTuple):
-    r"""The cost of a release in a ledger: for a JSON document, and as lines of text."""
+    r"""The cost of a release in a ledger: the JSON document and the lines of text."""
 
     document: dict[str, Any]
     lines: list[tuple[str, str]]
@@ -319,7 +319,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
     if found.repeated:
         lines.append(("repeated", "released before: nothing was charged or drawn"))
     if not found.private:
-        lines.append(("not private", "a seed drew the noise: never publish this"))
+        lines.append(("not private", "the noise was drawn from a seed: never publish this"))
     show([fact(name, text, margin=_MARGIN) for name, text in lines])
 
 
@@ -344,7 +344,7 @@ def _between(ends: Any) -> str:
 
 
 def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str:
-    # All digits of what has a decimal form; rounded to the safe side else.
+    # All digits of a number with a finite decimal form; otherwise rounded to the safe side.
     text = exactly(Fraction(number))
     return rounded(Fraction(number), _SHOWN) if "/" in text else text
 
@@ -356,7 +356,7 @@ def _number(value: Any) -> Any:
 
 
 def _ends(ends: Any) -> Any:
-    # Ends that no float holds are floats beside them, on the safe side.
+    # Ends that are not floats are rounded to floats on the safe side.
     if ends is None:
         return None
     sides = zip(ends, (round_down, round_up), strict=True)

@@ -1,4 +1,4 @@
-r"""``dpcore budget dpsgd`` and ``check``: the privacy of a run, and checks of other tools."""
+r"""``dpcore budget dpsgd`` and ``check``: the privacy of training, and checks of other tools."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ _NEAR: Final = "1e-6"
 
 
 _REPLACED: Final = (
-    "each example is in each batch with the same probability, independently; neighbours differ "
-    "by one example replaced, which may then move the sum the opposite way"
+    "each example is in each batch with the same probability, independently; neighbours differ by "
+    "replacing one example, which may then move the sum the opposite way"
 )
 _SAID: Final = {
     Sampling.POISSON: (
         "each example is in each batch with the same probability, independently; neighbours "
-        "differ by one example added or removed"
+        "differ by adding or removing one example"
     ),
     Sampling.FIXED: "each batch is a uniformly random subset of this size, drawn anew; neighbours "
-    "differ by one example replaced, which moves the sum by up to twice the clipping norm",
+    "differ by replacing one example, which moves the sum by up to twice the clipping norm",
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
-    "so this is an upper bound for every order; neighbours differ by one example replaced, "
+    "so this is an upper bound for every order; neighbours differ by replacing one example, "
     "which moves the sum by up to twice the clipping norm",
     Sampling.ALLOCATED: "each example is in one batch of each epoch, uniformly random and chosen "
-    "independently of all other examples, so that batches differ in size (a shuffled order is "
-    "not such a choice); neighbours differ by one example added or removed",
+    "independently of all other examples, so that batches differ in size (shuffling does not do "
+    "this); neighbours differ by adding or removing one example",
 }
 _CHANCE: Final = {
     Sampling.POISSON: "each example in a batch with probability {rate}",
@@ -112,7 +112,7 @@ class RunOptions:
     group: Group = "1"
 
     def run(self) -> TrainingRun:
-        r"""The run; its noise multiplier is 1 while it is solved for."""
+        r"""The training run; its noise multiplier is 1 if the command solves for it."""
         if (self.noise_multiplier is None) == (self.epsilon is None):
             reason = "use either --noise-multiplier or --epsilon"
             raise InvalidParameter("--noise-multiplier", self.noise_multiplier or ABSENT, reason)
@@ -149,7 +149,7 @@ def dpsgd(
     evidence: bool = option(
         "",
         "Write the bounds that the integer kernel proves, and its precision; for 14,000 batches "
-        "this takes half a minute.",
+        "this takes about 30 seconds.",
         "--evidence",
     ),
     plot: Path | None = option(
@@ -164,7 +164,7 @@ def dpsgd(
     Example: dpcore budget dpsgd --noise-multiplier 1.1 --batch-size 256 \
     --examples 60000 --epochs 60 --delta 1e-5
 
-    With --epsilon 3 instead of --noise-multiplier it finds the least noise for epsilon = 3.
+    With --epsilon 3 instead of --noise-multiplier the command finds the least noise for epsilon 3.
     """
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
@@ -237,10 +237,10 @@ def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
 
 
 def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
-    # Why the bound for shuffled batches is large: what Poisson samples of the same rate cost.
+    # This explains why the bound for shuffled batches is large: the cost of Poisson samples.
     sampled = replace(run, sampling=Sampling.POISSON, relation=None, epochs=0).composition()
     found = between(sampled.epsilon(delta, relative))
-    hint = "if one example is added or removed; this is no bound for shuffled batches"
+    hint = "for adding or removing one example; this is not a bound for shuffled batches"
     return [("if poisson", f"{found}, {hint}")]
 
 
@@ -265,7 +265,7 @@ def _check(
 
 @contextmanager
 def _of_file(event: Path) -> Iterator[None]:
-    # An error in the event names the option and its file, whatever part of the event is wrong.
+    # Report any error in the event under the option --event, with the name of its file.
     try:
         yield
     except InvalidParameter as error:
@@ -289,7 +289,7 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
 
 
 def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
-    # What holds for any way of cutting, and of one example also what cutting at random costs.
+    # The bound for any truncation, intersected for one example with that of random truncation.
     from accounting.composition.compose import compose, narrower
     from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
     from accounting.release.derive_guarantee import guarantee
@@ -322,7 +322,8 @@ def check(
 
     Example: dpcore budget check --event event.json --delta 1e-6 --says 6.907419
 
-    Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 a wrong option.
+    Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 an invalid
+    option.
     """
     from accounting.composition.compose import compose
     from accounting.composition.from_json import guarantee_from_json
@@ -343,7 +344,7 @@ def check(
             total = from_dp_event(event_from_json(text), Scope(relation=relation))
     with named(delta="--delta"):
         found = total.epsilon(at)
-    # The gap is its certain part: what it is too large, or too small, by at least.
+    # The certain part of the gap: the least amount by which the reported epsilon is off.
     gap: End | None = None
     verdict, code = "undecided", _UNDECIDED
     if found.upper <= said:

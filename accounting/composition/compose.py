@@ -1,9 +1,9 @@
 r"""Compose guarantees: the total privacy loss of many releases.
 
-Lists of exact curves and of claims (epsilon, delta) compose through their privacy losses, enclosed
+Lists of exact curves and of (epsilon, delta) claims compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
-with fixed dominating pairs may be run at times that depend on released outputs. Guarantees that are
-chosen depending on earlier outputs need a filter (:mod:`accounting.theorems.filter`) or a ledger.
+with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
+themselves depend on earlier outputs, use a filter (:mod:`accounting.theorems.filter`) or a ledger.
 Proofs: docs/proofs/composition.md.
 """
 
@@ -48,14 +48,14 @@ _EACH: Final = Fraction(4, 5)
 """The fraction of the requested width for each of two listings, and half of it for delta."""
 
 _ALLOCATED: Final = Fraction(1, 10**4)
-"""Listings of epochs leave about as much."""
+"""The relative width of totals that contain allocated epochs."""
 
 _SIZE: Final = "the losses of such noise are outside the range of floats"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition(Guarantee):
-    r"""The total privacy of several releases: guarantees with their rounds, from :func:`compose`.
+    r"""The total privacy of releases: guarantees and their rounds, made by :func:`compose`.
 
     >>> from accounting import PrivacyCurve
     >>> from dpcore import DiscreteGaussian
@@ -75,7 +75,7 @@ class Composition(Guarantee):
         return sum(count for _, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1], enclosed to about this relative width (1e-6).
+        r"""The epsilon at ``delta`` in [0, 1], to a relative width of about 1e-6 by default.
 
         If a part is a claim in Renyi terms, there is only an upper bound.
         """
@@ -90,10 +90,10 @@ class Composition(Guarantee):
         return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, enclosed to about this relative width (1e-6)."""
+        r"""The delta at ``epsilon`` >= 0, to a relative width of about 1e-6 by default."""
         at, near = at_least_zero("epsilon", epsilon), width(relative, RELATIVE)
         if at > _FAR:
-            # delta falls in epsilon, and is >= 0: what no float holds needs no formula.
+            # delta decreases in epsilon and is >= 0, so the bounds at _FAR hold here too.
             nearer = self.delta(_FAR, near)
             return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
         if self._alone is not None:
@@ -106,14 +106,14 @@ class Composition(Guarantee):
         return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""D_alpha of the composition at alpha = ``order`` > 1: divergences of rounds add."""
+        r"""The Renyi divergence at ``order`` > 1; the divergences of the rounds add."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
         return self._with_assumptions(_summed(found, "Renyi", theorem))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho of the composition: the parameters of the rounds add.
+        r"""The zCDP parameter of the composition; those of the rounds add.
 
         Different parts may reach their suprema at different orders; then only the upper bound is
         given.
@@ -135,7 +135,7 @@ class Composition(Guarantee):
 
     @property
     def _alone(self) -> OneRelease | None:
-        # One round of noise on the reals: its own curve is in closed form, sampled or not.
+        # A single round of noise on the reals has a curve in closed form, sampled or not.
         source, rounds = self.parts[0]
         if len(self.parts) > 1 or rounds > 1 or not isinstance(source, OneRelease):
             return None
@@ -169,7 +169,7 @@ class Composition(Guarantee):
             found = over_totals(rounds, lambda total: solve(total, near))
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             if self._samples:
-                # Bounds without sums follow in `_informed`.
+                # `_informed` adds the bounds that need no total.
                 found = Bound(upper=math.inf, lower=Fraction(0), method="contour", theorem=_SIZE)
             elif isinstance(error, PrecisionExhausted):
                 raise
@@ -179,7 +179,7 @@ class Composition(Guarantee):
 
     @property
     def _samples(self) -> list[SampledRelease]:
-        # Those of noise on the reals.
+        # The sampled releases with noise on the reals.
         return [s for s, _ in self.parts if isinstance(s, SampledRelease) and s.assumptions]
 
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
@@ -202,7 +202,7 @@ class Composition(Guarantee):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi_upper(self, order: Fraction) -> End:
-        r"""The upper bound of D_alpha, infinite if no theorem applies."""
+        r"""The upper bound on D_alpha, infinite if no theorem applies."""
         try:
             return self.renyi(order).upper
         except NotDerived:
@@ -218,7 +218,7 @@ def narrower(one: Bound, other: Bound) -> Bound:
 
 @lru_cache(maxsize=256)
 def dominating_pairs(source: Guarantee) -> DominatingPairs:
-    r"""The pairs of one round of a release or of a claim.
+    r"""The dominating pairs of one round of a release or of a claim.
 
     >>> found = dominating_pairs(Pure("1/10"))
     >>> found.above == found.attained == (((LaplacePair(scale=Fraction(10), shift=1), 1),),)
@@ -250,7 +250,7 @@ def _response(epsilon: Fraction) -> Laws:
 def compose(*parts: Source | tuple[Source, int]) -> Composition:
     r"""Compose guarantees: each of ``parts`` is a guarantee, or a pair (guarantee, rounds).
 
-    For a mechanism or a description its derived guarantee is used.
+    A mechanism or a description stands for its derived guarantee.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
     Bound([2.5, 2.5], 'contour')
@@ -258,9 +258,9 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
     Bound([0.5, 0.5], 'contour')
 
-    Raises :class:`InvalidParameter` for no parts, rounds below 1, anything that is not a guarantee,
-    and parts of different scopes or groups, which do not compose; :class:`NotDerived` for a
-    guarantee that cannot be composed.
+    Raises :class:`InvalidParameter` if ``parts`` is empty, rounds are below 1, a part is not a
+    guarantee, or scopes or groups differ between parts; :class:`NotDerived` for a guarantee that
+    cannot be composed.
     """
     listed: list[tuple[Guarantee, int]] = []
     scopes: list[Scope] = []
@@ -279,7 +279,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
                 scope,
                 f"must be {scopes[0]!r}, as for the other parts: different scopes do not compose",
             )
-    # A description of all units is read as a curve with their sensitivity: asked here.
+    # A description without sampling becomes a curve without its group size: compare groups here.
     asked = [
         *(part[0] if isinstance(part, tuple) else part for part in parts),
         *(source for source, _ in listed),
@@ -300,7 +300,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def _group(source: Any) -> int | None:
-    # How many units neighbours differ in, where a description says so; else sensitivities do.
+    # The number of units in which neighbours differ, if a sampled description states it.
     if isinstance(source, Description):
         return source.group
     own = source.description if isinstance(source, OneRelease) else None
@@ -308,11 +308,11 @@ def _group(source: Any) -> int | None:
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
-    r"""D_alpha of one round at one order: exact for a Pure claim, whose worst pair attains it."""
+    r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
     if not isinstance(source, Pure):
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
-        return Bound.of(Enclosure.exactly(0), "exact", "nothing is lost")
+        return Bound.of(Enclosure.exactly(0), "exact", "the privacy loss is 0")
     pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
     found = narrowed(lambda: pair.renyi(order), 64)
     bound = Bound.of(found, "exact", "randomised response dominates")
@@ -334,7 +334,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         part, rounds = part[0], integer("rounds", part[1], at_least=1)
     match part:
         case Composition():
-            # The scope is that of the whole: a user's rounds are contributions by themselves.
+            # The scope is that of the whole: a round of a user's total has the unit contribution.
             return [(one, rounds * k, part.scope, part.assumptions) for one, k in part.parts]
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]

@@ -39,7 +39,7 @@ def guarantee_from_json(data: Any) -> Guarantee:
     True
 
     Raises :class:`InvalidParameter` for an unknown claim, missing or unknown fields, and values out
-    of range; :class:`NotDerived` as :func:`guarantee` does.
+    of range; :class:`NotDerived` if :func:`guarantee` cannot derive the release's guarantee.
     """
     if isinstance(data, list):
         return _composed(data)

@@ -1,8 +1,8 @@
 r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
 
-A user has m keys that no other user has, with counts c_1, ..., c_m and sum at most R. One of them
-is released with probability 1 - prod_i P(c_i + X < threshold); delta is the maximum over all such
-counts, and otherwise the release reveals no more than noisy counts of shared keys. Proof:
+A user has m keys that no other user has, with counts c_1, ..., c_m and sum at most R. At least one
+of these keys is released with probability 1 - prod_i P(c_i + X < threshold); delta is its maximum
+over all such counts. Otherwise the release reveals no more than noisy counts of shared keys. Proof:
 docs/proofs/selection.md.
 """
 
@@ -26,7 +26,7 @@ _BITS: Final = 192
 
 
 def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
-    r"""The delta of keys of a single user: their largest release probability, rounded up.
+    r"""The largest probability that a key of a single user is released, rounded up: the delta.
 
     >>> from dpcore import DiscreteLaplace
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
@@ -36,7 +36,7 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
 
 
 def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
-    r"""The counts of a user's own keys of which one is most likely to be released.
+    r"""The counts of a user's own keys that maximise the probability that any is released.
 
     >>> from dpcore import DiscreteLaplace
     >>> most_exposed(DiscreteLaplace(scale=1), 10, 3), most_exposed(DiscreteLaplace(scale=9), 10, 3)
@@ -46,8 +46,8 @@ def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int,
 
 
 def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tuple[int, ...]]:
-    # The least chance that no key appears, rounded down, and the counts of the keys: of r rows a
-    # first key of c rows, and the others.
+    # For each number of rows: the least probability that no key is released, rounded down, and the
+    # number of rows of the first key at that minimum.
     hidden = [Fraction(noise.enclose_cdf(threshold - 1 - c).lower) for c in range(most + 1)]
     unseen = [(Fraction(1), 0)]
     for rows in range(1, most + 1):
@@ -61,7 +61,7 @@ def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tu
 
 
 def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:
-    r"""The least threshold at which such keys are released with probability at most ``delta``.
+    r"""The least threshold that releases keys of a single user with probability <= ``delta``.
 
     >>> from dpcore import DiscreteLaplace
     >>> least_threshold(DiscreteLaplace(scale=1), "1e-6", 1)
@@ -77,7 +77,7 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     r"""The guarantee of the noisy counts, with delta for revealing a key.
 
-    An upper bound: rows of keys of one user move no count of a shared key.
+    An upper bound: rows under a user's own keys do not change the count of a shared key.
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)

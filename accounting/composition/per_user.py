@@ -1,8 +1,8 @@
-r"""Returning users: the privacy loss of a user over at most B visits, by every theorem.
+r"""Returning users: the privacy loss of a user over at most B visits, by each theorem.
 
 Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
-user's guarantee is the B-fold composition of that of a contribution. The composition theorem
-determines the noise: :func:`routes` compares them. Proofs: docs/proofs/composition.md.
+user's guarantee is the B-fold composition of the guarantee of one contribution. The composition
+theorem determines the noise: :func:`routes` compares them. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _PARTS: Final = tuple(map(Fraction, ("0", "1/1000", "1/10", "1/2", "9/10", "1"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    r"""A composition theorem with its bound of epsilon, or the reason why it does not apply."""
+    r"""A composition theorem with its bound on epsilon, or the reason why it does not apply."""
 
     method: str
     bound: Bound | None
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        r"""``epsilon`` with its two bounds, or null and the reason."""
+        r"""``epsilon`` as a lower and an upper bound, or null and the reason."""
         if self.bound is None:
             return {"method": self.method, "epsilon": None, "reason": self.reason}
         theorem = self.bound.theorem
@@ -82,10 +82,10 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
 def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     r"""Compare composition theorems: epsilon of ``total`` at ``delta`` in (0, 1) by each.
 
-    exact: composed privacy losses. renyi: exact divergences, order by order. paper: the papers'
-    bounds of the divergences. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round, with
-    the best split of delta that was tried. basic: epsilons add. A theorem that does not apply has a
-    reason instead of a bound.
+    exact: composed privacy losses. renyi: exact divergences, order by order. paper: the bounds of
+    the papers on the divergences. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round,
+    with the best split of delta that was tried. basic: epsilons add. A theorem that does not apply
+    has a reason instead of a bound.
 
     >>> from dpcore import Skellam
     >>> visit = PrivacyCurve(noise=Skellam(variance=400), sensitivity=1)
@@ -115,9 +115,9 @@ def _route(method: str, find: Callable[[], Bound]) -> Route:
         bound = find()
     except NotDerived as error:
         return Route(method=method, bound=None, reason=str(error))
-    # That epsilon is infinite is a fact where both ends say so; else the route just has no bound.
+    # An infinite epsilon is a result only if both bounds are infinite; else there is no bound.
     if bound.upper == math.inf and bound.lower != math.inf:
-        return Route(method=method, bound=None, reason="it bounds no epsilon at this delta")
+        return Route(method=method, bound=None, reason="it gives no finite epsilon at this delta")
     return Route(method=method, bound=bound)
 
 
@@ -128,7 +128,7 @@ def _exact(total: Composition, delta: Fraction) -> Bound:
 
 
 def _renyi(total: Composition, delta: Fraction) -> Bound:
-    # An order at which a part has no divergence counts as infinite; where none has, this says why.
+    # Orders without a divergence count as infinite; this raises if there is no divergence at all.
     _divergence(total.parts[0][0], Fraction(2))
 
     def divergence(order: Fraction) -> End:
@@ -141,7 +141,7 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
 
     asked = [described(source) for source, _ in total.parts]
     if any(one is not None and not one.scheme.everybody for one in asked):
-        # Each order is a sum over a listing of its own.
+        # The sum of each order needs a separate listing.
         return Bound(
             upper=min(epsilon_at_order(divergence(a), a, delta) for a in _SAMPLED_ORDERS),
             method="renyi",
@@ -186,14 +186,14 @@ def _paper(total: Composition, delta: Fraction) -> Bound:
             bound = Fraction(as_approx(ZCdp(rho), delta).stated_epsilon)
             return Bound(upper=bound, method="paper", theorem=theorem)
     raise NotDerived(
-        "a bound of the papers",
+        "a bound from the papers",
         "they bound Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, under a "
         "one-number sensitivity",
     )
 
 
 def _least_order(divergence: Callable[[int], Fraction], delta: Fraction) -> End:
-    # Over integer orders; the bound falls and then rises in the order.
+    # Over integer orders; the bound decreases and then increases in the order.
     best: End = math.inf
     for order in range(2, _ORDERS):
         found = epsilon_at_order(divergence(order), Fraction(order), delta)
@@ -221,7 +221,7 @@ def _advanced(total: Composition, delta: Fraction) -> Bound:
 
 
 def _basic(total: Composition, delta: Fraction) -> Bound:
-    # delta is shared equally; a round that needs none is pure.
+    # delta is shared equally among the rounds; a round of delta 0 is pure.
     share = delta / total.rounds
     found: End = Fraction(0)
     for source, rounds in total.parts:
@@ -264,15 +264,15 @@ _ADVANCED: Final = "Dwork, Rothblum and Vadhan 2010, Theorem III.3"
 def advanced_over_splits(
     epsilon_of: Callable[[Fraction], End], rounds: int, delta: RationalLike
 ) -> Bound:
-    r"""Advanced composition of k rounds of one curve, the least over delta = k d + slack.
+    r"""Advanced composition of k rounds of one curve, minimised over splits delta = k d + slack.
 
-    ``epsilon_of(d)`` is an upper bound of a round's epsilon at d, possibly infinite. Every split
-    gives a valid bound; a search in floats proposes the splits.
+    ``epsilon_of(d)`` is an upper bound on a round's epsilon at d, possibly infinite. Every split
+    gives a valid bound; a floating-point search proposes the splits.
     """
     k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 
     def at(place: float) -> End:
-        # Splits slack : k d = 1 : e^place; the floats decide which split, nothing else.
+        # Splits slack : k d = 1 : e^place. Floats only choose the split; every split is valid.
         slack = total * Fraction(1 / (1 + math.exp(place)))
         return _forward(epsilon_of((total - slack) / k), k, slack)
 
@@ -290,5 +290,5 @@ def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
         each = ball(epsilon)
         spread = (2 * rounds * -ball(slack).log()).sqrt()
         total = rounded_up(Enclosure.of(each * spread + rounds * each * each.expm1()).upper)
-    # Beyond this a claim could not be written out.
+    # A larger value could not be written as exact text.
     return total if total < _LARGEST else math.inf

@@ -2,9 +2,9 @@ r"""Poisson batches truncated to a largest size: the increase of delta due to tr
 
 A trainer with a fixed batch shape samples each example with the same probability, and drops
 examples at random if more than B were sampled. With probability 1 - eta no round is truncated, and
-the run is the one without a largest size. So delta increases by at most eta (1 + e^epsilon): Chua,
-Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs. Poisson
-Subsampling". Proofs: docs/proofs/subsampling.md.
+the run equals the run without a largest size. So delta increases by at most eta (1 + e^epsilon):
+Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs.
+Poisson Subsampling". Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Truncated(Guarantee):
     ... )
     (1.6...e-11, 6.4...e-06)
 
-    Raises :class:`InvalidParameter` for a total with another part, and sizes that are not integers
-    with 1 <= ``most`` and 1 <= ``examples``.
+    Raises :class:`InvalidParameter` if ``total`` has a part that is not a Poisson sample, and if
+    ``most`` or ``examples`` is not an integer >= 1.
     """
 
     total: Composition
@@ -92,7 +92,7 @@ class Truncated(Guarantee):
 
     @property
     def cut_at_all(self) -> Enclosure:
-        r"""eta: the probability that any batch is truncated, for the larger dataset."""
+        r"""The probability eta that any batch is truncated, for the larger dataset."""
         kept = arb(0)
         with precision(_BITS):
             for source, rounds in self.total.parts:
@@ -104,7 +104,7 @@ class Truncated(Guarantee):
             return within(Enclosure.of(-kept.expm1()), Fraction(0), Fraction(1))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""delta at ``epsilon`` >= 0, within eta (1 + e^epsilon) of that without truncation."""
+        r"""The delta at ``epsilon``, at most eta (1 + e^epsilon) above that without truncation."""
         at = at_least_zero("epsilon", epsilon)
         found = self.total.delta(at, relative)
         more = self._more(at)
@@ -112,7 +112,7 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, min(found.upper + more, Fraction(1)), lower)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""epsilon at ``delta`` in [0, 1]; infinite if truncation alone may exceed that delta."""
+        r"""The epsilon at ``delta``; infinite if truncation alone may exceed that delta."""
         most = probability("delta", delta)
         found = self.total.epsilon(most, relative)
         upper = self._least(most, found, relative)
@@ -149,8 +149,8 @@ class Truncated(Guarantee):
     def _least(
         self, delta: Fraction, found: Bound, relative: RationalLike | None
     ) -> Fraction | float:
-        # An epsilon E with total.epsilon(delta - eta (1 + e^E)) <= E: proven by asking for it. From
-        # below E rises to the least one; steps are longer and longer, so that one passes it.
+        # An epsilon E with total.epsilon(delta - eta (1 + e^E)) <= E, which proves it. E increases
+        # from below by steps of growing length until it satisfies this.
         at, longer = found.upper, width(relative, _NEAR)
         for _ in range(_TRIES):
             if not isinstance(at, Fraction) or (share := delta - self._more(at)) <= 0:
@@ -169,7 +169,7 @@ class Truncated(Guarantee):
 
 
 def _rate(source: Guarantee) -> Fraction | None:
-    # That of Poisson samples, 1 without sampling; None for other schemes and claims.
+    # The rate of a Poisson sample, 1 without sampling, None for other schemes and claims.
     asked = described(source)
     match asked and asked.scheme:
         case Poisson(rate=rate):

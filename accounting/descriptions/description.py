@@ -41,18 +41,17 @@ REAL_CURVE: Final = "real-curve"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    r"""One release: ``noise`` on a query that one unit changes by ``sensitivity``, under
-    ``scheme``.
+    r"""One release: noise on a query that one unit changes by ``sensitivity``, under ``scheme``.
 
     Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
     scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
-    that of replacing one.
+    that of replacing a unit.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
 
-    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group
-    without a proven bound for the scheme.
+    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group size
+    for which no bound is proven under the scheme.
     """
 
     noise: Noise | RealNoise
@@ -78,12 +77,12 @@ class Description:
             raise InvalidParameter(name, value, f"must be {must}")
 
     def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
-        # What nothing is proven of: the field, its value, and what it must be.
+        # Yield each unsupported field: its name, its value, and the values for which a bound exists
         scheme, gaussian = self.scheme, isinstance(self.noise, Gaussian)
         if relation not in scheme.words:
             yield "relation", relation.value, f"{usual.value}: {scheme.why}"
         if isinstance(scheme, Poisson) and self.replaced and not self.real:
-            must = "add-remove for samples, unless noise is gaussian or laplace, in floats"
+            must = "add-remove for samples, unless the noise is gaussian or laplace, in floats"
             yield "relation", relation.value, must
         if scheme.gaussian and not gaussian:
             noise = write_noise(self.noise)
@@ -111,7 +110,7 @@ class Description:
 
     @property
     def added(self) -> Relation:
-        r"""The relation of the sensitivity; for samples, a unit is added."""
+        r"""The relation to which the sensitivity refers: add-remove for samples."""
         whole = isinstance(self.scheme, (Everyone, FixedSize))
         return self.scope.relation if whole else _ADDED
 
@@ -122,7 +121,7 @@ class Description:
 
     @property
     def unsampled(self) -> Description:
-        r"""The release without sampling: replacing a unit then changes the query twice as much."""
+        r"""The release without sampling, where replacing a unit changes the query twice as much."""
         times = self.group * self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
         return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
@@ -143,7 +142,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields as JSON, numbers as exact text, named by scheme and relation.
+        r"""All fields as JSON, numbers as exact text; scheme and relation determine the claim.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'
@@ -175,7 +174,7 @@ _CURVES: Final = ("curve", REAL_CURVE)
 
 
 def description_from_json(data: object) -> Description:
-    r"""The inverse of ``Description.to_json``, also for earlier versions.
+    r"""The inverse of ``Description.to_json``; it also reads the JSON of earlier versions.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> asked = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)

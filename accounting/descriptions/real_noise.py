@@ -1,8 +1,8 @@
 r"""Gaussian and Laplace noise on the reals, added by other code; used only for accounting.
 
-They are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows such a
-law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names the
-integer law that can be drawn exactly.
+These classes are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows
+such a law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names
+the integer law that can be drawn exactly.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class RealNoise(ABC):
         r"""The assumption about code that adds this noise in floating point."""
         law = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return (
-            f"noise added in floats is taken to follow {self.name}:{law} exactly; "
-            f"{self.released_by} can be drawn and released without that assumption"
+            f"the noise is exactly {self.name}:{law}, which floating-point code only approximates; "
+            f"{self.released_by} needs no such assumption"
         )
 
     def to_json(self) -> dict[str, str]:
@@ -50,7 +50,7 @@ class RealNoise(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussian(RealNoise):
-    r"""Normal(0, sigma^2) in every coordinate; sigma is exact. Only for accounting.
+    r"""Gaussian noise Normal(0, sigma^2) in every coordinate, with exact sigma; accounting only.
 
     >>> Gaussian(sigma="1.1")
     Gaussian(sigma=Fraction(11, 10))
@@ -68,13 +68,13 @@ class Gaussian(RealNoise):
 
     @property
     def variance(self) -> Fraction:
-        r"""sigma^2."""
+        r"""The variance sigma^2."""
         return self.sigma**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laplace(RealNoise):
-    r"""The density e^(-\|x\|/scale)/(2 scale) in every coordinate. Only for accounting.
+    r"""Laplace noise of density e^(-\|x\|/scale)/(2 scale) in every coordinate; accounting only.
 
     >>> Laplace(scale=2).variance
     Fraction(8, 1)
@@ -92,11 +92,11 @@ class Laplace(RealNoise):
 
     @property
     def variance(self) -> Fraction:
-        r"""2 scale^2."""
+        r"""The variance 2 scale^2."""
         return 2 * self.scale**2
 
 
 REAL_LAWS: Final[Mapping[str, type[RealNoise]]] = MappingProxyType(
     {"gaussian": Gaussian, "laplace": Laplace}
 )
-r"""The laws by their names."""
+r"""The real-valued laws by name."""

@@ -1,4 +1,4 @@
-r"""Participation in a round: sampling schemes as data, with their text form.
+r"""Participation in a round: sampling schemes as data and as text.
 
 A new scheme needs a class here and a case in :func:`accounting.release.derive_guarantee.guarantee`.
 :func:`read_scheme` parses the output of :attr:`Scheme.text`.
@@ -31,10 +31,10 @@ _MOST_WEIGHTS: Final = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    r"""Participation in a round. ``name`` is used in text, ``words`` in JSON, by relation.
+    r"""Participation in a round. ``name`` is the name in text, ``words`` those in JSON by relation.
 
-    The relations are those with a proven bound, the first by default; ``why`` explains the missing
-    one. ``gaussian``: only for Gaussian noise on the reals.
+    The relations are those with a proven bound, the default first; ``why`` explains why the other
+    is unsupported. ``gaussian``: the scheme supports only Gaussian noise on the reals.
     """
 
     name: ClassVar[str]
@@ -44,7 +44,7 @@ class Scheme:
 
     @property
     def most_moves(self) -> int:
-        r"""The largest move of the query by one unit, in sensitivities."""
+        r"""The largest change of the query by one unit, as a multiple of the sensitivity."""
         return 1
 
     @property
@@ -136,7 +136,7 @@ class Allocation(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedPoisson(Scheme):
-    r"""Poisson samples of ``examples`` units, truncated at random to at most ``most``."""
+    r"""Poisson samples of ``examples`` units, reduced at random to at most ``most`` units."""
 
     name: ClassVar[str] = "truncated"
     words: ClassVar[dict[Relation, str]] = {
@@ -155,7 +155,7 @@ class TruncatedPoisson(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""2: a unit may replace another one."""
+        r"""The value 2, since a unit may replace another one."""
         return 2
 
 
@@ -186,7 +186,7 @@ class Shifts(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""The number of the last weight."""
+        r"""The index of the last weight."""
         return len(self.weights) - 1
 
 
@@ -199,7 +199,7 @@ SCHEMES: Final[tuple[type[Scheme], ...]] = (
     TruncatedPoisson,
     Shifts,
 )
-r"""All of them."""
+r"""All sampling schemes, by name."""
 
 
 def _check_rate(scheme: Poisson | TruncatedPoisson) -> None:

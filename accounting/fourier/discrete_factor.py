@@ -1,7 +1,7 @@
 r"""A finite law of exact floats as a factor of the integrand: phi(y) = sum_x q_x e^(iyl_x).
 
 Frequencies are equally spaced, so a transform (:mod:`accounting.fourier.transform`) gives phi at
-all of them at the cost of the atoms plus that of the frequencies. Proofs: docs/proofs/cells.md.
+all of them at a cost proportional to the atoms plus the frequencies. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GAP: Final = 1024
 
 _LONGEST: Final = 1 << 18
 _FEW: Final = 48
-"""Up to this many atoms are summed one by one."""
+"""Up to this number of atoms, phi is summed directly."""
 
 _DIRECT: Final = (product_error(_FEW) + 2 * CIRCLE + 2 * PRODUCT) * SLACK
 _PIECES: Final = 3
@@ -55,9 +55,9 @@ _FLOOR: Final = 2.0**-900
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteFactor:
-    r"""phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
+    r"""The factor phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
 
-    ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` at least
+    ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` is at least
     sum q_x |l_x - mu| for some mu. ``moment`` bounds log M((1 + lift) c) from above.
     """
 
@@ -71,11 +71,11 @@ class DiscreteFactor:
 
     @property
     def peak(self) -> float:
-        r"""|phi(y)| <= sum q_x + missing."""
+        r"""An upper bound on |phi(y)|: sum q_x + missing."""
         return (self.total + self.missing) * SLACK
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""An upper bound of log M((1 + lift) c)."""
+        r"""An upper bound on log M((1 + lift) c)."""
         return self.moment(lift)
 
     def on(self, grid: Grid) -> DiscreteOnGrid:
@@ -85,30 +85,30 @@ class DiscreteFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteOnGrid:
-    r"""phi on one grid, by runs of blocks: direct for few atoms, by a transform for many."""
+    r"""phi on one grid, by runs of blocks: summed directly for few atoms, transformed for many."""
 
     factor: DiscreteFactor
     grid: Grid
 
     def cover(self, blocks: Integers) -> Floats:
-        r"""|phi| at the middle of each block, its error, and (length/2) deviation."""
+        r"""Bounds on |phi| over each block: |phi| at its centre + error + (length/2) deviation."""
         half = Fraction(self.grid.length) / 2
         found = self._at(2 * blocks + 1, half, 2)
         error = self._error() + 0.5 * self.grid.length * self.factor.deviation * SLACK
         return (sizes(found) + error) * SLACK
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at the frequencies of the blocks."""
+        r"""The values of phi at the frequencies of the blocks."""
         centres = self._at(self.grid.indices(blocks), Fraction(self.grid.step), 1)
         return Discs(centres, np.full(centres.shape, self._error()))
 
     def _error(self) -> float:
-        # Of the sums, and of the phases.
+        # The relative errors of the sums and of the phases.
         relative = max(TRANSFORM_ERROR, _DIRECT) + CIRCLE + PRODUCT
         return (self.factor.missing + self.factor.total * relative) * SLACK + TINY
 
     def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
-        # At these multiples of `step`, rising and `every` so many apart within runs.
+        # phi at these multiples of `step`, which increase, by multiples of `every` within a run.
         found = np.empty(len(indices), dtype=np.complex128)
         first_turns, run_turns = (turns(self.factor.losses, each) for each in (step, every * step))
         offset = int(indices[0]) % every
@@ -125,7 +125,7 @@ class DiscreteOnGrid:
 
 
 def _direct(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
-    # As `transform`: j = a + b C with a and b on both sides of 0, so two small tables of phases.
+    # Like `transform`: j = a + b C, a and b on both sides of 0, so two small tables of phases.
     width = 2 * math.ceil(math.sqrt(length) / 2)
     rows = np.arange(-(length // 2) // width, (length - length // 2) // width + 1) * width
     near, far = (_phases(high, low, each) for each in (np.arange(width), rows))
@@ -141,7 +141,7 @@ def _phases(high: Turns, low: Turns, counts: Integers) -> Complexes:
 
 
 def _runs(indices: Integers) -> list[tuple[int, int]]:
-    # Ranges of rising `indices` that are transformed at once.
+    # Ranges of the increasing `indices` that are transformed together.
     starts = [0, *(np.flatnonzero(np.diff(indices) > _GAP) + 1).tolist()]
     found: list[tuple[int, int]] = []
     for start, end in pairwise([*starts, len(indices)]):
@@ -152,7 +152,7 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
 
 
 def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    r"""About log sum e^t, and the mean and variance of the losses under these weights."""
+    r"""The approximate log sum e^t, and the mean and variance of the losses under these weights."""
     if not len(losses):
         return 0.0, 0.0, 0.0
     top = float(exponents.max())
@@ -190,7 +190,7 @@ def _factor(
     missing: float,
     moment: Callable[[Fraction], arb],
 ) -> DiscreteFactor:
-    # Without atoms of next to no weight, and in the order of the losses.
+    # The atoms without those of negligible weight, in increasing order of the losses.
     total = _sum(weights)
     rising = np.argsort(weights)
     small = np.cumsum(weights[rising]) <= _DROPPED
@@ -210,7 +210,7 @@ def _factor(
 
 
 def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
-    # m_x e^(cl_x - R) as floats, a bound of the sum of their errors, and R.
+    # m_x e^(cl_x - R) as floats, a bound on the sum of their errors, and R.
     c, losses, masses = float(tilt), listing.losses, listing.masses
     slip = abs(c - float(tilt)) + 2 * UNIT * c
     with np.errstate(divide="ignore"):
@@ -228,7 +228,7 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
-    r"""l step/2 pi modulo 1 for each loss, in 2^-128, within 16 units.
+    r"""Compute l step/2 pi modulo 1 for each loss l, in units of 2^-128, within 16 units.
 
     >>> high, low = turns(np.array([1.0, -3.0]), Fraction(1, 2))
     >>> (high / 2.0**64).round(6).tolist()  # 1/4 pi, 1 - 3/4 pi
@@ -238,12 +238,12 @@ def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
     low = np.zeros(len(losses), dtype=np.uint64)
     for piece in _pieces(step):
         for part in two_product(losses, np.full(1, piece)):
-            # Exact: the size of a float modulo 1, and its bits two words at a time.
+            # The absolute value of the float modulo 1 is exact; its bits are read in two words.
             whole = np.fmod(np.abs(part), 1.0) * 2.0**64
             top = np.floor(whole)
             above, below = top.astype(np.uint64), ((whole - top) * 2.0**64).astype(np.uint64)
             negative = part < 0
-            # Minus a number of 128 bits: all bits turned, plus one unit.
+            # The negative of a 128-bit number: all bits inverted, plus one unit.
             below = np.where(negative, ~below, below)
             above = np.where(negative, ~above, above)
             low = low + below
@@ -252,7 +252,7 @@ def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
 
 
 def _pieces(step: Fraction) -> list[float]:
-    # step/2 pi as a sum of floats, to 150 bits.
+    # step/2 pi as a sum of floats, accurate to 150 bits.
     with precision(_PIECE_BITS):
         rest, found = ball(step) / (2 * arb.pi()), list[float]()
         for _ in range(_PIECES):
@@ -262,5 +262,5 @@ def _pieces(step: Fraction) -> list[float]:
 
 
 def _sum(values: Floats) -> float:
-    # Of numbers >= 0, from above, in whatever order numpy adds.
+    # An upper bound on the sum of numbers >= 0, for any order of summation.
     return float(values.sum()) * (1 + len(values) * 2 * UNIT) + TINY

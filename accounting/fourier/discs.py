@@ -1,9 +1,9 @@
 r"""Complex interval arithmetic: arrays of centres and radii in floats.
 
-Floats carry only multiplications, additions, divisions and square roots, all correctly rounded
-(IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without such a
-bound (sines, exponentials) use balls: :func:`circle` multiplies table entries computed from balls
-by short Taylor polynomials. Proofs: docs/proofs/total_loss.md.
+Floats are used only for multiplications, additions, divisions and square roots, which are correctly
+rounded (IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without
+such a bound (sines, exponentials) use balls: :func:`circle` multiplies table entries computed from
+balls by short Taylor polynomials. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ UNIT: Final = 2.0**-53
 """The unit roundoff u: a correctly rounded operation is exact up to a factor 1 + t, |t| <= u."""
 
 SLACK: Final = 1 + 2.0**-44
-"""Covers the rounding of a bound that takes fewer than 250 operations on numbers >= 0."""
+"""Covers the rounding of a bound computed with fewer than 250 operations on numbers >= 0."""
 
 TINY: Final = 2.0**-400
-"""Added to every modulus: an upper bound of all underflow."""
+"""Added to every modulus: an upper bound on the total underflow."""
 
 PRODUCT: Final = 2.2361 * UNIT
-"""sqrt(5) u, rounded up: a product of complex floats (Brent, Percival and Zimmermann 2007)."""
+"""sqrt(5) u, rounded up: the relative error of a complex product (Brent et al. 2007)."""
 
 CIRCLE: Final = 5 * UNIT
 """The largest error of :func:`circle`."""
@@ -48,7 +48,7 @@ _REST: Final = np.uint64(64 - _TABLE_BITS)
 
 
 def gamma(operations: int) -> float:
-    r"""n u/(1 - n u), rounded up: the error of n successive roundings (Higham 2002, Lemma 3.1).
+    r"""The error n u/(1 - n u) of n successive roundings, rounded up (Higham 2002, Lemma 3.1).
 
     >>> gamma(1) > UNIT
     True
@@ -57,7 +57,7 @@ def gamma(operations: int) -> float:
 
 
 def product_error(terms: int) -> float:
-    r"""Relative error of sums of n = ``terms`` complex products in any order of summation.
+    r"""The relative error of sums of n = ``terms`` complex products, in any order of summation.
 
     A complex matrix product may use four or three real ones (Higham 2002, Section 23.2.4).
 
@@ -68,7 +68,7 @@ def product_error(terms: int) -> float:
 
 
 def sizes(values: Complexes) -> Floats:
-    r"""Upper bounds of the moduli; never 0.
+    r"""Upper bounds on the moduli; never 0.
 
     >>> sizes(np.array([3 + 4j])).item() >= 5
     True
@@ -79,7 +79,7 @@ def sizes(values: Complexes) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Discs:
-    r"""|x_i - ``centres[i]``| <= ``radii[i]`` for complex numbers x_i.
+    r"""Discs that contain complex numbers x_i: |x_i - ``centres[i]``| <= ``radii[i]``.
 
     >>> third = Discs(np.array([1 / 3 + 0j]), np.array([2.0**-54]))
     >>> ninth = third.power(2)
@@ -92,7 +92,7 @@ class Discs:
 
     @classmethod
     def relative(cls, centres: Complexes, error: float | Floats) -> Discs:
-        r"""Values known to within ``error`` relative to their computed size."""
+        r"""Values with an error of at most ``error`` times their computed modulus."""
         return cls(centres, sizes(centres) * error * SLACK)
 
     def times(self, other: Discs) -> Discs:
@@ -104,7 +104,7 @@ class Discs:
             return Discs(self.centres * other.centres, radii * SLACK)
 
     def power(self, exponent: int) -> Discs:
-        r"""x_i^n, n = ``exponent`` >= 1, by squaring."""
+        r"""The powers x_i^n, n = ``exponent`` >= 1, by squaring."""
         if exponent == 1:
             return self
         half = self.power(exponent // 2)
@@ -112,7 +112,7 @@ class Discs:
         return square.times(self) if exponent % 2 else square
 
     def real_sum(self) -> tuple[float, float]:
-        r"""About Re sum x_i, and an upper bound of the error.
+        r"""The approximate Re sum x_i, and an upper bound on the error.
 
         >>> Discs(np.array([1 + 1j, 2 - 5j]), np.array([0.0, 0.25])).real_sum()[0]
         3.0
@@ -123,7 +123,7 @@ class Discs:
 
 
 def circle(turns: Turns) -> Complexes:
-    r"""e^(2 pi i t/2^64) for integers t, to within CIRCLE.
+    r"""The phases e^(2 pi i t/2^64) for integers t, with an error of at most CIRCLE.
 
     >>> quarter = circle(np.array([1 << 62], dtype=np.uint64))
     >>> abs(quarter.item() - 1j) < CIRCLE
@@ -160,7 +160,7 @@ def _floor(turn: arb) -> int:
 
 
 def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
-    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for 0 <= n < 2^62: at most 3 too low.
+    r"""The top 64 bits of n times a 128-bit turn, modulo 1, 0 <= n < 2^62: low by at most 3 units.
 
     >>> word = np.array([1], dtype=np.uint64)
     >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5, 1 << 40])).tolist()

@@ -1,8 +1,8 @@
 r"""Compositions with few outcomes: the discrete law of the total loss, by enumeration.
 
 The outcomes of short listings are few enough to be enumerated, and losses of large probability, for
-which a smoothed integral is wide, are exact. Every rounding keeps the direction of the listings.
-Proofs: docs/proofs/composition.md.
+which a smoothed integral gives wide bounds, are then exact. Every rounding keeps the direction of
+the listings. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ MOST_OUTCOMES: Final = 1 << 14
 """The largest number of outcome pairs to enumerate before an integral is tried: milliseconds."""
 
 MANY_OUTCOMES: Final = 1 << 22
-"""The largest number to enumerate if the integral stays wide: about a second."""
+"""The largest number to enumerate if the integral gives wide bounds: about a second."""
 
 _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
-"""Outcomes of smaller mass count as infinite losses in upper bounds, and are omitted in lower
-ones."""
+"""Outcomes of smaller mass count as infinite losses in upper bounds; lower bounds omit them."""
 
 _SAME: Final = 2.0**-48
 _UNIT: Final = 2.0**-53
@@ -37,9 +36,9 @@ _UNIT: Final = 2.0**-53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enumeration:
-    r"""The total loss of ``parts``, losses with their counts, if it has few outcomes.
+    r"""The total loss of ``parts``, pairs (loss, count), if it has few outcomes.
 
-    ``coarse``: for upper bounds, more outcomes than this are merged upwards.
+    ``coarse``: for upper bounds, excess outcomes are merged upwards instead of returning None.
 
     >>> from accounting.law_pairs.laplace import LaplacePair
     >>> from accounting.loss.integer_cells import IntegerPair
@@ -54,7 +53,7 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""delta of the enumerated total at ``epsilon`` >= 0; None if it has too many outcomes."""
+        r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes."""
         for total in self._totals():
             low, high = total.delta(epsilon)
             found = Enclosure(Fraction(low), min(Fraction(high), Fraction(1)))
@@ -63,7 +62,7 @@ class Enumeration:
         return None
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""epsilon of the enumerated total at ``delta`` > 0; None if it has too many outcomes."""
+        r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
         for total in self._totals():
             if total.delta(Fraction(0))[1] <= delta:
                 return Enclosure.exactly(0)
@@ -81,7 +80,7 @@ class Enumeration:
         """
         listed: list[tuple[Listing, int, bool]] = []
         for law, count in self.parts:
-            # The last product is of two halves, each with more outcomes than rounds.
+            # The last product has two halves, each with more outcomes than rounds.
             if not isinstance(law, TabledLoss) or count > 2 * math.isqrt(self.most):
                 return None
             cut = law.cut(least)
@@ -95,7 +94,7 @@ class Enumeration:
         return self._sum(listed)
 
     def _totals(self) -> Iterator[Listing]:
-        # With less and less left out.
+        # The omitted mass decreases.
         for least in _NEGLECTED:
             total = self.listing(least)
             if total is None:
@@ -103,7 +102,7 @@ class Enumeration:
             yield total
 
     def _sum(self, listed: list[tuple[Listing, int, bool]]) -> Listing | None:
-        # None as soon as the outcomes are too many.
+        # Return None as soon as there are too many outcomes.
         total: Listing | None = None
         for one, count, up in sorted(listed, key=lambda part: -part[1]):
             power: Listing | None = one
@@ -140,7 +139,7 @@ def _without(listing: Listing, least: float, up: bool) -> Listing:  # noqa: FBT0
 
 
 def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats]:
-    # Losses that differ by roundings are one, at the end of their side.
+    # Losses that differ only by rounding are merged, at the upper or lower end of their range.
     if not losses.size:  # every loss is infinite
         return losses, masses
     order = np.argsort(losses, kind="stable")
@@ -154,7 +153,7 @@ def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats
 
 
 def _last(total: Listing, delta: Fraction, end: int) -> float:
-    # The last float >= 0, closely, at which this end of the falling curve exceeds delta.
+    # Approximately the last float >= 0 at which this bound on the decreasing curve exceeds delta.
     def above(x: float) -> bool:
         return total.delta(Fraction(x))[end] > delta
 

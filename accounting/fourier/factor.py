@@ -1,7 +1,7 @@
-r"""Factors of the contour integral: one factor of the integrand for each law.
+r"""The factors of the contour integral: one factor of the integrand for each law.
 
-A :class:`LossPart` is the loss of one round. It proposes the tilt c, and tilted at c it becomes a
-:class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/total_loss.md.
+A :class:`LossPart` is the loss of one round. It helps to choose the tilt c, and tilted at c it
+gives a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcore.numbers.enclosure import Enclosure
 
 
 class LossPart(ABC):
-    r"""The loss of one round before its tilt is chosen. Balls are at the ambient precision."""
+    r"""The loss of one round before its tilt is chosen; balls have the ambient precision."""
 
     __slots__ = ()
 
@@ -32,19 +32,19 @@ class LossPart(ABC):
         r"""Whether listings bound the loss from above, or from below; None if it is exact."""
 
     def cut(self, spare: float) -> Self:
-        r"""The same loss, where losses of P-mass ``spare`` may be counted as infinite."""
+        r"""The same loss, but losses of total P-mass ``spare`` may be counted as infinite."""
         del spare
         return self
 
     @property
     @abstractmethod
     def hidden(self) -> arb:
-        r"""A bound of P(L = oo) in the direction of the listings, or an enclosure."""
+        r"""A bound on P(L = oo) in the direction of the listings, or an enclosure."""
 
     @property
     @abstractmethod
     def largest(self) -> arb:
-        r"""An upper bound of all finite losses, infinite if they are unbounded."""
+        r"""An upper bound on all finite losses, infinite if they are unbounded."""
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
@@ -58,32 +58,32 @@ class LossPart(ABC):
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> Factor:
-        r"""The factor at c = ``tilt`` > 0; listings add at most about ``variance``.
+        r"""The factor at c = ``tilt`` > 0; discretisation adds at most about ``variance``.
 
-        ``focus`` selects the losses that listings resolve; by default all at the tilt.
+        ``focus`` selects the losses that are resolved finely; by default all losses at the tilt.
         """
 
 
 class Factor(Protocol):
-    r"""phi(y) = M(c+iy)/S for one law; S > 0 is any number near M(c), the same for all y."""
+    r"""phi(y) = M(c+iy)/S for one law; S > 0 is any number close to M(c), the same for all y."""
 
     @property
     def log_scale(self) -> arb:
-        r"""log S, as an enclosure."""
+        r"""The logarithm of S, as an enclosure."""
         ...
 
     @property
     def deviation(self) -> float:
-        r"""Approximate deviation of L under the tilt; it affects only block lengths."""
+        r"""The approximate deviation of L under the tilt; it affects only block lengths."""
         ...
 
     @property
     def peak(self) -> float:
-        r"""An upper bound of |phi(y)| over all real y, a little more than 1."""
+        r"""An upper bound on |phi(y)| over all real y, slightly above 1."""
         ...
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""An upper bound of log M((1 + lift) c), 0 < ``lift`` <= 1, possibly infinite."""
+        r"""An upper bound on log M((1 + lift) c), 0 < ``lift`` <= 1, possibly infinite."""
         ...
 
     def on(self, grid: Grid) -> Sampled:
@@ -92,14 +92,14 @@ class Factor(Protocol):
 
 
 class Sampled(Protocol):
-    r"""A factor on a grid, with values shared by both methods."""
+    r"""A factor on a grid; its two methods share values."""
 
     def cover(self, blocks: Integers) -> Floats:
-        r"""Upper bounds of |phi(y)| over each whole block, one per entry of ``blocks``."""
+        r"""Upper bounds on |phi(y)| over each whole block, one per entry of ``blocks``."""
         ...
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at ``grid.frequencies(blocks)``, in discs: 2^depth values per block."""
+        r"""The values of phi at ``grid.frequencies(blocks)`` as discs, 2^depth per block."""
         ...
 
 
@@ -133,15 +133,15 @@ class Grid:
         return self.step * (1 << self.depth)
 
     def indices(self, blocks: Integers) -> Integers:
-        r"""The j of these blocks, block by block."""
+        r"""The indices j of these blocks, block by block."""
         within = np.arange(1 << self.depth, dtype=np.int64)
         found: Integers = (np.asarray(blocks, dtype=np.int64)[:, None] << self.depth) + within
         return found.reshape(-1)
 
     def frequencies(self, blocks: Integers) -> Floats:
-        r"""The y_j of these blocks, block by block; exact."""
+        r"""The frequencies y_j of these blocks, block by block; they are exact."""
         return self.indices(blocks).astype(np.float64) * self.step
 
     def centres(self, blocks: Integers) -> Floats:
-        r"""The centre of each block, exact."""
+        r"""The centre of each block; it is exact."""
         return (np.asarray(blocks, dtype=np.float64) + 0.5) * self.length

@@ -4,9 +4,9 @@ For the total loss L, M(z) = E[e^(zL); L < oo], z = c + iy and any c, tau > 0,
 
     upper(epsilon) = (1/2 pi) int M(z) e^(-z epsilon) e^(tau^2 z(z+1)/2)/(z(z+1)) dy
 
-is the curve with one more release, a Gaussian of loss variance tau^2, and the same integral with
-1/(z(z+1)) - tau^2 e^(tau^2/8) for 1/(z(z+1)) is below the curve. Both are trapezoid sums here, with
-every error bounded. Proofs: docs/proofs/total_loss.md.
+is the curve with one more release, a Gaussian of loss variance tau^2; the same integral with
+1/(z(z+1)) - tau^2 e^(tau^2/8) instead of 1/(z(z+1)) is below the curve. Both are computed here as
+trapezoid sums, with every error bounded. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Window:
 class ContourSum:
     r"""The sum over the kept frequencies, evaluated at any epsilon.
 
-    ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), twice that
-    for y > 0; ``lost`` bounds both kernels' sums over every other frequency. ``noise`` is the
-    approximate error of a sum, used only by the search.
+    ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), doubled
+    for y > 0; ``lost`` bounds the sums of both kernels over all other frequencies. ``noise`` is
+    the approximate error of a sum, used only by the search.
     """
 
     window: Window
@@ -81,7 +81,7 @@ class ContourSum:
     log_lifted: arb
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""(lower, upper) bounds of E[(1 - e^(epsilon - L))+; L < oo]."""
+        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+; L < oo]."""
         phases = self._phases(epsilon)
         smooth, smooth_error = self.smooth.times(phases).real_sum()
         bump, bump_error = self.bump.times(phases).real_sum()
@@ -100,7 +100,7 @@ class ContourSum:
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
         r"""Approximate log of a bound and its derivative: floats that only affect speed.
 
-        -oo where the sum is below its own error.
+        The logarithm is -oo where the sum is below its error.
         """
         c, tau, step = self.window.tilt, self.window.smoothing, self.window.grid.step
         weights = self.smooth.centres
@@ -115,7 +115,7 @@ class ContourSum:
         return log, slope / value
 
     def _phases(self, epsilon: Fraction) -> Discs:
-        # e^(-iy epsilon) and the phase e^(i tau^2 y(2c+1)/2) of the Gaussian, in one turn.
+        # e^(-iy epsilon) times the phase e^(i tau^2 y(2c+1)/2) of the Gaussian, as one turn.
         c, tau = ball(Fraction(self.window.tilt)), ball(Fraction(self.window.smoothing))
         drift = tau**2 * (c + arb(0.5)) - ball(epsilon)
         turn = drift * ball(Fraction(self.window.grid.step)) * arb(2) ** (TURN_BITS - 1) / arb.pi()
@@ -133,8 +133,8 @@ class ContourSum:
         return square * (square / 8).exp()
 
     def _aliases(self, epsilon: Fraction) -> arb:
-        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(c') e^(-c'x). A
-        # listing from above may have a mass of 1 + 2^-50 a round.
+        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(c') e^(-c'x). An
+        # upper listing may have a total mass of up to 1 + 2^-50 per round.
         c, lift = Fraction(self.window.tilt), self.window.lift
         period = 2 * arb.pi() / ball(Fraction(self.window.grid.step))
         below, above = (-ball(c) * period).exp(), (-ball(lift * c) * period).exp()
@@ -174,8 +174,8 @@ _Sampled: TypeAlias = Sequence[tuple[Factor, Sampled, int]]
 
 
 def _covered(sampled: _Sampled, window: Window) -> tuple[Integers, float]:
-    # The blocks to keep, and a bound of both kernels' sums over all the others. A block is dropped
-    # as soon as the factors seen so far bound it below its share of the budget.
+    # The blocks to keep, and a bound on the sums of both kernels over all others. A block is
+    # dropped as soon as the factors seen so far bound its sum by its share of the budget.
     grid = window.grid
     blocks = np.arange(grid.blocks, dtype=np.int64)
     bounds = _kernels(window, blocks) * (2 << grid.depth)
@@ -192,7 +192,7 @@ def _covered(sampled: _Sampled, window: Window) -> tuple[Integers, float]:
 
 
 def _powered(bounds: Floats, exponent: int) -> Floats:
-    # Upper bounds of x^n by squaring: n - 1 products, each off by a factor 1 + u at most.
+    # Upper bounds on x^n by squaring: n - 1 products, each with a relative error of at most u.
     found, base, left = np.ones_like(bounds), bounds, exponent
     with np.errstate(over="ignore"):
         while left > 1:
@@ -203,8 +203,8 @@ def _powered(bounds: Floats, exponent: int) -> Floats:
 
 
 def _kernels(window: Window, blocks: Integers) -> Floats:
-    # (1/|z(z+1)| + tau^2 e^(tau^2/8)) e^(-tau^2 y^2/2) from above at the left end y of each block,
-    # with |z(z+1)| >= max(c(c+1), y^2) and e^-t <= (1 + t/64)^-64.
+    # Upper bounds on (1/|z(z+1)| + tau^2 e^(tau^2/8)) e^(-tau^2 y^2/2) at the left end y of each
+    # block, with |z(z+1)| >= max(c(c+1), y^2) and e^-t <= (1 + t/64)^-64.
     c, square = window.tilt, window.smoothing * window.smoothing
     y = blocks * window.grid.length
     fall = 1 / (1 + square * y * y / 128)
@@ -215,7 +215,7 @@ def _kernels(window: Window, blocks: Integers) -> Floats:
 
 
 def _beyond(window: Window) -> float:
-    # The same kernel summed over y >= Y, the end of the grid, twice for y < 0: a geometric series.
+    # The same kernel summed over |y| >= Y, the end of the grid, by a geometric series.
     tau, step = ball(Fraction(window.smoothing)), ball(Fraction(window.grid.step))
     end = ball(window.grid.blocks << window.grid.depth) * step
     first = (1 / end**2 + tau**2 * (tau**2 / 8).exp()) * (-((tau * end) ** 2) / 2).exp()
@@ -223,7 +223,7 @@ def _beyond(window: Window) -> float:
 
 
 def _gaussian(window: Window, indices: Integers) -> Discs:
-    # e^(-tau^2 y^2/2), twice that for y > 0: j^2 < 2^60 is exact before it is read as a float.
+    # e^(-tau^2 y^2/2), doubled for y > 0; j^2 < 2^60 is computed exactly, then rounded to a float.
     step = ball(Fraction(window.smoothing)) * ball(Fraction(window.grid.step))
     falls = nearest(step**2 / 2) * (indices * indices).astype(np.float64)
     found = exp_neg(falls)
@@ -232,6 +232,6 @@ def _gaussian(window: Window, indices: Integers) -> Discs:
 
 
 def _pole(real: float, frequencies: Floats) -> Discs:
-    # 1/(x + iy): no cancellation, so each part has 4 roundings at most.
+    # 1/(x + iy): there is no cancellation, so each part has at most 4 roundings.
     norm = real * real + frequencies * frequencies
     return Discs.relative(real / norm - 1j * (frequencies / norm), 5 * UNIT)

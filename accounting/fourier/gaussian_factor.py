@@ -6,8 +6,8 @@ Poisson summation gives
     M(c+iy) = E e^((c+iy)L) = S phi(y),   S = e^(ac(c+1))/Theta,
     phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):
 
-lobes at the multiples of P. For v < 1/2 they overlap: such noise has few outputs, which are cells.
-Proofs: docs/proofs/cells.md.
+these are lobes at the multiples of P. For v < 1/2 the lobes overlap: such noise has few likely
+outputs and is treated as cells. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _FARTHEST: Final = 300.0
 _LARGEST_RATE: Final = 2.0**100
 _CELLS: Final = 32
 _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
-"""circle, the three turns (to 2^-61 together) and the product with a size."""
+"""The phase error: of circle, of the three turns (2^-61 together) and of the product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPart(LossPart):
-    r"""X against X - D for one discrete Gaussian of parameter v >= 1/2, before tilting.
+    r"""The pair X, X - D for one discrete Gaussian X of parameter v >= 1/2, before tilting.
 
     >>> part = GaussianPart(variance=Fraction(400), shift=1)
     >>> [round(each, 6) for each in part.cumulants(9.5)]
@@ -71,43 +71,43 @@ class GaussianPart(LossPart):
 
     @property
     def rate(self) -> Fraction:
-        r"""a = D^2/2v."""
+        r"""The rate a = D^2/2v."""
         return self.shift**2 / (2 * self.variance)
 
     @property
     def above(self) -> None:
-        r"""None: the moment has a closed form, without discretisation."""
+        r"""None, since the moment has a closed form, without discretisation."""
 
     @property
     def hidden(self) -> arb:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return arb(0)
 
     @property
     def largest(self) -> arb:
-        r"""Infinite: the loss grows with X."""
+        r"""The largest loss: infinite, since the loss grows with X."""
         return arb("inf")
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite."""
+        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""ac(c+1), a(2c+1) and 2a: those of a real Gaussian, accurate enough for v >= 1/2."""
+        r"""The cumulants ac(c+1), a(2c+1) and 2a of a real Gaussian, good enough for v >= 1/2."""
         rate = float(self.rate)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> GaussianFactor:
-        r"""The factor at c = ``tilt``; it adds no variance."""
+        r"""The factor at c = ``tilt``; no variance is added."""
         del variance, focus
         return GaussianFactor(part=self, tilt=tilt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianFactor:
-    r"""phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
+    r"""The factor phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
 
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))
     >>> factor.log_scale.str(10, radius=False)
@@ -119,13 +119,13 @@ class GaussianFactor:
 
     @property
     def log_scale(self) -> arb:
-        r"""ac(c+1) - log Theta."""
+        r"""The logarithm of S: ac(c+1) - log Theta."""
         whole = _whole(self.part.variance, ctx.prec)
         return ball(self.part.rate * self.tilt * (self.tilt + 1)) - whole.log()
 
     @property
     def deviation(self) -> float:
-        r"""sqrt(2a)."""
+        r"""The approximate deviation sqrt(2a)."""
         return math.sqrt(2 * self.part.rate)
 
     @property
@@ -134,7 +134,7 @@ class GaussianFactor:
         return _peak(self.part.variance, ctx.prec)
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""log M(c') <= ac'(c'+1) at c' = (1 + lift) c, for E e^(wX) <= e^(vw^2/2)."""
+        r"""The bound log M(c') <= ac'(c'+1), c' = (1 + lift) c, as E e^(wX) <= e^(vw^2/2)."""
         farther = (1 + lift) * self.tilt
         return ball(self.part.rate * farther * (farther + 1))
 
@@ -145,7 +145,7 @@ class GaussianFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSampled:
-    r"""phi on one grid: products and sums in floats with error bounds, other terms in balls.
+    r"""phi on one grid: products and sums in floats with error bounds, everything else in balls.
 
     >>> grid = Grid(step=1.0, depth=1, blocks=4000)
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))
@@ -160,11 +160,11 @@ class GaussianSampled:
     grid: Grid
 
     def cover(self, blocks: Integers) -> Floats:
-        r"""sum_j e^(-a d_j^2) with d_j <= the distance of the block from jP, and at most Theta."""
+        r"""The bound sum_j e^(-a d_j^2) or Theta; d_j <= the distance of the block from jP."""
         rate, period, cap, rest = _cover(self.part, self.grid, ctx.prec)
         centre = self.grid.centres(blocks)
-        # u is the distance of the centre from the nearest jP to within `blur`: j is an integer, and
-        # the period and three operations are off by at most 2^-52 each, relative to y + P.
+        # u is the distance of the centre from the nearest jP, with error <= `blur`: j is an
+        # integer; the period and three operations have errors <= 2^-52 each, relative to y + P.
         blur = (centre + period) * _BLUR
         reach = blur + self.grid.length / 2
         u = np.abs(centre - np.rint(centre / period) * period)
@@ -172,7 +172,7 @@ class GaussianSampled:
         return np.minimum(found * (1 + _READ), cap)
 
     def values(self, blocks: Integers) -> Discs:
-        r"""phi at every frequency of ``blocks``."""
+        r"""The values of phi at every frequency of ``blocks``."""
         # y/P = j + w with an integer j and |w| <= 1/2, and a (y - (j+k)P)^2 = 2 pi^2 v (w-k)^2.
         part, indices = self.part, self.grid.indices(blocks)
         step, period, rate = arb(self.grid.step), _period(part, ctx.prec), _nome(part)
@@ -199,14 +199,14 @@ class GaussianSampled:
         return Discs(centres, (radii + len(sides) * TINY) * SLACK)
 
     def _unknown(self, count: int) -> Discs:
-        # |phi| <= Theta, where the numbers are too large for fixed points of 128 bits.
+        # The bound |phi| <= Theta, for numbers too large for 128-bit fixed point.
         peak = _peak(self.part.variance, ctx.prec)
         return Discs(np.zeros(count, np.complex128), np.full(count, peak))
 
 
 @lru_cache(maxsize=1 << 10)
 def _whole(variance: Fraction, bits: int) -> arb:
-    # Theta = Z/sqrt(2 pi v); `bits` is the ambient precision, part of the key.
+    # Theta = Z/sqrt(2 pi v); `bits` is the ambient precision, part of the cache key.
     del bits
     return theta.partition(variance) / (2 * arb.pi() * ball(variance)).sqrt()
 
@@ -223,14 +223,14 @@ def _period(part: GaussianPart, bits: int) -> arb:
 
 
 def _nome(part: GaussianPart) -> arb:
-    # a P^2.
+    # The constant a P^2.
     return 2 * arb.pi() ** 2 * ball(part.variance)
 
 
 @lru_cache(maxsize=1 << 10)
 def _lobes(part: GaussianPart, bits: int) -> tuple[int, float]:
-    # How many lobes on either side of the nearest one, and what the others add at most: they are at
-    # (K + 1/2) P and beyond it in steps of P, on either side; 0.45 leaves room for |w| > 1/2.
+    # The number of lobes on either side of the nearest one, and a bound on all others: they are at
+    # distances >= (K + 1/2) P in steps of P, on either side; 0.45 allows for |w| > 1/2.
     del bits
     nome = _nome(part)
     count = max(0, math.ceil(math.sqrt(_NATS / float(nome)) - 0.45))
@@ -240,9 +240,9 @@ def _lobes(part: GaussianPart, bits: int) -> tuple[int, float]:
 
 @lru_cache(maxsize=1 << 10)
 def _cover(part: GaussianPart, grid: Grid, bits: int) -> tuple[float, float, float, float]:
-    # (a, P, Theta, what all lobes but the two nearest add): rounded down, to nearest, up and up.
-    # Those lie at P - h, 3P/2 - h, 2P - h, ... or further, h the reach of a block: geometric, and
-    # without use when h is P/2 or more.
+    # (a, P, Theta, a bound on all lobes but the nearest two), rounded down, to nearest, up and up.
+    # The other lobes are at distances >= P - h, 3P/2 - h, 2P - h, ..., where h is the reach of a
+    # block: a geometric series, which is useless for h >= P/2.
     period = _period(part, bits)
     far = arb(grid.length) * (grid.blocks + 1) + period
     reach = arb(grid.length) / 2 + 2 * far * _BLUR
@@ -256,8 +256,8 @@ def _cover(part: GaussianPart, grid: Grid, bits: int) -> tuple[float, float, flo
 
 
 def _decay(rate: float, distance: Floats) -> Floats:
-    # At least e^(-a d^2), and 1 for d < 0: e^x >= (1 + t + t^2/2 + t^3/6)^256 for x = 256 t >= 0.
-    # All operations are on numbers >= 0: 20 roundings, of which 10 are raised to the 256.
+    # An upper bound on e^(-a d^2), 1 for d < 0: e^x >= (1 + t + t^2/2 + t^3/6)^256, x = 256 t >= 0.
+    # All operations are on numbers >= 0: 20 roundings, 10 of them raised to the power 256.
     near = np.maximum(distance, 0.0)
     t = np.minimum(rate * near * near, _LARGEST_EXPONENT) * ((1 - _READ) / (1 << _FOLDS))
     grown = 1 + t * (1 + t * (0.5 + t * ((1 - _READ) / 6)))
@@ -268,13 +268,13 @@ def _decay(rate: float, distance: Floats) -> Floats:
 
 
 def _magnitude(rate: float, distance: Floats) -> tuple[Floats, Floats]:
-    # e^(-x), x = rate d^2, and its relative error: d is known to 2^-61 and to 2^-52 of itself, the
-    # rate, below 2^100, to 2^-52 of itself. Beyond x = 300 it is 0 to within TINY.
+    # e^(-x), x = rate d^2, and its relative error: d has the error 2^-61 + 2^-52 d, and the rate,
+    # which is below 2^100, the relative error 2^-52. For x > 300 the value is 0 to within TINY.
     x = rate * distance * distance
     near = x < _FARTHEST
     x = np.where(near, x, 0.0)
     moved = x * 2.0**-49 + np.sqrt(rate * x) * 2.0**-59 + rate * 2.0**-122
-    # x = a + b/32 + r, 0 <= r < 1/32, without rounding; e^-r by its series, of error below 2^-60.
+    # x = a + b/32 + r, 0 <= r < 1/32, without rounding; e^-r by its series, with error < 2^-60.
     cells = np.floor(x * _CELLS)
     r = x - cells / _CELLS
     series = np.ones_like(r)
@@ -288,7 +288,7 @@ def _magnitude(rate: float, distance: Floats) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=1)
 def _exponentials() -> tuple[Floats, Floats]:
-    # e^-a for a = 0, 1, ... and e^(-b/32) for b = 0..31, to the nearest float.
+    # e^-a for a = 0, 1, ... and e^(-b/32) for b = 0..31, rounded to the nearest float.
     with precision(128):
         coarse = [nearest((-arb(a)).exp()) for a in range(int(_FARTHEST) + 1)]
         fine = [nearest((-arb(b) / _CELLS).exp()) for b in range(_CELLS)]

@@ -1,9 +1,9 @@
-r"""The total loss of any list of releases: two-sided bounds of delta and epsilon.
+r"""The total loss of any list of releases: two-sided bounds on delta and epsilon.
 
-A total is a sum of independent losses, k_i copies of each law of a list. Its curve is an integral
-over a line in the complex plane of the product of the laws' moments; one additional small Gaussian
-release gives an upper bound, and subtracting a small bump gives a lower bound; both are finite sums
-(:mod:`accounting.fourier.finite_sum`). Proofs: docs/proofs/total_loss.md.
+A total is a sum of independent losses, k_i copies of each law of a list. Its curve is the integral
+over a line in the complex plane of the product of the moments of the laws. One additional small
+Gaussian release gives an upper bound, and subtracting a small bump gives a lower bound; both are
+finite sums (:mod:`accounting.fourier.finite_sum`). Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
-# What follows places the sums and makes them fine enough. Every sum is enclosed: a bad choice costs
-# time or width, and no bound is wrong for it.
-_BITS: Final = 128  # of balls, far below any width that is asked for
-_FIRST_REACH: Final = 8.0  # the tilts that are looked at first
-_ATTEMPTS: Final = 9  # sums at the most; the best enclosure so far is the answer then
-_LAST: Final = 4  # of these attempts that only make the sum finer where it is
+# These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
+# bad choice costs time or width but never invalidates a bound.
+_BITS: Final = 128  # the precision of balls, far below any requested width
+_FIRST_REACH: Final = 8.0  # the largest tilt of the first search
+_ATTEMPTS: Final = 9  # the largest number of sums; the best enclosure so far is then returned
+_LAST: Final = 4  # the last attempts, which only refine the sum at the same position
 _MOST_ROUNDS: Final = 1 << 40
-_MOST_SMOOTHING: Final = 0.5  # more would blur what is looked for
-_MOST_ERROR: Final = 0.25  # of a sum, relatively: a looser one says nothing about the next
-_SAME: Final = 0.05  # tilts so near each other, relatively, count as one
-_CERTAIN: Final = 1e-9  # of the width that is asked for
-_STEP: Final = 0.1  # the least step in log tau that tells how the width falls
-_SURE: Final = 0.9  # ends nearer than this place the next sum by themselves
-_FROM_AFAR: Final = 0.01  # the error allowed in delta where epsilon may be 0
-_MOST_GAIN: Final = 64.0  # a larger step towards a fine sum may make it too long
-_LOCATED: Final = 1e-4  # the relative width of a first look at epsilon
-_FEW: Final = 64  # rounds: the moment of more of them falls fast
-_FINEST: Final = Fraction(1, 10**12)  # the least relative width that is tried for
-_NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon counts as this
-_NO_MASS: Final = Fraction(1, 10**300)  # a delta below counts as this
-_SPARED: Final = 0.25  # of the width: what rare losses that are counted as infinite may add
-_LEAST_SPARE: Final = 1e-306  # of less mass floats hold too little
-_CUTS: Final = 4  # of a delta that is not known beforehand
-_SEEN: Final = 0.01  # the width to which such a delta is looked for
-_LESS: Final = 2.0**-8  # so much below the guess a delta needs another cut
-_FAR: Final = Fraction(10**9)  # an epsilon beyond is looked for here: floats place the sum
+_MOST_SMOOTHING: Final = 0.5  # more smoothing would hide the result
+_MOST_ERROR: Final = 0.25  # the largest relative error of a sum that helps to place the next one
+_SAME: Final = 0.05  # tilts with a smaller relative difference count as equal
+_CERTAIN: Final = 1e-9  # relative to the requested width
+_STEP: Final = 0.1  # the least step in log tau that shows how the width decreases
+_SURE: Final = 0.9  # if lower/upper exceeds this, the ends alone place the next sum
+_FROM_AFAR: Final = 0.01  # the permitted error of delta if epsilon may be 0
+_MOST_GAIN: Final = 64.0  # a larger refinement step may make the sum too long
+_LOCATED: Final = 1e-4  # the relative width of a first enclosure of epsilon
+_FEW: Final = 64  # rounds: the moment of a longer composition decreases fast
+_FINEST: Final = Fraction(1, 10**12)  # the least relative width that is attempted
+_NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon is treated as this one
+_NO_MASS: Final = Fraction(1, 10**300)  # a smaller delta is treated as this one
+_SPARED: Final = 0.25  # the share of the width for rare losses that are counted as infinite
+_LEAST_SPARE: Final = 1e-306  # floats do not represent smaller masses well
+_CUTS: Final = 4  # the largest number of cuts for a delta that is not known beforehand
+_SEEN: Final = 0.01  # the relative width to which that delta is estimated
+_LESS: Final = 2.0**-8  # a delta below this fraction of the guess needs another cut
+_FAR: Final = Fraction(10**9)  # floats place the sum of a larger epsilon here
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
-    r"""L = sum of k independent copies of each law of ``parts``: ((law, k), ...).
+    r"""The total loss L, a sum of k independent copies of each law of ``parts`` ((law, k), ...).
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
     width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, a delta
     below 1e-300 as 1e-300. The enclosure is always valid. It is wider than requested if that width
-    would take more than some seconds: if epsilon is a total of losses of large probability, if
-    delta is close to 1, or so small that epsilon is close to the largest loss, whose sum is then
-    the upper bound.
+    would take more than a few seconds: if epsilon is a total of losses of large probability, if
+    delta is close to 1, or if delta is so small that epsilon is close to the largest loss; the sum
+    of the largest losses is then the upper bound.
 
     >>> from accounting.fourier.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -96,7 +96,7 @@ class ContourIntegral:
         object.__setattr__(self, "parts", checked)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:
-        r"""The curve at ``epsilon`` >= 0."""
+        r"""The delta at ``epsilon`` >= 0."""
         exact = rational("epsilon", epsilon)
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
@@ -117,7 +117,7 @@ class ContourIntegral:
             return self._cut(guess, wanted)._delta(exact, wanted, guess)
 
     def _delta(self, exact: Fraction, wanted: float, most: float) -> Enclosure:
-        # Floats place the sums for a delta of about `most` or less.
+        # Floats choose the sums for a delta of at most about `most`.
         parts, near = self.parts, float(min(exact, _FAR))
         saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
         hidden = _hidden(parts)
@@ -132,7 +132,7 @@ class ContourIntegral:
             return Enclosure.of((hidden + low).union(hidden + high))
 
         def aim(found: Enclosure) -> tuple[Saddle, float]:
-            # What is hidden is known: beside it the rest may be off by more.
+            # The hidden mass is known, so the remainder may have a larger relative error.
             rest = saddle.less(float(found.upper - known.lower))
             return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
 
@@ -140,7 +140,7 @@ class ContourIntegral:
         return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS), self._side)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
-        r"""The inverse of the curve at 0 < ``delta`` < 1; infinite below P(L = oo)."""
+        r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
         exact = positive_rational("delta", delta, "use the largest loss")
         if exact >= 1:
             raise InvalidParameter("delta", delta, "must be < 1")
@@ -165,18 +165,18 @@ class ContourIntegral:
                 return epsilon_between(total, goal, first.upper)
 
             def aim(found: Enclosure) -> tuple[Saddle, float]:
-                # |delta'| is about c delta. Whether epsilon is 0 is seen from afar.
+                # |delta'| is about c delta. A coarse sum decides whether epsilon is 0.
                 near = found.lower or (found.upper if found.upper < first.upper else 0)
                 if near == 0 and saddle.epsilon > 0 and not looked:
                     at = saddle
                 else:
-                    # Nothing was seen there: a rare tail of large losses led too far out.
+                    # The sum showed nothing: rare large losses led to a point too far out.
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     if tried and found.lower < _SURE * found.upper:
                         guess = _led(tried[-1], goal, guess)
                     at = saddle_at_epsilon(guess, parts, reach)
                     if math.isclose(at.tilt, peak, rel_tol=_SAME):
-                        # What is known of the moments there serves once more.
+                        # Reuse the tilt for which the moments are already known.
                         at = replace(at, tilt=saddle.tilt)
                     at = calm(parts, replace(at, log_delta=saddle.log_delta))
                 looked.append(at.epsilon)
@@ -185,7 +185,7 @@ class ContourIntegral:
                 )
                 return at, max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
 
-            # Of few rounds a fine sum far from epsilon is too long: a coarse one locates it.
+            # For few rounds a fine sum far from epsilon is too long: a coarse one locates epsilon.
             found, few = first, sum(count for _, count in parts) < _FEW
             for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
                 found = _refined(
@@ -194,7 +194,7 @@ class ContourIntegral:
             return found
 
     def _cut(self, delta: float, wanted: float) -> ContourIntegral:
-        # Without losses too rare for this delta to tell.
+        # The same parts without losses too rare to affect this delta.
         rounds = sum(count for _, count in self.parts)
         spare = _SPARED * delta * wanted / rounds
         if not self._side or spare < _LEAST_SPARE:
@@ -204,12 +204,12 @@ class ContourIntegral:
 
     @property
     def _side(self) -> int:
-        # The side of the truth on which listings of the parts lie; 0 where there are none.
+        # The direction of the listings of the parts: 1 above, -1 below, 0 without listings.
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 
     def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[Saddle, float]:
-        # Among tilts up to a reach that grows as long as it is too short.
+        # Choose among tilts up to a reach, which grows while it is too short.
         reach = _FIRST_REACH
         saddle = choose(self.parts, reach)
         while saddle.tilt >= reach and reach < MOST_TILT:
@@ -226,8 +226,8 @@ def _refined(
     excess: Callable[[Enclosure], float],
     side: int,
 ) -> Enclosure:
-    # Sums with less and less smoothing, until the enclosure is narrow or the next sum too long.
-    # `aim` says where the next one is best placed, and the relative error in delta it may have.
+    # Reduce the smoothing until the enclosure is narrow or the next sum is too long. `aim` gives
+    # the best saddle point for the next sum, and its permitted relative error in delta.
     saddle, error = aim(best)
     tau = _smoothing(saddle, error)
     reached, patience, power, last = _MOST_SMOOTHING, 1.0, 2.0, (0.0, 0.0)
@@ -243,7 +243,7 @@ def _refined(
         over = min(excess(best), _MOST_GAIN)
         here = math.log(tau), math.log(max(excess(found), _CERTAIN))
         if attempt and here[0] < last[0] - _STEP:
-            # The width falls like tau^2, but only like tau at a loss of positive probability.
+            # The width decreases like tau^2, but only like tau at a loss of positive probability.
             power = min(max((last[1] - here[1]) / (last[0] - here[0]), 1.0), 2.0)
         last = here
         if over <= 1:
@@ -260,7 +260,7 @@ def _refined(
 
 
 def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
-    # A step of Newton's, with the slope -c that log delta has at most, from where the sum is below.
+    # A Newton step with the largest slope -c of log delta, from a point where the sum is too small.
     at, c = total.window.epsilon, total.window.tilt
     most = total.bounds(Fraction(at))[1]
     return max(at - float((goal / most).log()) / c, otherwise) if 0 < most < goal else otherwise
@@ -272,7 +272,7 @@ def _smoothing(saddle: Saddle, error: float) -> float:
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
     smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
-    # A listing may add as much to the variance as the smoothing does.
+    # The listings may add as much variance as the smoothing.
     share = smoothing * smoothing / len(parts)
     tilt, focus = Fraction(saddle.tilt), saddle.focus
     factors = [(part.factor(tilt, share / count, focus), count) for part, count in parts]
@@ -281,7 +281,7 @@ def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum 
 
 
 def _hidden(parts: _Parts) -> arb:
-    # 1 - prod (1 - h)^k, with no cancellation for small h.
+    # 1 - prod (1 - h)^k, without cancellation for small h.
     finite = arb(0)
     for part, count in parts:
         if not part.hidden < 1:
@@ -300,16 +300,16 @@ def _saddle_at_delta(delta: Fraction, parts: _Parts, reach: float) -> Saddle:
 
 
 def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
-    # The width against the one that was asked for; what is below `least` counts as that.
+    # The width relative to the requested width; values below `least` count as `least`.
     if not found.upper < math.inf:
         return math.inf
     return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
 
 
 def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
-    # Both hold the truth. Sums of listings are of other laws each time, all on one side of the
-    # truth (1: above it, -1: below it): the best end of that side is kept, and the other end is
-    # that of the last law, or of the one before where the last one is worse than it.
+    # Both enclosures are valid. The sums of listings are of different laws each time, all on one
+    # side of the true value (1: above it, -1: below it): keep the best end of that side; the other
+    # end is that of the last law, or of the previous one if the last one is worse.
     if not side:
         return _within(best, found.lower, found.upper)
     if side > 0:
@@ -320,7 +320,7 @@ def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
 
 
 def _within(found: Enclosure, least: End, most: End) -> Enclosure:
-    # Both hold the truth, so the smaller range does.
+    # Both enclosures are valid, hence so is their intersection.
     return Enclosure(max(found.lower, least), min(found.upper, most))
 
 

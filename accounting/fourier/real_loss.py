@@ -1,7 +1,7 @@
 r"""The privacy loss of a round with real noise, discretised from above or from below.
 
-The cells of the round (:mod:`accounting.loss.discretisation`) are placed for the requested tilt, as
-many as the width needs. Proofs: docs/proofs/cells.md.
+The cells of a round (:mod:`accounting.loss.discretisation`) are chosen for the requested tilt, and
+their number for the requested width. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
 _UP: Final = 1 + 2.0**-50
 _SLACK: Final = 2.0**-40
-"""At least the error of a loss that is the quotient of two float masses."""
+"""An upper bound on the error of a loss that is the logarithm of a quotient of float masses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(LossPart):
-    r"""The loss of a round of a random kind, (probability, pair), which the output reveals.
+    r"""The loss of a round of random kind (probability, pair), where the output reveals the kind.
 
-    Its total is an upper bound if ``above``, and a lower bound otherwise.
+    Totals of this loss are upper bounds if ``above``, and lower bounds otherwise.
 
     >>> from accounting.loss.density import NormalDensity
     >>> from accounting.loss.real_cells import RealPair
@@ -56,7 +56,7 @@ class TabledLoss(LossPart):
 
     @property
     def hidden(self) -> arb:
-        r"""A bound of the mass at infinity, in the direction of the discretisation."""
+        r"""A bound on the mass at infinity, in the direction of the discretisation."""
         rounded = _up if self.above else _down
         found = sum(
             rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
@@ -65,7 +65,7 @@ class TabledLoss(LossPart):
 
     @property
     def largest(self) -> arb:
-        r"""An upper bound of all finite discretised losses."""
+        r"""An upper bound on all finite discretised losses."""
         found = self.largest_loss().upper
         return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
@@ -86,15 +86,15 @@ class TabledLoss(LossPart):
         return _factor(self, tilt, at, _count(self, at, variance))
 
     def listing(self) -> Listing:
-        r"""All atoms, of about 4096 cells placed for a tilt of 1."""
+        r"""All atoms, of about 4096 cells chosen for a tilt of 1."""
         return _listing(self, Focus(1.0), _LISTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedLoss(LossPart):
-    r"""A bound of the loss of an epoch of random allocation, from one ``side``.
+    r"""A bound on the loss of an epoch of random allocation, from the given ``side``.
 
-    Raises as :func:`accounting.loss.allocation_loss.allocated` does.
+    Raises the errors of :func:`accounting.loss.allocation_loss.allocated`.
     """
 
     density: Density
@@ -103,7 +103,7 @@ class AllocatedLoss(LossPart):
 
     @property
     def above(self) -> bool:
-        r"""The direction given by the side."""
+        r"""Whether the discretisation is an upper bound, as ``side`` says."""
         return self.side.above
 
     @property
@@ -122,7 +122,7 @@ class AllocatedLoss(LossPart):
         return arb(float(self.listing.losses[-1]))
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite."""
+        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:

@@ -23,7 +23,7 @@ MOST_TILT: Final = 2.0**27
 
 _HALVINGS: Final = 32
 _CLOSE: Final = 1.00001
-"""The precision of a tilt: where a rare large loss dominates, epsilon depends steeply on it."""
+"""The precision of a tilt: if a rare large loss dominates, epsilon depends steeply on the tilt."""
 
 _CALMINGS: Final = 60
 _CALM: Final = 1.25
@@ -33,30 +33,30 @@ _LONG: Final = 16384.0
 """The largest value of c times the period."""
 
 _USUAL: Final = 12.0
-"""Nats below delta at which aliases are small enough for the usual widths."""
+"""Aliases this many nats below delta are small enough for the usual widths."""
 
 _CANCELLED: Final = 15.0
-"""Nats by which the terms of a sum may exceed it: each round adds about 1e-13 to their error."""
+"""The nats by which terms may exceed their sum: each round adds about 1e-13 to their error."""
 
-_TAIL: Final = 4.0  # about: delta is 4/epsilon times smaller than the mass of losses beyond epsilon
+_TAIL: Final = 4.0  # delta is about 4/epsilon times smaller than the mass of losses above epsilon
 
-# Only speed and width rest on these: what the window leaves out is bounded, wherever it is.
-_CALMER: Final = 0.8  # the step down to a calmer tilt
-_LEAST_LOG: Final = -700.0  # of delta: a float holds no less
-_INFLATED: Final = 2.0  # nats that a listing may add to the logarithm of a moment
-_SHARE: Final = 64  # the aliases, and what is cut off, may each have 1/64 of the error
-_FEW: Final = 64  # laws: the moment of more of them is smoother
-_NEAR: Final = 0.25  # how far phi may turn within a block, for few laws
-_WIDE: Final = 0.45  # and for many; longer blocks are bounded worse
-_MOST_DEPTH: Final = 10  # a block has 2^10 frequencies at the most
-_BLIND_DEPTH: Final = 5  # where a block tells nothing, however short
-_MOST_BLOCKS: Final = 1 << 20  # of a window; a longer one is not tried, and the answer is wider
+# These constants affect only speed and width: the frequencies outside the window are bounded.
+_CALMER: Final = 0.8  # the factor of each step to a smaller tilt
+_LEAST_LOG: Final = -700.0  # the least log delta: floats represent no smaller delta
+_INFLATED: Final = 2.0  # the most that a listing may add to the logarithm of a moment
+_SHARE: Final = 64  # aliases and truncation may each have 1/64 of the error
+_FEW: Final = 64  # laws: the moment of a longer composition is smoother
+_NEAR: Final = 0.25  # the largest change of the phase of phi within a block, for few laws
+_WIDE: Final = 0.45  # and for many laws; longer blocks have worse bounds
+_MOST_DEPTH: Final = 10  # a block has at most 2^10 frequencies
+_BLIND_DEPTH: Final = 5  # used if no block is short enough for a useful bound
+_MOST_BLOCKS: Final = 1 << 20  # a longer window is not tried, and the result is wider
 _LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saddle:
-    r"""Approximate saddle at ``epsilon``: the tilt c and the log of the curve there."""
+    r"""An approximate saddle point at ``epsilon``: the tilt c, and the log of the curve there."""
 
     tilt: float
     epsilon: float
@@ -73,7 +73,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""The same saddle, if the curve is known to be at most ``delta`` there."""
+        r"""The same saddle point, if the curve is known to be at most ``delta`` there."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
@@ -81,7 +81,7 @@ class Saddle:
 def saddle_at_epsilon(
     epsilon: float, parts: Sequence[tuple[LossPart, int]], reach: float
 ) -> Saddle:
-    r"""The saddle point of log M(c) - c epsilon - log c(c+1), at most ``reach``."""
+    r"""The saddle point of log M(c) - c epsilon - log c(c+1), with c at most ``reach``."""
     tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, reach)
     there, log, bend = _point(parts, tilt)
     log += tilt * (there - epsilon) - bend
@@ -91,7 +91,7 @@ def saddle_at_epsilon(
 def saddle_at_delta(
     log_delta: float, parts: Sequence[tuple[LossPart, int]], reach: float
 ) -> Saddle:
-    r"""The saddle point of the epsilon whose delta is about e^``log_delta``, at most ``reach``."""
+    r"""The saddle point of the epsilon with delta about e^``log_delta``, c at most ``reach``."""
 
     def above(c: float) -> bool:
         _, log, bend = _point(parts, c)
@@ -102,11 +102,11 @@ def saddle_at_delta(
 
 
 def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
-    r"""A tilt no larger than that of the saddle, for which the period is short.
+    r"""A tilt of at most the saddle point's, for which the period is short.
 
-    The saddle weighs one rare large loss and the sum of all small ones. A lower tilt excludes the
-    large losses, whose aliases make the period long, until the terms of the sum cancel: they then
-    exceed the sum, and so do their errors.
+    The saddle point balances one rare large loss against the sum of all small ones. A lower tilt
+    excludes the large losses, whose aliases make the period long; but if it is too low the terms of
+    the sum exceed the sum and cancel, and so their errors exceed it too.
     """
     start, lowest, calmed = saddle.tilt, math.inf, saddle
     cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
@@ -114,7 +114,7 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
         c = float(np.float32(start * _CALMER**step))
         factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
         log = sum(k * float(f.log_scale) for f, k in factors)
-        # Chernoff's bound at this tilt.
+        # The Chernoff bound at this tilt.
         near = max(saddle.epsilon, 0.0)
         bound = min(max((log - saddle.log_delta) / c, 0.0), saddle.epsilon)
         placed, need = replace(saddle, tilt=c, epsilon=near), _USUAL - saddle.log_delta
@@ -133,7 +133,7 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
 def _inflated(
     parts: Sequence[tuple[LossPart, int]], factors: Sequence[tuple[Factor, int]], c: float
 ) -> bool:
-    # Masses below all floats are listed as the least one: far out they outweigh the law itself.
+    # Masses below all floats are listed as the least float: far out these outweigh the true law.
     pairs = zip(parts, factors, strict=True)
     return any(float(f.log_scale) - part.cumulants(c)[0] > _INFLATED for (part, _), (f, _) in pairs)
 
@@ -158,7 +158,7 @@ def window(
     deviation = max(f.deviation for f, _ in factors)
     near = _NEAR if sum(k for _, k in factors) < _FEW else _WIDE
     depth = math.floor(math.log2(max(2 * near / (deviation * step), 1e-9)))
-    # Where a block of two frequencies is already too long, the cover is blind: any length will do.
+    # If even a block of two frequencies is too long for a useful bound, any length will do.
     depth = _BLIND_DEPTH if depth < 1 else min(depth, _MOST_DEPTH)
     blocks = math.ceil(end / (step * (1 << depth)))
     if blocks > _MOST_BLOCKS:
@@ -176,8 +176,8 @@ def window(
 def _period(
     factors: Sequence[tuple[Factor, int]], saddle: Saddle, need: float
 ) -> tuple[float, Fraction]:
-    # The least period at which both bounds of the aliases are below e^-need, and its lift.
-    # A convex function over the lift falls and then rises.
+    # The least period at which both bounds on the aliases are below e^-need, and its lift. The
+    # period is a convex function of the lift, so it decreases and then increases.
     c, best = saddle.tilt, (math.inf, Fraction(1))
     for lift in _LIFTS:
         log = sum(k * float(f.log_moment(lift)) for f, k in factors)
@@ -192,7 +192,7 @@ def _period(
 
 
 def _point(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, float, float]:
-    # epsilon with its saddle point at c, log of the integrand there, and log of 1/width.
+    # The epsilon with saddle point c, the log of the integrand there, and the log of 1/width.
     value, slope, bend = 0.0, 0.0, 0.0
     for part, count in parts:
         found = part.cumulants(c)
@@ -204,7 +204,7 @@ def _point(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, floa
 
 
 def _bisected(below: Callable[[float], bool], reach: float) -> float:
-    # Where `below` turns false, closely, as a float of 24 bits.
+    # The point where `below` becomes false, approximately, as a float of 24 bits.
     low, high = LEAST_TILT, reach
     for _ in range(_HALVINGS):
         if high < low * _CLOSE:
@@ -215,7 +215,7 @@ def _bisected(below: Callable[[float], bool], reach: float) -> float:
 
 
 def _end(tau: float, step: float, log_budget: float) -> float:
-    # x = tau Y with 2 tau^2 (1 + 1/x^2) e^(-x^2/2)/(tau x step) = budget.
+    # Solve 2 tau^2 (1 + 1/x^2) e^(-x^2/2)/(tau x step) = budget for x = tau Y.
     x = 4.0
     for _ in range(4):
         log = math.log(2 * tau * (1 + 1 / x**2) / (x * step)) - log_budget
@@ -224,6 +224,6 @@ def _end(tau: float, step: float, log_budget: float) -> float:
 
 
 def _short(value: float) -> float:
-    # At most the value, of 12 bits.
+    # The value rounded down to 12 bits.
     mantissa, exponent = math.frexp(value)
     return math.ldexp(math.floor(mantissa * 4096), exponent - 12)

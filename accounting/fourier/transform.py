@@ -32,7 +32,7 @@ from dpcore.numbers.enclosure import nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _VARIANCE: Final = 2.5
-"""Of K(u) = e^(-u^2/2s^2), in squares of a grid step."""
+"""The variance s^2 of K(u) = e^(-u^2/2s^2), in squared grid steps."""
 
 _SIDE: Final = 14
 """K is truncated at this distance, where it is e^(-39.2)."""
@@ -43,13 +43,13 @@ _LEAST_BITS: Final = 4
 _MOST_STAGES: Final = 4
 _MOST_LEVELS: Final = 10
 _TAYLOR: Final = 13
-"""e^-x for 0 <= x <= 2/5: the degree, whose remainder is below 2^-54."""
+"""The degree of the series of e^-x for 0 <= x <= 2/5, whose remainder is below 2^-54."""
 
 _GROWN: Final = 2.1625
 """K^(0)/K^(1/8) = e^(2 pi^2 s^2/64), rounded up."""
 
 _MEAN: Final = 2.3
-"""At least sum_i |i| K(r - i)/sum_i K(r - i), 0 <= r < 1."""
+"""An upper bound on sum_i |i| K(r - i)/sum_i K(r - i), 0 <= r < 1."""
 
 _KERNEL: Final = 4 * UNIT * (1 + _MEAN) + gamma(2) * _MEAN + gamma(4)
 _SUMS: Final = math.sqrt(2) * gamma(3 * _MOST_LEVELS + 4 * _SIDE)
@@ -59,14 +59,14 @@ _DENSE: Final = product_error(1 << _DENSE_BITS) * SLACK + CIRCLE
 TRANSFORM_ERROR: Final = (
     _GROWN * (_KERNEL + _SUMS + _MOST_STAGES * _STAGE + _DENSE) + EXP_NEG_ERROR + 2.0**-51
 ) * SLACK
-"""Relative to the sum of |q_x|: aliases and truncation of K, below 2^-52, and all roundings."""
+"""The error relative to the sum of |q_x|: aliases and truncation of K (< 2^-52), and rounding."""
 
 
 def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
-    r"""phi at -length/2 <= j < length/2, within TRANSFORM_ERROR times the sum of |weights|.
+    r"""Compute phi at -length/2 <= j < length/2, within TRANSFORM_ERROR times the sum of |weights|.
 
-    ``high`` and ``low`` are the words of the phases f_x, a full turn being 2^128. ``length`` is
-    even, and at most 2^20.
+    ``high`` and ``low`` are the words of the phases f_x, where a full turn is 2^128. ``length`` is
+    even and at most 2^20.
 
     >>> half = np.array([1 << 63], dtype=np.uint64)
     >>> transform(half, 0 * half, np.array([1 + 0j]), 4).real.round(12).tolist()  # (-1)^j
@@ -84,7 +84,7 @@ def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Compl
 def _spread(high: Turns, low: Turns, weights: Complexes, bits: int) -> Complexes:
     # sum_x q_x K(x - g) at the points g of the grid, x = M f.
     rest = np.uint64(64 - bits)
-    # Sorted, so that losses that go around the circle are summed with those they meet.
+    # Sorted, so that phases that wrap around the circle are summed with their neighbours there.
     order = np.argsort(high, kind="stable")
     high, low, weights = high[order], low[order], weights[order]
     place = (high >> rest).astype(np.int64)
@@ -112,8 +112,8 @@ def _kernels(within: Floats) -> Floats:
 
 
 def _exp_neg(x: Floats) -> Floats:
-    # e^-x for 0 <= x <= 2/5, within 4u: partial sums are at most 1, so roundings add up to
-    # (1 + 2 sum_n x^n) u.
+    # e^-x for 0 <= x <= 2/5, with error <= 4u: partial sums are at most 1, so the roundings add up
+    # to at most (1 + 2 sum_n x^n) u.
     found = np.full_like(x, 1 / math.factorial(_TAYLOR))
     for n in range(_TAYLOR - 1, -1, -1):
         found = 1 / math.factorial(n) - x * found
@@ -148,7 +148,7 @@ def _kernel(j: Integers, bits: int) -> Floats:
 
 
 def _dft(rows: Complexes, bits: int) -> Complexes:
-    # sum_n a_n e^(2 pi i k n/M) for -M/8 <= k < M/8, of each row: n = n1 M/R + n2, k = k1 + R k2.
+    # For each row, sum_n a_n e^(2 pi i k n/M), -M/8 <= k < M/8; n = n1 M/R + n2, k = k1 + R k2.
     if bits <= _DENSE_BITS:
         return rows @ _part(bits).T
     radix = min(bits - _LEAST_BITS, _RADIX_BITS)
@@ -181,5 +181,5 @@ def _twiddles(radix: int, rest: int) -> Complexes:
 
 
 def _roots(multiples: Integers, bits: int) -> Complexes:
-    # e^(2 pi i m/2^bits), exact turns.
+    # e^(2 pi i m/2^bits) from exact turns.
     return circle((multiples & ((1 << bits) - 1)).astype(np.uint64) << np.uint64(64 - bits))

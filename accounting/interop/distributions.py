@@ -1,6 +1,6 @@
 r"""Convert guarantees to privacy loss distributions of dp-accounting that dominate them.
 
-Also the library itself, imported at first use, and the results of its own accountants.
+The module also imports dp-accounting at first use, and runs its accountants.
 
 Proofs: docs/proofs/composition.md.
 """
@@ -71,10 +71,10 @@ def assumes(composition: Composition) -> bool:
 def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     r"""A ``PrivacyLossDistribution`` of dp-accounting that dominates ``source``.
 
-    Its losses are multiples of ``interval``, as its composition needs. Each loss is split between
-    the two nodes around it so that both laws keep their masses (merging them again is
-    post-processing), and every mass is rounded up. So delta of one round is above the exact one at
-    every epsilon, even after the rounding of its sums; several rounds are composed by
+    Its losses are multiples of ``interval``, which dp-accounting needs to compose. Each loss is
+    split between the two adjacent nodes so that both laws keep their masses (merging them again is
+    post-processing), and every mass is rounded up. So delta of one round is at least the exact one
+    at every epsilon, even after the rounding of its sums; several rounds are composed by
     dp-accounting, whose transform has an error of about 1e-16 in either direction.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
@@ -95,10 +95,10 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
     stood = dominating_pairs(source)
     made = []
     if stood.lost or not stood.above[0]:
-        # A mass of 1 beside the infinite one: more than there is, by delta.
+        # A mass of 1 at loss 0 besides the infinite loss: the total mass exceeds 1 by delta.
         lost = kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step)
         made.append((lost, 1))
-    # One list for either direction, of the same shape: delta is that of the worse one.
+    # One list of laws per direction, of equal length; delta is that of the worse direction.
     for laws in zip(*stood.above, strict=True):
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
@@ -131,9 +131,9 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     r"""Dominating masses on the losses j ``step``, by key j, and the mass at infinity.
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
-    with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the rest; then P and Q keep a and b. A node is the
-    float that dp-accounting computes for it. A loss within 2^-64 of a node is moved there; the mass
-    that this may lose counts as infinite, like hidden mass.
+    with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the remainder; then P and Q keep a and b. A node
+    is the float that dp-accounting computes for it. A loss within 2^-64 of a node is moved there;
+    the mass that this may lose is counted as infinite loss, like hidden mass.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
@@ -174,9 +174,9 @@ def _padded(mass: arb) -> float:
 def accountants_of_dp_accounting(
     sigma: Fraction, rate: Fraction, rounds: Sequence[int], delta: Fraction
 ) -> dict[str, tuple[float, ...]]:
-    r"""Epsilon of sampled Gaussian noise after each number of ``rounds``, add-remove, by tool.
+    r"""Epsilon of sampled Gaussian noise after each number of ``rounds`` by accountant, add-remove.
 
-    The results of its RDP accountant and of its PLD accountant at the default grid.
+    These are the results of dp-accounting's RDP accountant and PLD accountant at the default grid.
     """
     dp = library("dp_accounting")
     event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))

@@ -1,10 +1,10 @@
 r"""Convert to and from dp-accounting: events and privacy loss distributions.
 
 dp-accounting is an extra, ``pip install dpcore[interop]``, imported at first use. It computes in
-floats: exported values are rounded to the safe side, and errors of its own arithmetic are not
-bounded. Imported events are read as statements of the caller: a noise law gives an exact curve;
-exact sampling of noise on the reals is an assumption, and so are claims, with the event as the
-reason. Proofs: docs/proofs/composition.md.
+floats: exported values are rounded to the safe side, but its own rounding errors are not bounded.
+Imported events are statements by the caller: a noise law gives an exact curve; exact sampling of
+noise on the reals is an assumption, and so is every claim, with the event as the reason. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _FAR: Final = 10**9
 
 
 def to_dp_event(source: Guarantee) -> Any:
-    r"""An event of dp-accounting whose guarantee is implied by that of ``source``.
+    r"""An event of dp-accounting whose guarantee is implied by ``source``.
 
-    Discrete Laplace noise in one number or in l1 is a ``DiscreteLaplaceDpEvent``, to be read under
-    ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e moved by 1. Any other noise becomes
-    its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian, Skellam or
-    Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace noise,
-    truncated batches whose rate is a float, and lists keep their structure. A randomised response
-    event is never created: the PLD accountant of 0.6 charges many rounds of it as a single round.
+    Discrete Laplace noise on one number or under l1 is a ``DiscreteLaplaceDpEvent``, to be read
+    under ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e moved by 1. Any other noise
+    becomes its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian,
+    Skellam or Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace
+    noise, truncated batches whose rate is a float, and lists keep their structure. A randomised
+    response event is never created: the PLD accountant of 0.6 charges many rounds of it as one.
     """
     dp = library("dp_accounting.dp_event")
     if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
@@ -88,7 +88,7 @@ def _event(dp: Any, source: Guarantee) -> Any:
 
 
 def _described(dp: Any, source: Guarantee, asked: Description) -> Any:
-    # None where there is no event of its own.
+    # None if dp-accounting has no event for this scheme.
     match asked.scheme:
         case Everyone() if asked.real or _one_laplace(asked):
             return _noise(dp, asked)
@@ -108,8 +108,8 @@ def _one_laplace(asked: Description) -> bool:
 
 
 def _noise(dp: Any, asked: Description) -> Any:
-    # The noise of everybody. A larger loss is a smaller multiplier: rounded so that the event
-    # guarantees no more.
+    # The noise without sampling. The multiplier is rounded down, so that the event guarantees no
+    # more privacy.
     moves = Sensitivity.of(asked.sensitivity)
     match asked.noise:
         case DiscreteLaplace(scale=scale) if _one_laplace(asked):
@@ -134,7 +134,9 @@ def _truncated(dp: Any, source: Guarantee, asked: Description, cut: TruncatedPoi
     if asked.replaced:
         raise _no_event(repr(source), "the event requires the relation ADD_OR_REMOVE_ONE")
     if rational("rate", float(cut.rate)) != cut.rate:
-        raise _no_event(repr(source), "its rate is not a float, and a larger rate may cost less")
+        raise _no_event(
+            repr(source), "its rate is not a float, and rounding it up may lower the privacy cost"
+        )
     inner = _noise(dp, asked)
     return dp.TruncatedSubsampledGaussianDpEvent(
         cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
@@ -142,7 +144,7 @@ def _truncated(dp: Any, source: Guarantee, asked: Description, cut: TruncatedPoi
 
 
 def _root(value: Fraction) -> End:
-    # The square root, or a number below it.
+    # The square root, rounded down.
     top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
     if Fraction(top * top, bottom * bottom) == value:
         return Fraction(top, bottom)
@@ -160,9 +162,9 @@ def _no_event(what: str, why: str) -> NotDerived:
 def accountant(neighboring_relation: Any = None) -> Any:
     r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
 
-    It has their methods: supports, compose, get_epsilon, get_delta, ledger; events are interpreted
-    as by :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation is
-    ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
+    It has the methods supports, compose, get_epsilon, get_delta and ledger of the library; events
+    are interpreted as by :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
+    is ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
     """
     relations = library().NeighboringRelation
     relation = relations.ADD_OR_REMOVE_ONE if neighboring_relation is None else neighboring_relation
@@ -206,7 +208,7 @@ def _kind() -> Callable[..., Any]:
 
         def get_epsilon(self, target_delta: float) -> float:
             total = self._total()
-            # Whatever shows everything has no epsilon, also not at the delta that allows it.
+            # A claim with delta = 1 may reveal all data: epsilon is infinite, even at delta = 1.
             shown = any(
                 isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts
             )

@@ -36,7 +36,7 @@ from dpcore.numbers.parameter import integer, positive_rational, rational, ratio
 
 _BITS: Final = 128
 _ORDERS: Final = tuple(
-    # From 1.02 to 10^4, near enough to each other for a tenth of a percent.
+    # From 1.02 to 10^4, close enough together for an error of at most 0.1%.
     sorted({1 + Fraction(round(256 * 1.1**k), 256) for k in range(-40, 100)})
 )
 _NEARLY_ONE: Final = Fraction(1, 10**9)
@@ -48,13 +48,13 @@ _ADD_REMOVE: Final = Scope(relation=Relation.ADD_REMOVE)
 def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     r"""Convert an event of dp-accounting to a composition under ``scope``.
 
-    ``event`` is one of the library, or of :func:`event_from_json`, which needs no library. An event
-    has no scope: ``scope`` names the relation under which it is read. Bounds in events are for one
-    record, so replacing a record moves a sum by twice as much. Discrete Laplace events are exact
-    curves, sampled events amplified curves, and randomised response is pure. Gaussian and Laplace
-    events are curves of ideal noise on the reals, which is an assumption; the size of a truncated
-    sample's dataset is that of the larger dataset, or of both; a ``ZCDpEvent`` is assumed as
-    stated. The assumptions of the composition list the reasons.
+    ``event`` is an event of the library, or of :func:`event_from_json`, which does not need the
+    library. An event has no scope: ``scope`` is the relation under which it is read. Bounds in
+    events are for one record, so replacing a record moves a sum by twice as much. Discrete Laplace
+    events are exact curves, sampled events amplified curves, and randomised response is pure.
+    Gaussian and Laplace events are curves of ideal noise on the reals, which is an assumption; the
+    dataset size of a truncated sample is that of the larger dataset, or of both; a ``ZCDpEvent`` is
+    assumed as stated. The assumptions of the composition list the reasons.
     """
     if not isinstance(scope, Scope):
         raise InvalidParameter("scope", scope, A_SCOPE)
@@ -76,7 +76,7 @@ def _read(event: Event, scope: Scope) -> Composition:
 
 
 def _single(event: Event, scope: Scope) -> Guarantee:
-    # How far one record can move a sum whose terms are bounded by 1.
+    # The largest change of a sum of terms bounded by 1 due to one record.
     moves = 2 if scope.relation is Relation.REPLACE else 1
     match event.class_name:
         case "MixtureOfGaussiansDpEvent" if scope.relation is Relation.ADD_REMOVE:
@@ -129,12 +129,12 @@ def _truncated(event: Event, scope: Scope) -> Guarantee:
     noise = Gaussian(sigma=1 if bare else _positive("noise_multiplier", event.noise_multiplier))
     scheme = TruncatedPoisson(rate=rate, examples=examples, most=most)
     found = _release(noise, 1, scope, scheme)
-    # Whoever is kept is seen.
+    # Without noise, a record that is kept is revealed.
     return Approx(0, cast("TruncatedSample", found).kept.upper, scope=scope) if bare else found
 
 
 def _mixture(event: Event, scope: Scope) -> Guarantee:
-    # Shifts on a common grid; what the chances lack is of the largest one, which costs no less.
+    # Shifts on a common grid; missing probability is given to the largest shift, which is safe.
     shifts = [rational("sensitivities", each) for each in event.sensitivities]
     chances = [rational_in("sampling_probs", each, "[0, 1]") for each in event.sampling_probs]
     if not shifts or len(shifts) != len(chances) or min(shifts) < 0:
@@ -165,7 +165,7 @@ def _mixture(event: Event, scope: Scope) -> Guarantee:
 
 
 def _tree(event: Event, moves: int, scope: Scope) -> Guarantee:
-    # A record is in one leaf of one tree, so in the sums of as many nodes as the tree has levels.
+    # A record is in one leaf of one tree, so it affects one node sum at each level of that tree.
     counts = event.step_counts if isinstance(event.step_counts, Iterable) else [event.step_counts]
     steps = [integer("step_counts", count, at_least=0) for count in counts]
     if not any(steps):
@@ -183,7 +183,7 @@ def _concentrated(event: Event, scope: Scope) -> ZCdp | Rdp:
 
 
 def _response(event: Event, scope: Scope) -> Guarantee:
-    # Of k buckets the true one is shown with chance 1 - p + p/k, any other with p/k.
+    # The true one of k buckets is reported with probability 1 - p + p/k, any other one with p/k.
     k = integer("num_buckets", event.num_buckets, at_least=1)
     p = rational_in("noise_parameter", event.noise_parameter, "[0, 1]")
     if scope.relation is not Relation.REPLACE:
@@ -195,14 +195,14 @@ def _response(event: Event, scope: Scope) -> Guarantee:
         return Approx(0, 1, scope=scope)
     with precision(_BITS):
         loss = Enclosure.of(ball((1 - p) * k / p + 1).log())
-    # Of more than two buckets others are shown too, with the same probability from both: the curve
+    # With more than two buckets, other buckets have the same probability under both: the curve
     # lies below that of randomised response at the same epsilon.
     return (Pure if k == 2 else PureBound)(Fraction(loss.upper), scope=scope)
 
 
 def _sampled(event: Event, scope: Scope) -> Guarantee:
     poisson = event.class_name == "PoissonSampledDpEvent"
-    # Whether a unit is in a Poisson sample is a question of its own, whatever the relation.
+    # The event is sampled under add-remove: participation is decided per unit for any relation.
     alone = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE) if poisson else scope
     inner = _read(event.event, alone)
     if poisson:
@@ -214,7 +214,7 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
     if rate == 0 or inner.epsilon(0).upper == 0:
         return Pure(0, scope=scope)
     if any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in inner.parts):
-        # Whoever is sampled is seen.
+        # A record that is sampled is revealed.
         return Approx(0, min(rate, Fraction(1)), scope=scope)
     asked = _one_round(inner)
     if asked is None:
@@ -227,8 +227,8 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
 
 
 def _one_round(inner: Composition) -> Description | None:
-    # What is sampled at once: one release, or Gaussian noise of any number of vectors, which is
-    # Gaussian noise of one: the D^2/sigma^2 = 2 rho add.
+    # The release that is sampled: one release, or Gaussian noise on any number of vectors, which is
+    # Gaussian noise on one vector: the D^2/sigma^2 = 2 rho add.
     asked = [(described(part), part, rounds) for part, rounds in inner.parts]
     first, _, times = asked[0]
     if first is None or any(one is None or one.scheme != EVERYONE for one, _, _ in asked):

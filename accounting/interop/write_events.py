@@ -1,7 +1,8 @@
 r"""Events of dp-accounting as plain data and JSON; parsing JSON does not need the library.
 
-``{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}``, as in the library's named tuples.
-The name may also be under ``event`` if there is no inner event, and omit the suffix ``DpEvent``.
+``{"class_name": "GaussianDpEvent", "noise_multiplier": 1.1}`` is an example; the fields are those
+of the library. The name may also be under ``event`` if there is no inner event, and may omit the
+suffix ``DpEvent``.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def event_from_json(text: str) -> Event:
 
 
 def document_of(text: str) -> Any:
-    r"""Parse a JSON document; :class:`InvalidParameter` if it is invalid."""
+    r"""Parse a JSON document; raises :class:`InvalidParameter` if it is invalid."""
     try:
         return json.loads(text, parse_constant=_refused)
     except RecursionError:
@@ -111,7 +112,7 @@ def _event(document: Any, depth: int) -> Event:
 
 
 def _each(value: Any, convert: Any, kind: type) -> Any:
-    # Events within fields, and in lists of them.
+    # The events in fields, and in lists in fields.
     if isinstance(value, kind):
         return convert(value)
     if isinstance(value, (list, tuple)):

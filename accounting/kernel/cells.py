@@ -1,6 +1,6 @@
-r"""A round as a table of cells: lower bounds of P and Q, and an enclosure of the loss log P/Q.
+r"""A round as a table of cells: lower bounds on P and Q, and an enclosure of the loss log P/Q.
 
-Masses are only bounded from below: they sum to 1, so the total missing mass bounds each of them
+Masses are bounded from below only: they sum to 1, so the total missing mass bounds each of them
 from above. From a table :func:`listing` computes a law of the loss on a grid, at least as large
 (above) or at most as large (below) as the loss of the round. Proofs: docs/proofs/kernel.md.
 """
@@ -18,12 +18,12 @@ from accounting.kernel.convolution import Listing
 from accounting.kernel.series import Fixed
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
-r"""P-mass and Q-mass from below, and bounds of the loss; None if it may be infinite."""
+r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if it may be infinite."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    r"""Cells by increasing loss, the masses outside all cells, and the error of cell ends."""
+    r"""Cells in order of increasing loss, the mass outside them, and the error of cell ends."""
 
     fixed: Fixed
     cells: list[Cell]
@@ -33,7 +33,7 @@ class Pair:
 
 
 def of_masses(fixed: Fixed, masses: Iterable[tuple[int, int, bool]], least: int) -> Pair:
-    r"""The pair of individual outcomes: lower bounds of P and Q, and whether Q is exactly 0.
+    r"""The pair of individual outcomes: lower bounds on P and Q, and whether Q is exactly 0.
 
     Outcomes of a P-mass below ``least`` are omitted.
     """
@@ -63,7 +63,7 @@ def combined(one: Pair, other: Pair) -> Pair:
             bottom = None if low is None or least is None else low + least
             top = None if high is None or most is None else high + most
             cells.append((p * a >> fixed.bits, q * b >> fixed.bits, bottom, top))
-    # (p + m)(a + n) <= p a + m + n, and one unit for the rounding.
+    # (p + m)(a + n) <= p a + m + n, plus one unit for rounding.
     p_missing = one.p_missing + other.p_missing + 1
     q_missing = one.q_missing + other.q_missing + 1
     return Pair(fixed, cells, p_missing, q_missing, one.slack + other.slack)
@@ -83,7 +83,7 @@ def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: 
     if not found:
         found[0] = 0
     first, last, unit = min(found), max(found), 10**digits
-    # The rest of a grid that is shifted by the slack: up for above, down for below.
+    # The remaining shift of the grid by the slack: up for above, down for below.
     shift = Fraction(pair.slack, fixed.one)
     return Listing(
         above=above,
@@ -96,8 +96,8 @@ def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: 
 
 
 def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | None, int]]:
-    # The P-mass of a cell goes to two places around its loss, such that the Q-mass is kept too:
-    # a share w of it at A, the rest at B, with w e^-A + (1 - w) e^-B = q/p.
+    # The P-mass of a cell is split between two grid points A <= B around its loss such that the
+    # Q-mass is kept too: a share w at A, the rest at B, with w e^-A + (1 - w) e^-B = q/p.
     fixed, slack = pair.fixed, pair.slack
     one, bits = fixed.one, fixed.bits
     ratios: dict[int, tuple[int, int]] = {}
@@ -120,8 +120,8 @@ def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | 
 
 
 def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | None, int]]:
-    # Cells merge from the lowest loss up, until the merged loss is a place of the grid: a cell of a
-    # loss below the place has a want, e^place Q - P, and one of a loss above it an excess.
+    # Cells merge from the lowest loss up until the merged loss is a grid point x: a cell whose loss
+    # is below x has a deficit (want) e^x Q - P, a cell whose loss is above x an excess.
     fixed, slack = pair.fixed, pair.slack
     bits, one = fixed.bits, fixed.one
 
@@ -133,7 +133,7 @@ def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | 
     for cell in pair.cells:
         p, q, low = cell[0], cell[1] + pair.q_missing, cell[2]
         if low is None or not q:
-            # Nothing of Q is here: an infinite loss.
+            # There is no Q-mass: the loss is infinite.
             yield None, p
             continue
         loss = fixed.log((p << bits) // q)[0]

@@ -1,9 +1,10 @@
-r"""Compositions: discretised losses on a grid, convolved by one decimal product each.
+r"""Compositions: discretised losses on a grid, each convolution one product of decimal integers.
 
 A listing of a loss L (under P) states that P(L = start + j step) is ``weights[j - first]`` units of
-10^-digits. *Above*, the missing mass is at infinity and L is at most that large in distribution;
-*below*, the missing mass is at minus infinity and L is at least that large. All rounding is in the
-direction of the listing, so every operation keeps the order. Proofs: docs/proofs/kernel.md.
+10^-digits. In a listing from above, the missing mass is at infinity and L is at most that large in
+distribution; from below, the missing mass is at minus infinity and L is at least that large. All
+rounding has the direction of the listing, so operations keep the order. Proofs:
+docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=deci
 
 @dataclass(frozen=True)
 class Plan:
-    r"""The resolution of a computation; it affects the width and the work, never soundness.
+    r"""The resolution of a computation; it affects the width and the work, but not soundness.
 
-    Losses are put on a grid of ``step``; masses are counted in units of 10^-``digits``; a listing
-    with more than ``slots`` weights goes to a grid twice as wide; each product may move ``cut``
-    units per round out of its window.
+    Losses are rounded to a grid of ``step``; masses are counted in units of 10^-``digits``; a
+    listing with more than ``slots`` weights moves to a grid of twice the step; each product may
+    move ``cut`` units per round out of its window.
     """
 
     step: Fraction
@@ -46,7 +47,7 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""With at most ``cut`` units per round moved at either end, on a grid that fits."""
+        r"""The listing on a grid that fits; at most ``cut`` units per round move at each end."""
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:
             found = found.doubled()
@@ -62,7 +63,8 @@ class Listing:
             high -= 1
             gained += weights[high]
         kept = weights[low:high]
-        # Above: the lowest losses move up, the highest to infinity. Below: down, the lowest away.
+        # Above: the lowest losses move up, the highest to infinity. Below: the highest losses move
+        # down, and the lowest are dropped.
         if self.above:
             kept[0] += lost
         else:
@@ -70,21 +72,21 @@ class Listing:
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
-        r"""On a grid of twice the step, with P- and Q-mass preserved up to one unit per place."""
+        r"""The listing on twice the step; P- and Q-mass are kept up to one unit per grid point."""
         odd = self.first % 2
         weights = [0] * odd + self.weights
-        weights += [0] * (1 - len(weights) % 2)  # from an even place to an even place
+        weights += [0] * (1 - len(weights) % 2)  # both ends are even grid points
         found = weights[::2]
         if self.above:
-            # Share w at the lower of two neighbours with w e^step + (1 - w) e^-step = 1.
+            # The share w at the lower neighbour satisfies w e^step + (1 - w) e^-step = 1.
             numerator, denominator = _lower_share(self.step)
             for i, mass in enumerate(weights[1::2]):
                 down = mass * numerator // denominator
                 found[i] += down
                 found[i + 1] += mass - down
         else:
-            # Two odd places around an even one merge into it where their Q-masses allow it:
-            # c below and c e^step above. What finds no partner moves down.
+            # Mass at two odd points around an even one merges into it in proportions that keep the
+            # Q-mass: c from below and c e^step from above. Mass without a partner moves down.
             numerator, denominator = _above_exp(self.step)
             waiting = 0
             for i, mass in enumerate(weights[1::2]):

@@ -1,6 +1,6 @@
-r"""Proven upper and lower bounds of delta(epsilon) for compositions.
+r"""Proven upper and lower bounds on delta(epsilon) for compositions.
 
-A *scenario* is a list of rounds with their counts. The worst of several scenarios decides. Proofs:
+A *scenario* is a list of rounds with their counts. The bounds are for the worst scenario. Proofs:
 docs/proofs/kernel.md.
 """
 
@@ -28,7 +28,7 @@ _MOST_WORK = 1 << 20
 
 
 class Curve:
-    r"""delta of the worst of several scenarios.
+    r"""The delta of the worst of several scenarios.
 
     >>> laplace = Round("discrete-laplace", (Fraction(10),), Fraction(1))
     >>> ONE = [[(laplace, 1)]]
@@ -50,27 +50,27 @@ class Curve:
         self._pairs: dict[tuple[Round, Grid], Pair] = {}
         self._tails: dict[tuple[int, bool], _Tail] = {}
         self._products: dict[tuple[tuple[Round, int], ...], Pair] = {}
-        # Known before anything is computed: the values of all tables, and of all products.
+        # The work is known in advance: the values of all tables, and of all products.
         self.work = sum(size(each, plan.digits + _SPARE) for row in above for each, _ in row)
         for row in above:
             if sum(count for _, count in row) > 1:
                 products = sum(2 * count.bit_length() for _, count in row)
                 self.work += products * plan.slots // _PRODUCTS
         if self.work > _MOST_WORK:
-            raise Refused(f"more work than is allowed: {self.work} values, {_MOST_WORK} at most")
+            raise Refused(f"the work exceeds its limit: {self.work} values, at most {_MOST_WORK}")
 
     def above(self, epsilon: Fraction) -> Fraction:
-        r"""An upper bound of delta."""
+        r"""An upper bound on delta."""
         return max(self._of(i, epsilon, above=True) for i in range(len(self.scenarios[True])))
 
     def below(self, epsilon: Fraction) -> Fraction:
-        r"""A lower bound of delta, from the scenario with the largest upper bound."""
+        r"""A lower bound on delta, from the scenario with the largest upper bound."""
         listed = range(len(self.scenarios[True]))
         tops = [self._of(i, epsilon, above=True) for i in listed]
         return self._of(tops.index(max(tops)), epsilon, above=False)
 
     def delta(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-        r"""Both bounds of delta."""
+        r"""The lower and the upper bound on delta."""
         return self.below(epsilon), self.above(epsilon)
 
     def _of(self, index: int, epsilon: Fraction, *, above: bool) -> Fraction:
@@ -93,7 +93,7 @@ class Curve:
         return self._pairs[each, grid]
 
     def _few(self, scenario: Scenario) -> Pair | None:
-        # All combinations of outcomes, without a grid.
+        # The product of all rounds, without a grid; None if there are too many combinations.
         if not gridless(scenario, self.plan.digits):
             return None
         key = tuple(scenario)
@@ -132,7 +132,7 @@ def gridless(scenario: Scenario, digits: int = 40) -> bool:
 
 
 def _grids(rounds: Sequence[Round], plan: Plan) -> list[tuple[Fraction, Fraction]]:
-    # Laws whose losses lie on a lattice keep it, where one is enough for all.
+    # If one lattice suffices for all laws it is the grid; otherwise the grid is that of the plan.
     found = [lattice(each) for each in rounds]
     lattices = [each for each in found if each is not None]
     if len(lattices) == len(found):
@@ -168,8 +168,8 @@ def _common(steps: Iterable[Fraction]) -> Fraction:
 
 
 def _single(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    # One round, cell by cell: P - e^epsilon Q of the cells of a larger loss. Where epsilon lies
-    # within a cell: from below the same if > 0, from above P (1 - e^(epsilon - high)).
+    # One round: the sum of P - e^epsilon Q over cells with a larger loss. For a cell that contains
+    # epsilon the lower bound is the same if > 0, the upper bound P (1 - e^(epsilon - high)).
     fixed = pair.fixed
     e_low, e_high = fixed.of(epsilon)
     f_low, f_high = fixed.exp(e_low)[0], fixed.exp(e_high)[1]
@@ -182,13 +182,13 @@ def _single(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
             if high is not None and low is not None and low <= e_high:
                 excess = p - (p * fixed.exp(e_low - high)[0] >> fixed.bits)
             above += max(excess, 0)
-    # What is in no cell that was listed may have any loss.
+    # The mass outside the listed cells may have any loss.
     above += fixed.one - sum(cell[0] for cell in pair.cells)
     return Fraction(below, fixed.one), min(Fraction(above, fixed.one), Fraction(1))
 
 
 class _Tail:
-    r"""delta of a discretised loss, in its direction, from suffix sums of the weights."""
+    r"""The bound on delta from a discretised loss, in its direction, by suffix sums of weights."""
 
     def __init__(self, total: Listing, digits: int) -> None:
         self.total, self.unit = total, 10**digits

@@ -1,6 +1,6 @@
 r"""Claims whose value is rational, computed and compared exactly.
 
-Only these may be stated with two equal bounds. Proofs: docs/proofs/kernel.md.
+Only these claims may have two equal bounds. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
     the largest loss is the stated failure probability, 1 - prod (1 - delta)^rounds; for one round
     of a binomial it is rational at epsilon = 0, and 1 if the two datasets share no output. Rho is
     Delta_2^2/2v for Gaussians, epsilon^2/2 for pure claims. D_alpha of a discrete Gaussian is
-    alpha d^2/2v if (alpha - 1) d is an integer; for a sum of n of them, that of variance nv if n
+    alpha d^2/2v if (alpha - 1) d is an integer; of a sum of n of them it is alpha d^2/2nv if n
     divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
@@ -87,11 +87,11 @@ def _renyi(part: Part, order: Fraction) -> Fraction:
         case "discrete-gaussian-sum", (count, variance):
             pass
         case _:
-            raise Refused("a Renyi divergence that is not known to be rational")
+            raise Refused("the Renyi divergence is not known to be rational")
     steps = [1] if part.norm == "l2-squared" else part.amounts
     whole = ((step / count, (order - 1) * step / count) for step in steps)
     if any(each.denominator > 1 for both in whole for each in both):
-        raise Refused("a Renyi divergence that is not known to be rational")
+        raise Refused("the Renyi divergence is not known to be rational")
     return order * _squared(part) / (2 * count * variance)
 
 
@@ -121,8 +121,8 @@ def _of_binomial(part: Part, epsilon: Fraction) -> Fraction:
         return Fraction(1)
     short = trials <= _MOST_TRIALS and trials * p.denominator.bit_length() <= _MOST_BITS
     if not (one_round and short and part.norm == "absolute" and epsilon == 0):
-        raise Refused("a delta of binomial noise that is not known to be a rational")
-    # Total variation in units of the last place: sum of (P - Q)+, the same in both directions.
+        raise Refused("the delta of binomial noise is not known to be rational")
+    # Total variation in units of the last digit: the sum of (P - Q)+, equal in both directions.
     n, one, other = int(trials), p.numerator, p.denominator - p.numerator
     masses = [math.comb(n, k) * one**k * other ** (n - k) for k in range(n + 1)]
     moved = [0] * step + masses[: n + 1 - step]

@@ -1,8 +1,8 @@
-r"""The cell tables of every law and sampling scheme: lower bounds of masses, in integers.
+r"""The cell tables of every law and sampling scheme: lower bounds on masses, in integers.
 
 For noise on the integers a cell is an outcome. For noise on the reals cells lie between edges that
 floats place where the loss crosses a grid; the loss at each edge is then enclosed in integers, so a
-bad edge makes a cell wide but never wrong. Proofs: docs/proofs/kernel.md.
+badly placed edge makes a cell wide but never invalid. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Grid: TypeAlias = "Fraction | tuple[Fraction, Fraction]"
 r"""One epsilon, or the step and the start of a grid."""
 
 Ratio: TypeAlias = Callable[[int], tuple[int, int, int]]
-r"""p(k + 1)/p(k) from below and above, as two numerators and one denominator."""
+r"""Lower and upper bounds on p(k + 1)/p(k), as two numerators and one denominator."""
 
 
 class Refused(Exception):
-    r"""The first step that failed, and the reason."""
+    r"""The reason for which the kernel cannot check a claim."""
 
 
 @dataclass(frozen=True)
 class Round:
-    r"""A law under a shift: P and Q are mixtures of the law moved by multiples of the shift.
+    r"""A law and its shifts: P and Q are mixtures of the law moved by multiples of the shift.
 
     ``shift`` is an integer for noise on the integers; for noise on the reals it is in units of the
     scale. P moves by j shifts with probability ``here[j]``, Q by -j shifts with probability
@@ -55,7 +55,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Table:
-    r"""Lower bounds of masses from index ``first`` on; ``ends``: whether the support ends there."""
+    r"""Lower bounds on masses from index ``first`` on; ``ends``: whether the support ends there."""
 
     first: int
     masses: list[int]
@@ -63,7 +63,7 @@ class Table:
 
 
 def size(each: Round, digits: int) -> int:
-    r"""Estimated number of values in the table of a round, from its text alone."""
+    r"""The estimated number of values in the table of a round, without computing it."""
     nats = 2.3 * digits
     match each.law, [float(value) for value in each.parameters]:
         case "discrete-gaussian", [variance]:
@@ -88,7 +88,7 @@ def size(each: Round, digits: int) -> int:
 
 
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
-    r"""The table of a round; ``grid`` gives the losses at which cells of real noise are divided."""
+    r"""The dominating pair of a round as a table; ``grid`` gives the cell edges of real noise."""
     if each.law == "stated":
         return _stated(each, fixed)
     if each.law in REAL:
@@ -97,7 +97,7 @@ def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
 
 
 def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
-    r"""For integer noise: P and Q of each outcome, and whether Q is exactly 0."""
+    r"""P and Q of each outcome of integer noise, and whether Q is exactly 0."""
     if each.law == "discrete-laplace":
         masses = _of_laplace(each, fixed)
     else:
@@ -115,7 +115,7 @@ def _share(chance: Fraction, mass: int) -> int:
 
 
 def _of_table(each: Round, table: Table) -> list[tuple[int, int, bool]]:
-    # P is the law, Q the law moved by the shift, over all places where either has mass.
+    # P is the law and Q the shifted law, over all integers where either has mass.
     shift, masses = int(each.shift), table.masses
     count = len(masses)
     found = []
@@ -130,7 +130,7 @@ def _of_table(each: Round, table: Table) -> list[tuple[int, int, bool]]:
 
 
 def _of_laplace(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
-    # The loss is shift/scale for x <= 0 and -shift/scale for x >= shift: two large cells.
+    # The loss is shift/scale for x <= 0 and -shift/scale for x >= shift: two unbounded cells.
     (scale,), shift = each.parameters, int(each.shift)
     powers = [fixed.exp(-fixed.of(x / scale)[1])[0] for x in range(shift + 1)]
     beta = fixed.exp(-fixed.of(1 / scale)[0])[1]
@@ -169,7 +169,7 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:
             return _polya(parameters[0], parameters[1], fixed)
         case "binomial":
             return _binomial(int(parameters[0]), parameters[1], fixed)
-    raise Refused(f"no table of the law {law}")
+    raise Refused(f"the law {law} has no table")
 
 
 def _gaussian(variance: Fraction, fixed: Fixed) -> Table:
@@ -178,8 +178,8 @@ def _gaussian(variance: Fraction, fixed: Fixed) -> Table:
         _check_length(weights)
         x = len(weights)
         weights.append(fixed.exp(-fixed.of(x * x / (2 * variance))[1])[0])
-    # The sum of all: every listed one is at most 4 below the truth, and beyond the last, at M, the
-    # terms fall by e^-(M/variance) at least.
+    # The total: each listed weight is at most 4 below the true one, and beyond the last one, at M,
+    # weights decrease by a factor of at most e^-(M/variance).
     last = len(weights) - 1
     beyond = fixed.exp(-fixed.of(last * last / (2 * variance))[0])[1]
     falls = fixed.one - fixed.exp(-fixed.of(last / variance)[0])[1]
@@ -207,8 +207,8 @@ def _staircase(epsilon: Fraction, step: int, plateau: int, fixed: Fixed) -> Tabl
 
 
 def _from_ratios(mode: int, last: int | None, ratio: Ratio, fixed: Fixed, limit: int = 0) -> Table:
-    # Masses relative to that of the mode, from below and above, by the ratios of neighbours; they
-    # fall in both directions. The sum of all, from above, divides those from below.
+    # Lower and upper bounds on the masses relative to the mode, from the ratios of neighbours; they
+    # decrease in both directions. The lower bounds are divided by the sum of the upper bounds.
     ups, downs = [fixed.one], [fixed.one]
     high = total = fixed.one
     k = mode
@@ -220,7 +220,7 @@ def _from_ratios(mode: int, last: int | None, ratio: Ratio, fixed: Fixed, limit:
         k += 1
         _check_length(ups)
     if k != last:
-        # The ratios beyond are at most that at k, or the limit where they rise to it.
+        # The later ratios are at most the ratio at k, or the limit if they increase to it.
         _, high_ratio, whole = (0, limit, fixed.one) if limit else ratio(k)
         if high_ratio >= whole:
             raise Refused("the masses of the law do not decrease")
@@ -282,11 +282,11 @@ def _check_length(listed: Sequence[int]) -> None:
         raise Refused(f"the law needs more than {MOST} values")
 
 
-# -- noise on the reals, and what is stated --------------------------------------------------------
+# -- noise on the reals, and stated claims ---------------------------------------------------------
 
 
 def _stated(each: Round, fixed: Fixed) -> Pair:
-    # Randomised response: the loss is +-epsilon, and infinite with chance delta.
+    # Randomised response: the loss is +-epsilon, and infinite with probability delta.
     epsilon, lost = each.parameters
     low, high = fixed.of(epsilon)
     other = fixed.exp(-high)[0]
@@ -325,8 +325,8 @@ def _minus(loss: int | None) -> int | None:
 def _edges(
     shape: _Gaussian | _Laplace, low: float, high: float, grid: Grid, each: Round
 ) -> list[float]:
-    # Where the loss passes places of the grid: each of them while the loss is small, then places
-    # whose distance is a share of the loss. Or around the one loss that matters.
+    # The points where the loss crosses the grid: at every grid point while the loss is small, then
+    # at distances proportional to the loss. For one epsilon, two points around it.
     guess = shape.guess
     if isinstance(grid, Fraction):
         target = float(-grid if each.swapped else grid)
@@ -342,12 +342,12 @@ def _edges(
         found.append(_inverse(guess, target, found[-1], high))
         place += max(1, int(abs(target) / step / _FINE))
         if len(found) > MOST:
-            raise Refused(f"needs more than {MOST} intervals")
+            raise Refused(f"the table needs more than {MOST} intervals")
     return [*found, high]
 
 
 def _inverse(guess: Callable[[float], float], target: float, low: float, high: float) -> float:
-    # The Illinois method, then halving: any answer is sound.
+    # The Illinois method, then bisection: any result is sound.
     left, right = guess(low) - target, guess(high) - target
     for _ in range(_PLACES):
         x = low - left * (high - low) / (right - left) if right > left else low
@@ -364,7 +364,7 @@ def _inverse(guess: Callable[[float], float], target: float, low: float, high: f
 
 
 class _Gaussian:
-    r"""N(j shift, 1) mixed: the outcomes are in units of the scale."""
+    r"""Mixtures of N(j shift, 1): the outcomes are in units of the scale."""
 
     def __init__(self, each: Round, fixed: Fixed) -> None:
         self.each, self.fixed = each, fixed
@@ -397,7 +397,7 @@ class _Gaussian:
         return log(here[0])[0] - below, log(here[1])[1] - above
 
     def _mixed(self, chances: Sequence[Fraction], x: int) -> tuple[int, int]:
-        # The density against that of N(0, 1).
+        # The density relative to that of N(0, 1).
         low = high = 0
         for j, chance in enumerate(chances):
             u = self._power(j, x)
@@ -406,7 +406,7 @@ class _Gaussian:
         return low, high
 
     def _power(self, j: int, x: int) -> int:
-        # log of the density of N(j shift, 1) against that of N(0, 1), rounded down.
+        # The log of the density of N(j shift, 1) relative to that of N(0, 1), rounded down.
         move = j * self.each.shift
         top = 2 * move.numerator * x * move.denominator - self.fixed.one * move.numerator**2
         return top // (2 * move.denominator**2)

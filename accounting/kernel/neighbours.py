@@ -1,9 +1,9 @@
 r"""The rounds of the worst-case neighbours of each part of a certificate.
 
 In each coordinate and direction the largest shift is the worst at every epsilon. It remains to
-maximise over the directions in every coordinate for an asymmetric law, and over the shapes of a
-norm. The choice may differ in every round and depend on earlier releases, so several rounds are
-supported only if there is a single choice. Proofs: docs/proofs/kernel.md.
+maximise over the directions in every coordinate for an asymmetric law, and over the shifts that a
+norm permits. The choice may differ in every round and depend on earlier releases, so several rounds
+are supported only if there is a single choice. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from accounting.kernel.laws import REAL, Refused, Round
 
 Scenario: TypeAlias = list[tuple[Round, int]]
-r"""Rounds with their counts."""
+r"""A list of rounds with their counts."""
 
 LAWS: Final = {
     "discrete-laplace": ("scale",),
@@ -68,7 +68,7 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
     r"""The norms that a theorem covers, for a law and a scheme; empty if no theorem applies.
 
     ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 norm of 1 moves one
-    coordinate of an integer query by 1, as ``absolute`` does; on the reals it can move many.
+    coordinate of an integer query by 1, as ``absolute`` does; on the reals it can move several.
 
     >>> norms_of("laplace", None, 1), norms_of("skellam", None, 2), norms_of("skellam", None, 1)
     (('absolute', 'l1'), ('absolute', 'box'), ('absolute', 'l1', 'l2-squared', 'box'))
@@ -82,8 +82,8 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 class Part:
     r"""One kind of round: a law under a sensitivity, or a stated claim.
 
-    A stated claim has its kind, "pure", "approx" or "zcdp", instead of a law. ``sampling`` is None
-    and ``rate`` 1 without sampling. ``members`` units are all added or all removed. A run of
+    A stated claim has its kind, "pure", "approx" or "zcdp", instead of a law. Without sampling,
+    ``sampling`` is None and ``rate`` is 1. ``members`` units are all added or all removed. A run of
     ``correlated`` noise counts as one round.
     """
 
@@ -105,20 +105,20 @@ class Part:
 
 
 def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
-    r"""The lists of rounds whose worst case is claimed.
+    r"""The lists of rounds, the worst of which the claim must cover.
 
-    An irrational shift is rounded towards a larger loss (``above``), or a smaller one.
+    An irrational shift is rounded towards a larger loss (``above``), or towards a smaller one.
 
-    Raises :class:`Refused` if several rounds may differ in shift or direction: then further lists
-    are possible.
+    Raises :class:`Refused` if the worst shift or direction may differ between rounds: further lists
+    are then possible.
     """
-    # Who was added is in one of the two data sets: one direction in all rounds of all parts.
+    # Added units are in the same one of the two datasets in all rounds, so the direction is shared.
     ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
     rows: list[Scenario] = []
     for swapped in ways:
         choices = [_choices(part, swapped=swapped, above=above) for part in parts]
         if any(len(each) > 1 for each in choices) and sum(part.rounds for part in parts) > 1:
-            raise Refused("rounds whose worst shift or direction may differ")
+            raise Refused("the worst shift or direction may differ between rounds")
         if len(parts) == 1:
             rows += choices[0]
         else:
@@ -143,10 +143,10 @@ def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
             return [[(one, part.rounds)]]
     if one_sided:
         if part.norm != "absolute":
-            raise Refused("samples of several coordinates of noise on integers")
+            raise Refused("sampling is not supported for integer noise in several coordinates")
         if part.law in _SKEW:
             raise Refused(
-                f"samples with {part.law} noise, which is asymmetric or has bounded support"
+                f"sampling is not supported for {part.law}: it is asymmetric or has bounded support"
             )
         move = Fraction(part.amounts[0])
         return [[(Round(part.law, part.parameters, move, here, (_ONE,), swapped), part.rounds)]]
@@ -158,8 +158,8 @@ def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
 
 
 def _squared(part: Part, *, above: bool) -> Fraction:
-    # The squared length of the shift in units of the scale. Gaussian noise has one coordinate, by
-    # rotation; in l1 all of it in one coordinate is worst.
+    # The squared length of the shift in units of the scale. By rotation, Gaussian noise needs only
+    # one coordinate; under l1 the whole shift in one coordinate is the worst.
     moved = part.amounts if part.norm != "l2-squared" else ()
     squared = Fraction(sum(step**2 for step in moved) or part.amounts[0])
     if part.correlated is not None:
@@ -168,7 +168,7 @@ def _squared(part: Part, *, above: bool) -> Fraction:
 
 
 def _with_one_gaussian(rounds: Scenario, *, above: bool) -> Scenario:
-    # Unsampled Gaussian rounds are one: losses are normal, of variances that add.
+    # Unsampled Gaussian rounds form one round: their losses are normal and the variances add.
     plain = [each for each in rounds if each[0].law == "gaussian" and each[0].here[1] == 1]
     if sum(count for _, count in plain) < 2:
         return rounds
@@ -186,11 +186,11 @@ def _root(square: Fraction, *, above: bool) -> Fraction:
 
 
 def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[tuple[int, int]]]:
-    # (signed step, count): coordinates of one step are alike, so it matters how many go down.
+    # (signed step, count): coordinates with equal steps are exchangeable; only counts matter.
     if symmetric:
         return [shift]
     if math.prod(count + 1 for _, count in shift) > _MOST_SHIFTS:
-        raise Refused(f"more than {_MOST_SHIFTS} choices of a direction in every coordinate")
+        raise Refused(f"there are more than {_MOST_SHIFTS} choices of directions")
     found = []
     for downs in itertools.product(*(range(count + 1) for _, count in shift)):
         both = zip(shift, downs, strict=True)
@@ -200,20 +200,20 @@ def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[t
 
 
 def _shifts(part: Part) -> list[dict[int, int]]:
-    # Steps with their counts. In l1 the whole shift in one coordinate is worst for discrete
+    # Steps with their counts. Under l1 the whole shift in one coordinate is the worst for discrete
     # Laplace; otherwise every partition that no step can enlarge is tried.
     if part.norm == "absolute" or (part.norm == "l1" and part.law == "discrete-laplace"):
         return [{part.amounts[0]: 1}]
     if part.norm == "box":
         return [{step: part.amounts.count(step) for step in part.amounts}]
     if not part.symmetric:
-        raise Refused(f"a norm of several coordinates of {part.law}")
+        raise Refused(f"no theorem covers {part.law} noise under a norm of several coordinates")
     amount, power = part.amounts[0], 2 if part.norm == "l2-squared" else 1
     if amount > _MOST_AMOUNT:
-        raise Refused(f"a norm sensitivity above {_MOST_AMOUNT}")
+        raise Refused(f"the norm sensitivity must be at most {_MOST_AMOUNT}")
     found = [*itertools.islice(_partitions(amount, amount, power), _MOST_SHIFTS + 1)]
     if len(found) > _MOST_SHIFTS:
-        raise Refused(f"more than {_MOST_SHIFTS} shifts")
+        raise Refused(f"there are more than {_MOST_SHIFTS} shifts")
     return found
 
 
@@ -234,8 +234,8 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int
 class Correlated:
     r"""A strategy matrix C over ``rounds`` rounds, and the rounds in which a unit may participate.
 
-    At most ``most`` rounds, any two at least ``apart`` apart. ``coefficients`` c_0, c_1, ... are
-    those of C_ij = c_(i-j); of ``banded`` they are the first ``bands`` of binom(2k, k)/4^k.
+    A unit takes part in at most ``most`` rounds, any two at least ``apart`` apart. C_ij = c_(i-j)
+    with ``coefficients`` c_0, c_1, ...; ``banded`` has the first ``bands`` of binom(2k, k)/4^k.
 
     >>> tree = Correlated(strategy="tree", rounds=8, most=2, apart=3)
     >>> tree.squared
@@ -258,8 +258,8 @@ class Correlated:
         rises = any(a < b for a, b in pairwise(self.coefficients))
         if self.strategy == "tree" or rises:
             return (self._longest_pattern(),) * 2
-        # Of coefficients that never rise the earliest rounds are the worst: every row of C u, in
-        # units of 2^-256. A coefficient is rounded down by less than its place in the column.
+        # If coefficients never increase, the earliest rounds are the worst: every row of C u, in
+        # units of 2^-256. The rounding error of a coefficient is below its index in the column.
         column = self._column()
         places = range(0, self.rounds, self.apart)[: self.most]
         if len(column) * len(places) > _MOST_WORK:
@@ -281,7 +281,7 @@ class Correlated:
         return found
 
     def _longest_pattern(self) -> Fraction:
-        # Every pattern, round by round: the sum of G_ij = (C^T C)_ij over its rounds.
+        # For every pattern, round by round, the sum of G_ij = (C^T C)_ij over its rounds.
         best, work = Fraction(0), 0
         waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(0))]
         while waiting:
@@ -298,8 +298,8 @@ class Correlated:
         return best
 
     def _product(self, first: int, second: int) -> Fraction:
-        # G_ij, first <= second. Of a tree: the blocks of 2^level rounds that hold both, each of
-        # them in the binary form of its own end.
+        # G_ij, first <= second. For a tree it is the number of blocks of 2^level rounds that
+        # contain both and belong to the binary decomposition of their own end.
         if self.strategy == "tree":
             levels = range(self.rounds.bit_length())
             blocks = ((first >> level, second >> level, level) for level in levels)

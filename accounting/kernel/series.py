@@ -30,17 +30,17 @@ class Fixed:
 
     @cached_property
     def peak(self) -> int:
-        r"""1/sqrt(2 pi), rounded down."""
+        r"""The constant 1/sqrt(2 pi), rounded down."""
         root = math.isqrt(2 * (self._pi() + 64) << (self.bits + 64)) + 1
         return (1 << (2 * self.bits + 64)) // root
 
     def of(self, value: Fraction) -> tuple[int, int]:
-        r"""The rational ``value``."""
+        r"""Bounds (below, above) on the rational ``value``."""
         below = (value.numerator << self.bits) // value.denominator
         return below, below + (value * self.one != below)
 
     def exp(self, x: int) -> tuple[int, int]:
-        r"""e^x."""
+        r"""Bounds (below, above) on e^x."""
         self.tick()
         if x < -(self.bits + 1) * self.one:
             return 0, 1
@@ -67,7 +67,7 @@ class Fixed:
         return max((total - error) >> more, 0), ((total + error) >> more) + 1
 
     def log(self, n: int) -> tuple[int, int]:
-        r"""log x of x = n * 2^-bits, n > 0."""
+        r"""Bounds (below, above) on log x, x = n * 2^-bits > 0."""
         guess = math.log(n) - self.bits * math.log(2)
         start = int(Fraction(guess) * self.one)
         low, high = self.exp(-start)
@@ -85,12 +85,12 @@ class Fixed:
         return total - 2 * count - 2, total + 2 * count + 2
 
     def normal(self, z: int) -> int:
-        r"""An integer within 8 of the distribution function of N(0, 1) at z."""
+        r"""An integer within 8 units of the distribution function of N(0, 1) at z."""
         far = abs(z)
         square = far * far >> self.bits
         if square > 2 * self.bits << self.bits:
             return self.one if z > 0 else 0
-        # e^(-z^2/2) is multiplied by a sum of up to e^(z^2/2): that many bits more.
+        # e^(-z^2/2) multiplies a sum of up to e^(z^2/2), which needs that many more bits.
         wide = self._wider((3 * square >> self.bits + 2) + 24)
         shift = wide.bits - self.bits
         far, square = far << shift, square << shift
@@ -111,7 +111,7 @@ class Fixed:
         return self._wide[more]
 
     def _pi(self) -> int:
-        # Machin: pi = 16 arctan(1/5) - 4 arctan(1/239), with 64 bits more.
+        # Machin: pi = 16 arctan(1/5) - 4 arctan(1/239), with 64 additional bits.
         one = 1 << (self.bits + 64)
 
         def arctan(inverse: int) -> int:

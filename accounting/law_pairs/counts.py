@@ -26,7 +26,7 @@ _SUMMED: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPair(OneSidedPair):
-    r"""p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
+    r"""Poisson noise against its shift: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
 
     >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
     >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)
@@ -36,21 +36,21 @@ class PoissonPair(OneSidedPair):
     noise: Poisson
 
     def log_odds(self, k: int) -> arb:
-        r"""log (k+1)...(k+d) - d log lambda."""
+        r"""The logarithm of p(k)/p(k+d): log (k+1)...(k+d) - d log lambda."""
         return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
 
     def odds(self, k: int) -> Fraction:
-        r"""The same ratio, exactly."""
+        r"""The odds p(k)/p(k+d), exactly."""
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def crossing(self, level: float) -> float:
-        r"""lambda e^(level/d), in the middle of the shift."""
+        r"""The k with these odds: lambda e^(level/d), minus about half the shift."""
         return float(self.noise.mean) * math.exp(level / self.shift) - (self.shift + 1) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinomialPair(OneSidedPair):
-    r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
+    r"""Binomial noise: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
 
     >>> noise = Binomial(trials=100, probability="1/2")
     >>> pair = BinomialPair(noise=noise, shift=1)
@@ -66,7 +66,7 @@ class BinomialPair(OneSidedPair):
         return self.noise.trials
 
     def mirror(self) -> Pair:
-        r"""n - X has the law of X when p = 1/2, so one direction covers both."""
+        r"""This pair if p = 1/2, as n - X then has the law of X; otherwise the mirrored pair."""
         return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
 
     def log_odds(self, k: int) -> arb:
@@ -76,13 +76,13 @@ class BinomialPair(OneSidedPair):
         return up - down + self.shift * ((1 - p) / p).log()
 
     def odds(self, k: int) -> Fraction:
-        r"""The same ratio, exactly."""
+        r"""The odds p(k)/p(k+d), exactly."""
         p, left = self.noise.probability, self.noise.trials - k - self.shift
         up, down = (math.prod(range(n + 1, n + self.shift + 1)) for n in (k, left))
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
 
     def crossing(self, level: float) -> float:
-        r"""n x/(1 + x), x = p/(1-p) e^(level/d), in the middle of the shift."""
+        r"""The k with these odds: n x/(1 + x) - d/2, x = p/(1-p) e^(level/d)."""
         p = self.noise.probability
         x = float(p / (1 - p)) * math.exp(level / self.shift)
         return self.noise.trials * x / (1 + x) - self.shift / 2
@@ -90,40 +90,40 @@ class BinomialPair(OneSidedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaPair(OneSidedPair):
-    r"""p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s), for a shape r > 1.
+    r"""Polya noise, shape r > 1: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s).
 
-    It rises to e^(d/s), so X against X - d never loses d/s or more.
+    The odds increase to e^(d/s), so the loss of X against X - d stays below d/s.
     """
 
     noise: Polya
 
     def log_odds(self, k: int) -> arb:
-        r"""The logarithm of the product."""
+        r"""The logarithm of p(k)/p(k+d)."""
         up, down = (_rising(ball(first), self.shift) for first in (k + 1, k + self.noise.shape))
         return up - down + ball(self.shift / self.noise.scale)
 
     def odds(self, k: int) -> None:
-        r"""Never rational."""
+        r"""None, as the odds are never rational."""
         del k
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""Masses from the ratios of neighbouring masses."""
+        r"""The masses, computed from the ratios of neighbouring masses."""
         masses = _polya_masses(self.noise, max(last, 0), ctx.prec)
         return [masses[k] if k >= 0 else arb(0) for k in range(first, last + 1)]
 
     def crossing(self, level: float) -> float:
-        r"""Where (k + r)/(k + 1) = e^(1/s - level/d), in the middle of the shift."""
+        r"""The k with (k + r)/(k + 1) = e^(1/s - level/d), minus about half the shift."""
         step = math.expm1(float(1 / self.noise.scale) - level / self.shift)
         return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""None from d/s on, in the direction without infinite loss."""
+        r"""The first m with loss above epsilon; None for epsilon >= d/s if no loss is infinite."""
         if not self.mirrored and epsilon * self.noise.scale >= self.shift:
             return None
         return OneSidedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
-        r"""d/s, approached for large k and not attained; infinite in the mirrored direction."""
+        r"""The largest loss d/s, approached for large k and not attained; infinite if mirrored."""
         if self.mirrored:
             return Enclosure.infinite()
         return Enclosure.exactly(self.shift / self.noise.scale)
@@ -138,7 +138,7 @@ def _rising(start: arb, count: int) -> arb:
 
 @lru_cache(maxsize=4)
 def _polya_masses(noise: Polya, last: int, bits: int) -> list[arb]:
-    # q(k+1)/q(k) = beta (k+r)/(k+1); `bits` is the ambient precision, part of the key.
+    # q(k+1)/q(k) = beta (k+r)/(k+1); `bits` is the ambient precision, part of the cache key.
     del bits
     beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
     found = [noise.pmf_ball(0)]

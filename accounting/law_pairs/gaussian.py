@@ -22,7 +22,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import Enclosure, ball
 
 NEARLY_REAL: Final = 4
-"""Of a larger variance the curve is near that of real Gaussian noise."""
+"""For a larger variance the curve is close to that of real Gaussian noise."""
 
 _SUMMED: Final = 64
 _NEWTON: Final = 40
@@ -32,7 +32,7 @@ _CLOSE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPair(RayPair):
-    r"""X against X - ``shift`` for one discrete Gaussian.
+    r"""The pair (X, X - ``shift``) for a discrete Gaussian X.
 
     >>> GaussianPair(noise=DiscreteGaussian(sigma_squared=400), shift=1).zcdp()
     Fraction(1, 800)
@@ -42,29 +42,29 @@ class GaussianPair(RayPair):
     shift: int
 
     def loss(self, m: int) -> Fraction:
-        r"""d (2m + d)/2v."""
+        r"""The loss d (2m + d)/2v at m."""
         return self.shift * (2 * m + self.shift) / (2 * self.noise.sigma_squared)
 
     def ray(self, epsilon: Fraction) -> Cell:
-        r"""d (2m + d)/2v > epsilon, in exact arithmetic."""
+        r"""The first m with d (2m + d)/2v > epsilon, in exact arithmetic."""
         beyond = epsilon * self.noise.sigma_squared / self.shift - Fraction(self.shift, 2)
         first = math.floor(beyond) + 1
         return first, first
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""rho + 2 sqrt(rho log(1/delta)), which is above epsilon(delta) by 10% or so."""
+        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
         rho = ball(self.zcdp())
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
+        r"""The ray of a real Gaussian's curve in floats; otherwise that of the general search."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.sigma_squared, delta)
         if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)
         return self.ray(Fraction(near))[0]
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed, without cancellation."""
+        r"""The tails A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed directly."""
         rest = self.noise.sf_ball(m + self.shift - 1)
         if self.shift > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest
@@ -73,27 +73,27 @@ class GaussianPair(RayPair):
         return sum(masses, arb(0)) / theta.partition(self.noise.sigma_squared), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m)."""
+        r"""The mass P(X < m)."""
         return self.noise.cdf_ball(m - 1)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: the loss grows with m."""
+        r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
 
     def hidden(self) -> Fraction:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def zcdp(self) -> Fraction:
-        r"""d^2/2v, attained at order 2."""
+        r"""The zCDP parameter d^2/2v, attained at order 2."""
         return self.shift**2 / (2 * self.noise.sigma_squared)
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""alpha d^2/2v when (alpha-1) d is an integer, otherwise the ball below it."""
+        r"""D_alpha: alpha d^2/2v if (alpha-1) d is an integer, otherwise a ball below that."""
         if ((order - 1) * self.shift).denominator == 1:
             return order * self.zcdp()
         excess, v = ball(order - 1), self.noise.sigma_squared
@@ -104,7 +104,7 @@ def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
     r"""Approximate epsilon at ``delta`` of real Gaussian noise with this squared ratio."""
     # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
     # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). Only a start.
-    from scipy.special import erfcx  # here, not above: importing accounting stays fast
+    from scipy.special import erfcx  # imported here: importing accounting stays fast
 
     def mills(x: float) -> float:
         return float(erfcx(x / math.sqrt(2))) * math.sqrt(math.pi / 2)

@@ -1,4 +1,4 @@
-r"""Sums of n discrete Gaussians against their shifts.
+r"""Sums of n discrete Gaussians and their shifts.
 
 With V = n sigma^2 the law is p(m) = e^(-m^2/2V) phi(m), phi of period n and positive, for
 phi(m) = sum over integer vectors x of sum m of e^(-|x - m/n|^2/2 sigma^2), over Z^n. So the loss is
@@ -40,7 +40,7 @@ _GUARD: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSumPair(ShiftedPair):
-    r"""X against X - d for the sum X of ``count`` discrete Gaussians.
+    r"""The pair (X, X - d) for the sum X of ``count`` discrete Gaussians.
 
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
     >>> pair = GaussianSumPair(noise=noise, shift=16)
@@ -52,7 +52,7 @@ class GaussianSumPair(ShiftedPair):
 
     @property
     def _whole(self) -> Fraction:
-        # V, about the variance.
+        # V, which is about the variance.
         return self.noise.count * self.noise.sigma_squared
 
     @property
@@ -65,37 +65,37 @@ class GaussianSumPair(ShiftedPair):
         return self.shift % self.noise.count == 0
 
     def loss(self, m: int) -> Fraction | arb:  # type: ignore[override]  # exact where n divides d
-        r"""d(2m + d)/2V + log phi(m)/phi(m+d)."""
+        r"""The loss d(2m + d)/2V + log phi(m)/phi(m+d) at m."""
         linear = self.shift * (2 * m + self.shift) / (2 * self._whole)
         return linear if self._on_lattice else ball(linear) + self._excess(m)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""Where d(2m + d)/2V passes epsilon."""
+        r"""The m at which d(2m + d)/2V crosses epsilon."""
         return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection from ``near``; exact at epsilon = 0, and everywhere when n divides d."""
+        r"""The ray by bisection; exact at epsilon = 0, and everywhere if n divides d."""
         if epsilon == 0 or self._on_lattice:
             return self.near(epsilon), self.near(epsilon)
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
+        r"""The ray of a real Gaussian's curve in floats; otherwise that of the general search."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < 1 or not near > 0:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: the loss grows with m."""
+        r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
 
     def hidden(self) -> Fraction:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""e^(-m^2/2V) phi(m), phi of period n."""
+        r"""The masses e^(-m^2/2V) phi(m), phi of period n."""
         flat, rate = _flat(self.noise, ctx.prec), 1 / (2 * ball(self._whole))
         if flat is None:
             return [(self._log_phi(m) - rate * m * m).exp() for m in range(first, last + 1)]
@@ -113,8 +113,8 @@ class GaussianSumPair(ShiftedPair):
             moment = self.noise.count * theta.log_moment(self.noise.sigma_squared, tilt)
             return ball(self._limit) + moment / ball(excess)
         line = ball(order * self._limit)
-        # Many draws lose digits in S(0)^n: so twice as many. What is missing then is the ripple
-        # itself, and more will not help.
+        # For many draws S(0)^n loses digits, so the precision is doubled. The remaining width is
+        # that of phi itself, which more precision does not reduce.
         with precision(2 * ctx.prec):
             near = self._by_the_mean(order)
         found = line + near / ball(excess)
@@ -123,9 +123,9 @@ class GaussianSumPair(ShiftedPair):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""d^2/2V when n divides d; otherwise between that and E more, E >= log phi/phi.
+        r"""The zCDP parameter: d^2/2V if n divides d; else in d^2/2V + [0, E], E >= log phi/phi.
 
-        Where E is not negligible, by branch and bound, to a relative width of 1e-4.
+        If E is not negligible, branch and bound gives a relative width of 1e-4.
         """
         if self._on_lattice:
             return self._limit
@@ -141,8 +141,8 @@ class GaussianSumPair(ShiftedPair):
         )
 
     def _by_the_mean(self, order: Fraction) -> arb:
-        # log sum_m phi(m)^alpha phi(m+d)^-k e^(-(m-kd)^2/2V), every phi replaced by its mean: the
-        # Gaussian sum of total sqrt(2 pi V) S, |S - 1| <= sum_j 2 e^(-2 pi^2 V j^2).
+        # log sum_m phi(m)^alpha phi(m+d)^-k e^(-(m-kd)^2/2V) with phi replaced by its mean: then
+        # the Gaussian sum is sqrt(2 pi V) S, |S - 1| <= sum_j 2 e^(-2 pi^2 V j^2).
         ripple = _ripple(self.noise, ctx.prec)
         if not ripple < 1:
             return arb(0, arb("inf"))
@@ -155,8 +155,8 @@ class GaussianSumPair(ShiftedPair):
         return base + spread + (1 + hull([-whole, whole])).log()
 
     def _by_the_sum(self, order: Fraction) -> arb:
-        # |m - kd| <= w, and beyond it two geometric series: phi(m)^alpha phi(m+d)^-k is at most
-        # phi(0) e^(kE).
+        # A sum over |m - kd| <= w and two geometric series beyond, where phi(m)^alpha phi(m+d)^-k
+        # is at most phi(0) e^(kE).
         excess, whole = order - 1, ball(self._whole)
         most = self._largest_excess()
         need = 7 * ctx.prec // 10 + math.ceil(abs(middle(most) * excess)) + 4
@@ -179,7 +179,7 @@ class GaussianSumPair(ShiftedPair):
     # -- phi ----------------------------------------------------------------------------------
 
     def _excess(self, m: int) -> arb:
-        # log phi(m)/phi(m+d), from the ripple alone where that says enough.
+        # log phi(m)/phi(m+d), from the relative variation of phi alone if that is accurate enough.
         flat = _flat(self.noise, ctx.prec)
         if flat is not None:
             return flat[1]
@@ -191,8 +191,8 @@ class GaussianSumPair(ShiftedPair):
         return _log_phi(self.noise, self._whole, abs(rest), ctx.prec)
 
     def _largest_excess(self) -> arb:
-        # E >= log phi(m)/phi(m+d) for all m: by the ripple, or by Jensen's inequality for a shift
-        # of the n coordinates by steps that differ by at most 1.
+        # An upper bound E on log phi(m)/phi(m+d) for all m: from the variation of phi, or by
+        # Jensen's inequality for a shift of the n coordinates by steps that differ by at most 1.
         many, rest = divmod(self.shift, self.noise.count)
         squares = rest * (many + 1) ** 2 + (self.noise.count - rest) * many**2
         least = Fraction(self.shift**2, self.noise.count)
@@ -209,14 +209,14 @@ def _dual(sigma_squared: Fraction) -> arb:
 
 
 def _mean(noise: DiscreteGaussianSum) -> arb:
-    # Of phi: S(0)^-n/sqrt(2 pi V).
+    # The mean of phi: S(0)^-n/sqrt(2 pi V).
     whole = noise.count * noise.sigma_squared
     return _dual(noise.sigma_squared) ** (-noise.count) / (2 * arb.pi() * ball(whole)).sqrt()
 
 
 @lru_cache(maxsize=64)
 def _flat(noise: DiscreteGaussianSum, bits: int) -> tuple[arb, arb] | None:
-    # Every phi, and every log phi/phi, if the ripple alone says enough; `bits` is the precision.
+    # Balls for phi and log phi/phi if the variation of phi is negligible; `bits` is the precision.
     ripple = _ripple(noise, bits)
     if not ripple < arb(2) ** (-bits // 2 - _GUARD):
         return None
@@ -226,7 +226,7 @@ def _flat(noise: DiscreteGaussianSum, bits: int) -> tuple[arb, arb] | None:
 
 @lru_cache(maxsize=64)
 def _ripple(noise: DiscreteGaussianSum, bits: int) -> arb:
-    # An upper bound of e = phi(0)/mean - 1, mean = S(0)^-n/sqrt(2 pi V); `bits` is the precision.
+    # An upper bound on e = phi(0)/mean - 1, mean = S(0)^-n/sqrt(2 pi V); `bits` is the precision.
     del bits
     mean = _mean(noise)
     return (noise.pmf_ball(0) / mean - 1).max(arb(0)).upper()

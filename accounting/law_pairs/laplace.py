@@ -1,9 +1,9 @@
-r"""Discrete Laplace against its shifts, in closed form.
+r"""Discrete Laplace noise and its shifts, in closed form.
 
-With beta = e^(-1/s), C = (1-beta)/(1+beta) and one shift d: the loss of x is (|x+d| - |x|)/s, and
+With beta = e^(-1/s), C = (1-beta)/(1+beta) and one shift d, the loss of x is (|x+d| - |x|)/s, and
 D_alpha = d/s + log((1 + beta^((2alpha-1)d))/(1+beta) + C (g - g^d)/(1-g))/(alpha-1) with
-g = beta^(2alpha-1). D_alpha/alpha falls in alpha, so the zCDP parameter is the limit at alpha = 1,
-the Kullback-Leibler divergence. Proofs: docs/proofs/curve.md.
+g = beta^(2alpha-1). D_alpha/alpha decreases in alpha, so the zCDP parameter is the limit at alpha =
+1, the Kullback-Leibler divergence. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcore.numbers.enclosure import Enclosure, ball
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaplacePair(RayPair):
-    r"""X against X - d for one discrete Laplace X of scale s and an integer d >= 1.
+    r"""The pair (X, X - d) for a discrete Laplace X of scale s and an integer d >= 1.
 
     >>> LaplacePair(scale=Fraction(10), shift=1).largest_loss()
     Enclosure([0.1, 0.1])
@@ -32,11 +32,11 @@ class LaplacePair(RayPair):
     shift: int
 
     def loss(self, m: int) -> Fraction:
-        r"""(|m+d| - |m|)/s."""
+        r"""The loss (|m+d| - |m|)/s at m."""
         return (abs(m + self.shift) - abs(m)) / self.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""(2m+d)/s > epsilon between -d and 0, in exact arithmetic."""
+        r"""The first m with (2m+d)/s > epsilon in [-d, 0], in exact arithmetic."""
         if epsilon * self.scale >= self.shift:
             return None
         first = math.floor((epsilon * self.scale - self.shift) / 2) + 1
@@ -56,23 +56,23 @@ class LaplacePair(RayPair):
         return gap / (1 + beta), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m) = P(X >= 1-m)."""
+        r"""The mass P(X < m) = P(X >= 1-m)."""
         return _upper(1 / ball(self.scale), 1 - m)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=DiscreteLaplace(scale=self.scale), there=self.shift)
 
     def constant_beyond(self) -> tuple[int, int]:
-        r"""-d/s up to m = -d, and d/s from 0 on."""
+        r"""The pair (-d, 0), since the loss is -d/s up to m = -d, and d/s from 0 on."""
         return -self.shift, 0
 
     def largest_loss(self) -> Enclosure:
-        r"""d/s, attained at every x >= 0."""
+        r"""The largest loss d/s, attained at every x >= 0."""
         return Enclosure.exactly(self.shift / self.scale)
 
     def hidden(self) -> Fraction:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:

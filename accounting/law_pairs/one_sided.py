@@ -1,9 +1,9 @@
-r"""Pairs for noise on 0, 1, 2, ...: asymmetric, so both directions are needed.
+r"""Pairs for noise on 0, 1, 2, ...: it is asymmetric, so both directions are needed.
 
-X on {0, 1, ...} (to n for the binomial law) against X - d, and X - d against X, which is the pair
-of -X under the same shift. Each world shows values that the other never does: in the second
-direction X < d, in the first, for the binomial law, X > n - d. So the largest loss and every Renyi
-divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
+X on {0, 1, ...} (up to n for the binomial law) against X - d, and X - d against X, which is the
+pair of -X under the same shift. Under each dataset there are outputs that the other cannot produce:
+in the second direction X < d, in the first, for the binomial law, X > n - d. So the largest loss
+and every Renyi divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
 Proofs: docs/proofs/curve.md.
 """
 
@@ -30,9 +30,9 @@ _MOST_EXACT: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneSidedPair(ShiftedPair):
-    r"""X against X - d, or with ``mirrored`` -X against -X - d, for a log-concave X >= 0.
+    r"""The pair (X, X - d), or if ``mirrored`` (-X, -X - d), for a log-concave X >= 0.
 
-    ``most`` is the largest value of X, None where there is none.
+    ``most`` is the largest value of X, None if there is none.
     """
 
     mirrored: bool = True
@@ -46,7 +46,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def log_odds(self, k: int) -> arb:
-        r"""log p(k)/p(k+d), rising in k, where both values have mass."""
+        r"""The log odds log p(k)/p(k+d), increasing in k, where both values have mass."""
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
@@ -54,7 +54,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""Approximate k with log_odds(k) = ``level``; raises ArithmeticError if there is none."""
+        r"""The approximate k with log_odds(k) = ``level``; raises ArithmeticError without one."""
 
     # -- the pair -----------------------------------------------------------------------------
 
@@ -63,11 +63,11 @@ class OneSidedPair(ShiftedPair):
         return replace(self, mirrored=not self.mirrored)
 
     def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
+        r"""The loss log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
         here, there = (-m, -m - self.shift) if self.mirrored else (m, m + self.shift)
         if not self._shown(here):
-            # Left of every value of P, or right of them all: where the second lies, and P has no
-            # mass, any loss will do that keeps the order.
+            # Outside the support of P, any loss that keeps the order is valid: to the left of all
+            # its values -infinity, to the right +infinity.
             return arb("-inf") if self._left_of_all(m) else arb("inf")
         if not self._shown(there):
             return arb("inf")
@@ -77,13 +77,13 @@ class OneSidedPair(ShiftedPair):
         return k >= 0 and (self.most is None or k <= self.most)
 
     def _left_of_all(self, m: int) -> bool:
-        # P has mass on 0..most, or on -most..0 when mirrored.
+        # P has mass on 0..most, or on -most..0 if mirrored.
         if not self.mirrored:
             return m < 0
         return self.most is not None and m < -self.most
 
     def near(self, epsilon: Fraction) -> int:
-        r"""From the inverse of log_odds in floats; any integer is sound."""
+        r"""The first m by the inverse of log_odds in floats; any integer is sound."""
         try:
             level = float(-epsilon if self.mirrored else epsilon)
             k = math.floor(self.crossing(level))
@@ -92,7 +92,7 @@ class OneSidedPair(ShiftedPair):
         return -k - self.shift if self.mirrored else k
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection; ties at epsilon = 0 are decided exactly if the odds are rational."""
+        r"""Found by bisection; ties at epsilon = 0 are decided exactly if the odds are rational."""
         level = ball(epsilon)
         last = least(lambda m: bool(self.loss(m) > level), self.near(epsilon))
         first = last
@@ -109,7 +109,7 @@ class OneSidedPair(ShiftedPair):
         return self.odds(-m - self.shift if self.mirrored else m) == 1
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""P(X >= m) and P(X >= m+d), or P(X <= -m) and P(X <= -m-d)."""
+        r"""The tails P(X >= m) and P(X >= m+d), or P(X <= -m) and P(X <= -m-d) if mirrored."""
         if not self.mirrored:
             return ShiftedPair.tails(self, m)
         rest = self.noise.cdf_ball(-m - self.shift)
@@ -118,11 +118,11 @@ class OneSidedPair(ShiftedPair):
         return sum((self.noise.pmf_ball(-m - j) for j in range(self.shift)), arb(0)), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m), or P(X > -m)."""
+        r"""The mass P(X < m), or P(X > -m) if mirrored."""
         return self.noise.sf_ball(-m) if self.mirrored else self.noise.cdf_ball(m - 1)
 
     def hidden(self) -> Loss:
-        r"""P(X > most - d), or P(X < d) in the mirrored direction."""
+        r"""The mass of infinite loss: P(X > most - d), or P(X < d) if mirrored."""
         if self.most is not None and self.shift > self.most:
             return Fraction(1)
         if self.mirrored:
@@ -130,26 +130,26 @@ class OneSidedPair(ShiftedPair):
         return Fraction(0) if self.most is None else self.noise.sf_ball(self.most - self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: some outcome has mass under only one dataset, or the loss is unbounded."""
+        r"""Infinite, as some outcome has mass under only one dataset, or the loss is unbounded."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""Infinite if mass has infinite loss; the other cases use the mirrored direction."""
+        r"""D_alpha: infinite if a loss is infinite; otherwise :class:`NotDerived` is raised."""
         if self.mirrored or self.most is not None:
             return arb("inf")
         return ShiftedPair.renyi(self, order)
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""Infinite in the same cases as every Renyi divergence."""
+        r"""The zCDP parameter, infinite in the same cases as the Renyi divergences."""
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:
-        r"""The last m in both supports: L is infinite from the next one on."""
+        r"""The last m in both supports: from the next m on L is infinite."""
         if self.mirrored:
             return (-self.shift,)
         return () if self.most is None else (self.most - self.shift,)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d), or p(-m) and p(-m-d)."""
+        r"""The coordinates with masses p(m) and p(m+d), or p(-m) and p(-m-d) if mirrored."""
         step, sign = (-self.shift, -1) if self.mirrored else (self.shift, 1)
         return Coordinates(noise=self.noise, there=step, sign=sign)

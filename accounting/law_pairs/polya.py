@@ -1,9 +1,9 @@
-r"""Polya noise and its differences against their shifts.
+r"""Polya noise, its differences, and their shifts.
 
 q is the Polya law of shape r and scale s, with q(k+1)/q(k) = beta (k+r)/(k+1), beta = e^(-1/s);
-p(n) = sum_j q(j) q(n+j) the law of a difference. p(n+1)/p(n) is a mean of these ratios, so it falls
-to beta for r > 1, rises to it for r < 1, and the loss at m >= 0 has the limit d/s.
-Proofs: docs/proofs/curve.md.
+p(n) = sum_j q(j) q(n+j) is the law of a difference. p(n+1)/p(n) is a mean of these ratios, so it
+decreases to beta for r > 1 and increases to beta for r < 1, and the loss at m >= 0 has the limit
+d/s. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
 class _Difference(Pair):
-    # What both kinds of difference have in common, beside their shape of loss.
+    # The common part of both kinds of difference, whose losses have different shapes.
     __slots__ = ()
 
     noise: PolyaDifference
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d)."""
+        r"""The loss log p(m)/p(m+d) at m."""
         here = _log_mass(self.noise, abs(m), ctx.prec)
         return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""By the sum over all masses; refused for more than 2^20 of them."""
+        r"""Computed as a sum over all masses; refused for more than 2^20 masses."""
         return renyi_by_sum(self, order)
 
     def zcdp(self) -> Enclosure:
-        r"""By branch and bound, to a relative width of 1e-4."""
+        r"""Computed by branch and bound, to a relative width of 1e-4."""
         return zcdp_by_search(self, largest_loss=Fraction(self.largest_loss().upper))
 
     def logarithms(self, reach: int) -> Sequence[arb]:
@@ -61,21 +61,21 @@ class _Difference(Pair):
         return [masses[abs(n)] for n in range(first, last + 1)]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
-        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at both."""
+        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at both losses."""
         excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
         near = logarithms[first] - logarithms[first + self.shift]
         far = ball(self.shift / self.noise.scale)
         return tail * hull([(excess * near).exp(), (excess * far).exp()])
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""The tails fall like beta^n, under a power n^(r-1)."""
+        r"""A range for the tails, which decrease like beta^n times a power n^(r-1)."""
         del order
         return _far(self.noise.scale, bits) + math.ceil(self.noise.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
-    r"""X against X - d for a difference of Polya laws of shape r >= 1: log-concave.
+    r"""The pair (X, X - d) for a difference of Polya laws of shape r >= 1: it is log-concave.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
     >>> PolyaDifferenceAboveOne(noise=noise, shift=1).largest_loss()
@@ -85,7 +85,7 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     noise: PolyaDifference
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""None from d/s on; at epsilon = 0 the first m > -d/2, for p falls strictly from 0."""
+        r"""None from d/s on; at epsilon = 0 the first m > -d/2, as p decreases strictly from 0."""
         if epsilon * self.noise.scale >= self.shift:
             return None
         if epsilon == 0:
@@ -94,20 +94,20 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
         return ShiftedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
-        r"""d/s, exactly: approached, and for r > 1 not attained."""
+        r"""The largest loss d/s: a limit that is not attained for r > 1."""
         return Enclosure.exactly(self.shift / self.noise.scale)
 
     def hidden(self) -> Fraction:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceBelowOne(_Difference):
-    r"""X against X - d for a difference of Polya laws of shape r < 1: log-convex away from 0.
+    r"""The pair (X, X - d) for a difference of Polya laws of shape r < 1: log-convex away from 0.
 
-    The loss rises from -L(0) at -d to L(0) at 0, and falls towards the limit d/s, which it never
-    reaches. No ray is the best test, so the curve comes from listings.
+    The loss increases from -L(0) at -d to L(0) at 0, and decreases towards the limit d/s, which it
+    never reaches. No ray is the best test, so the curve is computed from listings.
 
     >>> noise = PolyaDifference(shape="1/2", scale=1)
     >>> pair = PolyaDifferenceBelowOne(noise=noise, shift=1)
@@ -120,39 +120,39 @@ class PolyaDifferenceBelowOne(_Difference):
 
     @property
     def tail_loss(self) -> Fraction:
-        r"""d/s, below every L(m) with m >= 0."""
+        r"""The limit d/s of the loss, which is below every L(m) with m >= 0."""
         return self.shift / self.noise.scale
 
     def largest_loss(self) -> Enclosure:
-        r"""L(0) = log p(0)/p(d), attained at 0."""
+        r"""The largest loss L(0) = log p(0)/p(d), attained at 0."""
         return narrow(lambda: self.loss(0), _BITS)
 
     def hidden(self) -> Fraction:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)
 
     def bends(self) -> tuple[int, ...]:
-        r"""-d, where L is least, and 0, where it is largest."""
+        r"""The bends of L: -d, where it is smallest, and 0, where it is largest."""
         return -self.shift, 0
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Between L(m) and its limit, beyond the bends."""
+        r"""The bounds L(m) and the limit of L, valid beyond the bends."""
         here, limit = self.loss(m), ball(self.tail_loss)
         return (limit, here) if right else (here, -limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealingPair(ClosedPair):
-    r"""One-sided Polya noise X of shape r <= 1 under a shift d: only the mass X < d counts.
+    r"""One-sided Polya noise X of shape r <= 1 under a shift d: only the mass of X < d matters.
 
-    In the worse direction P = X - d, Q = X: P shows -d..-1, which Q never does, with mass P(X < d),
-    and every other loss log p(x+d)/p(x) is negative. So delta(epsilon) = P(X < d) for all
-    epsilon >= 0, which at epsilon = 0 is the total variation distance of both directions; the
-    other direction is never worse. ``loss`` counts x up to -1 as the last of them all.
+    In the worse direction P = X - d, Q = X: P takes the values -d..-1, which Q does not, with mass
+    P(X < d), and every other loss log p(x+d)/p(x) is negative. So delta(epsilon) = P(X < d) for all
+    epsilon >= 0, which at epsilon = 0 is the total variation distance of both directions; the other
+    direction is never worse. ``loss`` places the values up to -1 last in the order of losses.
 
     >>> from dpcore.laws.polya import Polya
     >>> noise = Polya(shape=1, scale=1)
@@ -164,64 +164,64 @@ class RevealingPair(ClosedPair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""log P(m)/Q(m): infinite on -d..-1."""
+        r"""The loss log P(m)/Q(m), infinite on -d..-1."""
         if m < 0:
             return arb("inf") if m >= -self.shift else arb("-inf")
         return (self.noise.pmf_ball(m + self.shift) / self.noise.pmf_ball(m)).log()
 
     def delta(self, epsilon: Fraction) -> arb:
-        r"""P(X < d), at every epsilon."""
+        r"""The value P(X < d) at every epsilon."""
         del epsilon
         return self.hidden()
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""No search is needed: the curve is constant."""
+        r"""None, since the curve is constant and needs no search."""
         del delta
         return 0
 
     def smallest_loss(self) -> arb:
-        r"""None: every positive loss is infinite."""
+        r"""Infinite, since no positive loss is finite."""
         return arb("inf")
 
     def epsilon(self, delta: Fraction, guess: int | None = None) -> arb:
-        r"""Infinite below P(X < d), and 0 from there on."""
+        r"""The epsilon at delta: infinite if delta < P(X < d), otherwise 0."""
         del guess
         if self.hidden() > ball(delta):
             return arb("inf")
         return arb(0) if self.hidden() <= ball(delta) else arb("nan")
 
     def hidden(self) -> arb:
-        r"""P(X < d)."""
+        r"""The mass of infinite loss, P(X < d)."""
         return self.noise.cdf_ball(self.shift - 1)
 
     def coordinates(self) -> Coordinates:
-        r"""P(m) = p(m+d), Q(m) = p(m)."""
+        r"""The coordinates with masses P(m) = p(m+d) and Q(m) = p(m)."""
         return Coordinates(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: one outcome has mass under only one dataset."""
+        r"""Infinite, since one outcome has mass under only one dataset."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> arb:
-        r"""The Renyi divergence: infinite, because one outcome has mass under only one dataset."""
+        r"""Infinite, because one outcome has mass under only one dataset."""
         del order
         return arb("inf")
 
     def zcdp(self) -> arb:
-        r"""Infinite, as every Renyi divergence."""
+        r"""Infinite, like every Renyi divergence."""
         return arb("inf")
 
     def tradeoff(self, alpha: Fraction) -> arb:
-        r"""The smaller of the two directions.
+        r"""The smaller type II error of the two directions.
 
-        P = X - d: the test rejects -d..-1 and then x from the largest down, for the loss rises.
-        P = X: it rejects 0, 1, ..., and misses nothing once all of Q = X - d in reach is spent.
+        P = X - d: the test rejects -d..-1 and then the largest x, as the loss increases. P = X: it
+        rejects 0, 1, ..., and has no type II error once it rejects every value of Q = X - d.
         """
         level = ball(alpha)
         return self._from_above(level).min(self._from_below(level))
 
     def _from_above(self, level: arb) -> arb:
-        # The least M with P(X >= M) <= alpha; part of M - 1 is rejected too.
+        # The least M with P(X >= M) <= alpha; M - 1 is rejected with some probability.
         last = least(lambda m: bool(self.noise.sf_ball(m - 1) <= level), 1)
         found = []
         for m in (last, last - 1):
@@ -233,7 +233,7 @@ class RevealingPair(ClosedPair):
         return unknown_probability()
 
     def _from_below(self, level: arb) -> arb:
-        # The largest M with P(d <= X < M + d) <= alpha; part of M is rejected too.
+        # The largest M with P(d <= X < M + d) <= alpha; M is rejected with some probability.
         before = self.noise.cdf_ball(self.shift - 1)
         if self.noise.sf_ball(self.shift - 1) <= level:
             return arb(0)
@@ -257,7 +257,7 @@ def _far(scale: Fraction, bits: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def _log_mass(noise: Noise, n: int, bits: int) -> arb:
-    # `bits` is the ambient precision, part of the key.
+    # `bits` is the ambient precision, part of the cache key.
     del bits
     return noise.pmf_ball(n).log()
 
@@ -266,9 +266,9 @@ def _log_mass(noise: Noise, n: int, bits: int) -> arb:
 def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
     # p(n+1)/p(n), p(n) and log p(n) for n = 0..reach, from
     # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards. The
-    # first one lies between beta and beta (n-1+r)/n, so far out that the recurrence, which
-    # multiplies a relative error by about beta^2, has shrunk it below 2^-bits; how far decides on
-    # width only.
+    # first ratio lies between beta and beta (n-1+r)/n. It is so far out that the recurrence, which
+    # multiplies a relative error by about beta^2, reduces its error below 2^-bits; the distance
+    # affects only the width.
     beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
     start = reach + math.ceil(noise.scale * bits * _BITS_PER_SCALE / 2) + 3
     both = 1 + beta * beta
@@ -276,8 +276,8 @@ def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], li
     def before(n: int, ratio: arb) -> arb:
         return beta * (n - 1 + r) / (both * n - beta * (n + 1 - r) * ratio)
 
-    # Monotone in its argument, with no pole between: either end by itself stays thin, where the
-    # radius of a wide ball would not shrink below that of its own arithmetic.
+    # The recurrence is monotone in its argument, without a pole between the ends: each end stays
+    # narrow by itself, whereas the radius of a wide ball would not decrease sufficiently.
     low, high = beta, beta * (start + r) / (start + 1)
     for n in range(start, reach + 1, -1):
         low, high = before(n, low), before(n, high)

@@ -1,7 +1,7 @@
 r"""The registry of laws and their worst-case pairs; the only module that lists every law.
 
-To add a law, write its :class:`accounting.pairs.pair.Pair` in a file of its own and a case here. A
-law without a case still gets a curve from its mass function when it is symmetric and log-concave.
+To add a law, write its :class:`accounting.pairs.pair.Pair` in a separate file and add a case here.
+A law without a case still gets a curve from its mass function if it is symmetric and log-concave.
 Proofs: docs/proofs/curve.md.
 """
 
@@ -44,8 +44,8 @@ Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
 def pair_of(noise: Noise, step: int) -> Pair:
     r"""The pair of ``noise`` in one coordinate that moves by ``step`` >= 1.
 
-    Of its two directions one with the largest loss. Raises :class:`NotDerived` for a law whose
-    largest shift is not known to be the worst.
+    If the two directions differ, it is one with the largest loss. Raises :class:`NotDerived` for a
+    law whose largest shift is not known to be the worst.
     """
     match noise:
         case DiscreteGaussian():
@@ -68,7 +68,7 @@ def pair_of(noise: Noise, step: int) -> Pair:
             return ShiftedPair(noise=noise, shift=step)
     raise NotDerived(
         f"the worst shift of {noise!r}",
-        "the theorem needs a symmetric log-concave law; add the law's own to accounting",
+        "the theorem needs a symmetric log-concave law; add a pair for this law to accounting",
     )
 
 
@@ -76,7 +76,7 @@ def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
     if isinstance(noise, Polya):
         return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
     if noise.shape == 1:
-        # The discrete Laplace law itself.
+        # This law is the discrete Laplace law.
         return LaplacePair(scale=noise.scale, shift=step)
     return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
         noise=noise, shift=step
@@ -86,8 +86,8 @@ def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
 def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
     r"""The pairs of the coordinates that ``shift`` moves.
 
-    Raises :class:`NotDerived` as :func:`pair_of`, and for several coordinates of a law other than
-    the discrete Gaussian and the discrete Laplace.
+    Raises :class:`NotDerived` for a law that :func:`pair_of` does not support, and for several
+    coordinates of a law other than the discrete Gaussian and the discrete Laplace.
     """
     single = len(shift) == 1 and shift[0][1] == 1
     if not single and not isinstance(noise, (DiscreteGaussian, DiscreteLaplace)):
@@ -99,12 +99,12 @@ def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""Products of pairs such that, at every epsilon, one is the worst case under ``sensitivity``.
+    r"""Products of pairs, one of which is the worst case under ``sensitivity`` at each epsilon.
 
-    Discrete Laplace in l1 is worst with the whole shift in one coordinate, so one pair dominates. A
-    law that is not symmetric has two directions.
+    Discrete Laplace noise under l1 is worst with the whole shift in one coordinate, so one pair
+    dominates. An asymmetric law has two directions.
 
-    Raises :class:`NotDerived` as :func:`coordinates_of`, and when they are too many to try.
+    Raises :class:`NotDerived` as :func:`coordinates_of` does, and for too many products to try.
     """
     if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
         return (worst(noise, sensitivity),)
@@ -119,8 +119,8 @@ def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
     r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``.
 
-    Raises :class:`NotDerived` as :func:`coordinates_of`: under l1, of other laws than the two of
-    which one coordinate is proven to be the worst, several may lose more.
+    Raises :class:`NotDerived` as :func:`coordinates_of` does: under l1 one coordinate is proven to
+    be the worst only for the discrete Gaussian and the discrete Laplace.
     """
     if sensitivity.norm is Norm.L1 and isinstance(sensitivity.amount, int):
         coordinates_of(noise, ((1, sensitivity.amount),))

@@ -1,11 +1,11 @@
-r"""Skellam noise against its shifts.
+r"""Skellam noise and its shifts.
 
 With r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) and Amos' bounds (Math. Comp. 28, 1974),
 
     v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0,
 
 the loss grows without bound like d asinh(m/v), every Renyi divergence is finite, and D_alpha/alpha
-falls to 0. Proofs: docs/proofs/curve.md.
+decreases to 0. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _THINNEST: Final = 1e-290
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkellamPair(ShiftedPair):
-    r"""X against X - d for a Skellam noise.
+    r"""The pair (X, X - d) for Skellam noise X.
 
     >>> pair = SkellamPair(noise=Skellam(variance=16), shift=4)
     >>> pair.renyi(Fraction(32)).str(6, radius=False)
@@ -49,14 +49,14 @@ class SkellamPair(ShiftedPair):
     noise: Skellam
 
     def loss(self, m: int) -> arb:
-        r"""log I_|m|(v)/I_|m+d|(v)."""
+        r"""The loss log I_|m|(v)/I_|m+d|(v) at m."""
         if 2 * m == -self.shift:
             return arb(0)
         here, there = abs(m), abs(m + self.shift)
         return _log_mass(self.noise, here, ctx.prec) - _log_mass(self.noise, there, ctx.prec)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""v sinh(epsilon/d) - d/2, for L(m) is about d asinh((m + d/2)/v)."""
+        r"""The point v sinh(epsilon/d) - d/2, since L(m) is about d asinh((m + d/2)/v)."""
         try:
             slope = math.sinh(epsilon / self.shift)
             return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
@@ -64,22 +64,22 @@ class SkellamPair(ShiftedPair):
             return self.lowest()
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection; at epsilon = 0 the first m > -d/2, for p falls strictly from 0."""
+        r"""The ray by bisection; at epsilon = 0 the first m > -d/2, as p decreases strictly."""
         if epsilon == 0:
             first = -self.shift // 2 + 1
             return first, first
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""From the curve of a real Gaussian in floats; the general search is the fallback."""
+        r"""The ray of a real Gaussian's curve in floats; otherwise that of the general search."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
-        # Where epsilon/d is no longer small, L bends and the Gaussian's ray is far out in the tail.
+        # If epsilon/d is not small, L bends, and the ray of the Gaussian is far out in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""Approximate loss at which Chernoff's tail bound equals delta."""
+        r"""The approximate loss at which the Chernoff bound on the tail equals delta."""
         v, goal = float(self.noise.variance), _log(delta)
         low, high = 0.0, 2.0
         while _chernoff(high, v) > goal:
@@ -90,11 +90,11 @@ class SkellamPair(ShiftedPair):
         return Fraction(self.shift * math.asinh(high / v)) if v > 0 else Fraction(0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite: L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
+        r"""The largest loss: infinite, since L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
         return Enclosure.infinite()
 
     def hidden(self) -> Fraction:
-        r"""0: every integer has mass."""
+        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return Fraction(0)
 
     def zcdp(self) -> Enclosure:
@@ -102,7 +102,7 @@ class SkellamPair(ShiftedPair):
         return zcdp_by_search(self, beyond=self.bound_beyond)
 
     def bound_beyond(self, order: Fraction) -> arb:
-        r"""A bound on D_alpha/alpha for every alpha >= ``order``, or +oo for order near 1.
+        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``; +oo for order close to 1.
 
         With k = alpha - 1 = (v/d) theta cosh theta, (alpha - 1) D_alpha <= X + e^-X, where
         X = v (cosh theta - 1 + theta^2 cosh theta - theta sinh theta) + theta (d/2 + 1).
@@ -120,15 +120,15 @@ class SkellamPair(ShiftedPair):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> arb:
-        r"""By the sum over all masses; refused for more than 2^20 of them."""
+        r"""Computed as a sum over all masses; refused for more than 2^20 masses."""
         return renyi_by_sum(self, order)
 
     def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""By downward recurrence of r_(n-1) = 1/(2n/v + r_n), which is numerically stable."""
+        r"""Computed by the stable downward recurrence r_(n-1) = 1/(2n/v + r_n)."""
         return _table(self.noise, _rounded(reach), ctx.prec)[2]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
-        r"""t(m+1)/t(m) = r_m (r_m/r_(m+d))^k is at most its Amos bound at ``first``: geometric."""
+        r"""A geometric bound: r_m (r_m/r_(m+d))^k = t(m+1)/t(m) is at most that at ``first``."""
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
@@ -139,7 +139,7 @@ class SkellamPair(ShiftedPair):
         return arb(rest / 2, rest / 2)
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""The reach of a Gaussian of the same variance."""
+        r"""The range for a Gaussian of the same variance."""
         return gaussian_reach(self.noise.variance, self.shift, order, bits)
 
     def _amos(self, n: int, halves: int) -> arb:
@@ -153,12 +153,12 @@ def _log(delta: Fraction) -> float:
 
 
 def _chernoff(m: float, v: float) -> float:
-    # About log P(X >= m), in floats: inf over theta of v (cosh theta - 1) - theta m.
+    # Approximate log P(X >= m): the infimum over theta of v (cosh theta - 1) - theta m, in floats.
     return m * m / (math.hypot(m, v) + v) - m * math.asinh(m / v) if v > 0 else -math.inf
 
 
 def _root_below(target: Fraction) -> Fraction:
-    # A theta >= 0 with theta cosh theta at most, and about, the target.
+    # A theta >= 0 with theta cosh theta slightly below the target.
     if target > 10**300:
         return Fraction(1)
     goal = float(target)
@@ -173,23 +173,23 @@ def _root_below(target: Fraction) -> Fraction:
 
 
 def _rounded(reach: int) -> int:
-    # A few sizes of table, so that orders near one another share theirs.
+    # Round to a few table sizes, so that similar orders share a table.
     grain = 1 << max(reach.bit_length() - 3, 5)
     return -(-reach // grain) * grain
 
 
 @lru_cache(maxsize=1 << 12)
 def _log_mass(noise: Skellam, n: int, bits: int) -> arb:
-    # `bits` is the ambient precision, part of the key.
+    # `bits` is the ambient precision, part of the cache key.
     del bits
     return noise.pmf_ball(n).log()
 
 
 @lru_cache(maxsize=8)
 def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
-    # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). Amos' bounds are taken
-    # so far out that the recurrence, which multiplies a relative error by about -r_n^2 at most, has
-    # shrunk what they leave open below 2^-bits; how far decides on width only.
+    # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which
+    # multiplies a relative error by at most about -r_n^2, starts with Amos' bounds so far out that
+    # the error decreases below 2^-bits; the distance affects only the width.
     v = ball(noise.variance)
     fall = math.asinh(reach / max(noise.variance, Fraction(_THINNEST)))
     start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2

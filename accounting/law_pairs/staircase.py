@@ -1,7 +1,7 @@
-r"""Staircase noise against its shifts: the loss is a multiple of the law's epsilon.
+r"""Staircase noise and its shifts: the loss is a multiple of the law's epsilon.
 
-P(x)/Q(x) = p(x)/p(x+d) = e^(epsilon (l(x+d) - l(x))) counts the steps that a shift passes, at most
-ceil(d/Delta) of them. Proofs: docs/proofs/curve.md.
+P(x)/Q(x) = p(x)/p(x+d) = e^(epsilon (l(x+d) - l(x))): the exponent counts the steps that a shift
+crosses, at most ceil(d/Delta) of them. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_STEPS: Final = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaircasePair(FinitePair):
-    r"""X against X - d for staircase noise X; up to d = Delta the losses are -epsilon, 0, epsilon.
+    r"""The pair (X, X - d) for staircase noise X; for d <= Delta the losses are -e, 0, e = epsilon.
 
     >>> pair = StaircasePair(noise=Staircase(epsilon=3, sensitivity=10), shift=10)
     >>> pair.largest_loss(), [str(loss) for loss, _, _ in pair.listed()]
@@ -42,12 +42,12 @@ class StaircasePair(FinitePair):
             )
 
     def listed(self) -> Listed:
-        r"""From the overlaps of the steps with the shifted steps."""
+        r"""The losses and their masses, from the overlaps of the steps with the shifted steps."""
         return _listed(self.noise, self.shift, ctx.prec)
 
 
 def _step(noise: Staircase, number: int) -> tuple[int, int]:
-    # The first and last integer of a step: 0 is the plateau, those left of it are negative.
+    # The first and last integer of a step: step 0 is the plateau, steps to its left are negative.
     if number < 0:
         first, last = _step(noise, -number)
         return -last, -first
@@ -57,8 +57,9 @@ def _step(noise: Staircase, number: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _listed(noise: Staircase, shift: int, bits: int) -> Listed:
-    # Right of the plateau, and left of step -ceil(d/Delta), all steps meet as many shifted ones
-    # alike: step 1 stands for those, with the geometric sum of their weights, and `far` for these.
+    # All steps to the right of the plateau overlap the same number of shifted steps, and so do all
+    # steps to the left of step -ceil(d/Delta): steps 1 and `far` represent them, with the geometric
+    # sum of the weights.
     del bits
     far = -(-shift // noise.sensitivity) + 1
     all_behind = 1 / (1 - (-ball(noise.epsilon)).exp())

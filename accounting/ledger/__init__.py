@@ -32,5 +32,5 @@ __all__ = [
     "backup",
 ]
 
-# The database is imported with the first of these that is used.
+# The first access to one of these names imports the database.
 __getattr__ = lazy_names(__name__)

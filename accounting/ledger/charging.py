@@ -1,7 +1,7 @@
 r"""Read and write the rows of a ledger inside the caller's transaction.
 
-:func:`charged` is one transaction of charges: several requests, each all or nobody, and each by
-itself. Proofs: docs/proofs/ledger.md.
+:func:`charged` is one transaction of several requests: each request charges all of its users or
+none, independently of the others. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 class Head(NamedTuple):
     r"""The number of charges, and the digest to which the next charge is chained.
 
-    ``period`` is that of the last charge, whose counters are stored; ``now`` is the time, and
-    ``today`` its period.
+    ``period`` is the period of the last charge, whose counters are stored; ``now`` is the time, and
+    ``today`` is its period.
     """
 
     charges: int
@@ -57,19 +57,19 @@ class Head(NamedTuple):
 
     @property
     def renewed(self) -> bool:
-        r"""Whether a period began since the last charge: no counter of its is in force."""
+        r"""Whether a period began since the last charge, so that no stored counter is in force."""
         return self.today > self.period
 
 
 class Entry(NamedTuple):
-    r"""A charge with its digest, its payers, and the users left out."""
+    r"""A charge with its digest, the charged users, and the users left out."""
 
     charge: Charge
     digest: str
     paying: tuple[str, ...]
     left_out: tuple[str, ...]
     value: str | None = None
-    """What was drawn with it, as JSON."""
+    """The value drawn with the charge, as JSON."""
 
     def receipt(self, *, repeated: bool) -> Receipt:
         r"""The receipt of this charge."""
@@ -88,18 +88,18 @@ class Entry(NamedTuple):
 class Book:
     r"""A filter, its tables, and the ``identity`` of the ledger.
 
-    ``renews`` is the period that the budget is for, or None for one budget for ever.
+    ``renews`` is the period of the budget, or None for one budget for all time.
     """
 
     filter: Filter
     renews: str | None
     text: str
     start: str
-    """What the first charge is chained to."""
+    """The digest to which the first charge is chained."""
     tables: Tables
     identity: str
     untouched: Account
-    """The account of a user who was never charged."""
+    """The account of a user who has never been charged."""
 
     @classmethod
     def of(
@@ -108,7 +108,7 @@ class Book:
         renews: str | None = None,
         identity: str | None = None,
     ) -> Self:
-        r"""The book of a new ledger, or of the one with this identity."""
+        r"""The book of a new ledger, or of the ledger with this identity."""
         if renews is not None and renews not in tuple(RENEWALS):
             raise InvalidParameter(_RENEWS, renews, f"must be one of {', '.join(RENEWALS)}")
         text = canonical(filter.to_json() | ({} if renews is None else {_RENEWS: renews}))
@@ -152,12 +152,12 @@ class Book:
         connection.execute(insert(self.tables.ledger), row)
 
     def _must_be_home(self, connection: Connection) -> None:
-        # Of a file; what a server keeps has one place.
+        # Only files can move: a database on a server has a single location.
         if connection.info.get("home", self.identity) != self.identity:
             raise LedgerUnavailable(connection.info["where"], HOMELESS)
 
     def period(self, made: str) -> str:
-        r"""The period of a charge of this time, such as 2026; empty if the budget is for ever."""
+        r"""The period of a charge at this time, such as 2026; empty for one budget for all time."""
         return made[: RENEWALS[self.renews]] if self.renews is not None else ""
 
     # -- reading ------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Book:
             raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
         ((form, text, charges, head, identity),) = rows
         if (text, form) != (self.text, FORMAT):
-            # Counters count shares of the budget: in those of another they say something else.
+            # Counters count shares of the budget, so they mean something else under another budget.
             must = "was recreated, or its filter was edited, since it was opened: reopen it"
             raise LedgerDamaged("ledger", must)
         self._must_be_home(connection)
@@ -185,13 +185,13 @@ class Book:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
         if last != (charges, head):
-            must = f"charge {last[0]} differs from the last charge that it records: run check"
+            must = f"charge {last[0]} differs from the last charge recorded: run check"
             raise LedgerDamaged("ledger", must)
         now = history.now()
         return Head(*last, self.period(made), now, self.period(now))
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
-        r"""The existing charges among ``batches``; the users are given only by their digest."""
+        r"""The existing charges among ``batches``; their users are given only as a digest."""
         made = {}
         for row in map(self._row, [*those(connection, self.tables.charges, "batch", batches)]):
             charge = Charge.of(row, self.tables.owed)
@@ -216,12 +216,12 @@ class Book:
         return dict(zip(self.tables.charges.columns.keys(), cells, strict=True))
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
-        r"""The payers of a charge, or the users left out of it, in order."""
+        r"""The users charged by a charge, or left out of it, in order."""
         asked = select(members.c.name).where(members.c.charge == charge.number)
         return tuple(connection.execute(asked.order_by(members.c.name)).scalars())
 
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
-        r"""All charges, or those of one user, in order."""
+        r"""All charges, or the charges of one user, in order."""
         charges, paid = self.tables.charges, self.tables.paid
         asked = select(charges).order_by(charges.c.id)
         if user is not None:
@@ -240,7 +240,7 @@ class Book:
             return found, frozenset()
         for cells in those(connection, self.tables.users, "name", names):
             name, held = cells[0], cells[1:-1]
-            # SQLite keeps a value of any type in any column.
+            # SQLite can store values of any type in any column.
             whole = {*map(type, held)} == {int}
             if whole:
                 account = known.get(held) or known.setdefault(held, Account.of(held[:-1], held[-1]))
@@ -274,7 +274,7 @@ class Book:
     def poor(
         self, accounts: dict[str, Account], names: tuple[str, ...], price: Price
     ) -> tuple[str, ...]:
-        r"""The ``names`` that the filter does not admit at this price, in order."""
+        r"""The users among ``names`` to whom the filter does not admit this price, in order."""
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
@@ -311,9 +311,9 @@ class Book:
         entries: Sequence[Entry],
         accounts: dict[str, Account],
     ) -> None:
-        r"""Append charges to the history, and add their cost to the payers' counters.
+        r"""Append charges to the history, and add their cost to the counters of the charged users.
 
-        The first charges of a period drop the counters of the period before.
+        The first charge in a period deletes the counters of the previous period.
         """
         tables = self.tables
         if head.renewed:
@@ -346,7 +346,7 @@ class Book:
 
 
 Charged: TypeAlias = Receipt | DpcoreError
-"""What becomes of one request: it is in the ledger, or why it is not."""
+"""The outcome of one request: its entry or receipt, or the reason why nobody was charged."""
 
 _NAMED: Final = 3
 _BACK: Final = (
@@ -360,8 +360,8 @@ def charged(
 ) -> list[Charged]:
     r"""Charge the requests one after the other, as if in separate transactions.
 
-    What is wrong with one of them is its outcome and changes nothing for the others; what is wrong
-    with the ledger is raised, and nobody was charged.
+    An invalid request has an error as its outcome and does not affect the others; an inconsistent
+    ledger raises an error, and nobody is charged.
     """
     start = head = book.head(connection, lock=True)
     made = book.found(connection, [request.batch for request in requests])
@@ -410,9 +410,9 @@ def _text_of(value: object) -> str:
 
 def _value_of(text: str) -> Any:
     found = loads(text)
-    # What AboveThreshold says of each answer, None or a truth value among them, stays a list.
+    # The answers of AboveThreshold, which contain None or truth values, remain a list.
     if isinstance(found, list) and not any(each is None or type(each) is bool for each in found):
-        with suppress(OverflowError):  # a gap beyond int64, of answers beyond it
+        with suppress(OverflowError):  # a gap beyond int64, from answers beyond int64
             return np.array(found, dtype=np.int64)
     return found
 
@@ -441,7 +441,7 @@ def _charge(
 
 
 def _again(entry: Entry, request: CheckedRequest) -> Charged:
-    # A batch that was charged before: the same charge, or another one of that name.
+    # A batch that was charged before: either the same charge, or another charge of this name.
     made, spared = entry.charge, entry.left_out
     paying = without(request.names, spared)
     record = {key: each for key, each in made.guarantee.items() if key != RELEASED}

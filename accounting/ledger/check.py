@@ -1,7 +1,7 @@
-r"""Verify a ledger: hash chain, users charged, totals.
+r"""Verify a ledger: the hash chain, the charged users, and the totals.
 
-A row that was changed, taken out or put in breaks the chain at its place, and the counters of each
-user must be what the history adds up to. Proofs: docs/proofs/ledger.md.
+A changed, deleted or inserted row breaks the chain at its position, and the counters of each user
+must equal the sums over the history. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def damages(
 ) -> Iterator[Damage]:
     r"""All inconsistencies, from one consistent read of the whole ledger.
 
-    ``book`` is what it was opened with; ``acknowledged`` are the numbers and digests of charges for
-    which there are receipts.
+    ``book`` is the book with which the ledger was opened; ``acknowledged`` are the numbers and
+    digests of charges that have receipts.
     """
     if connection.dialect.name == "sqlite":
         for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
@@ -98,10 +98,10 @@ def _chain(
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
         yield Damage(
-            "ledger", f"its last charge was {head['charges']}, and is {number} now, or was edited"
+            "ledger", f"its last charge differs: {head['charges']} is recorded, {number} was found"
         )
     for lost in sorted(receipts):
-        yield Damage(f"charge {lost}", "is missing, and has a receipt")
+        yield Damage(f"charge {lost}", "is missing, but has a receipt")
 
 
 def _periods(connection: Connection, book: Book) -> Iterator[Damage]:
@@ -114,7 +114,7 @@ def _periods(connection: Connection, book: Book) -> Iterator[Damage]:
 
 
 def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Damage]:
-    # Two lists in the order of charges, read side by side.
+    # The members and the charges are two lists in the same order, read side by side.
     members = tables.metadata.tables[f"ledger_{kind}"]
     said = {row["id"]: row for row in _streamed(connection, select(tables.charges))}
     rows = select(members).order_by(members.c.charge, members.c.name)
@@ -122,7 +122,7 @@ def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Dama
         names = [row["name"] for row in group]
         row = said.pop(number, None)
         if row is None:
-            what = f"there is no such charge, and {len(names)} users {kind} in it"
+            what = f"there is no such charge, but ledger_{kind} has {len(names)} rows for it"
             yield Damage(f"charge {number}", what)
         else:
             yield from _fits(row, kind, names)
@@ -132,12 +132,14 @@ def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Dama
 
 def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
     if len(names) != row[kind]:
-        yield Damage(_named(row), f"{row[kind]} users {kind} when it was made, {len(names)} now")
+        yield Damage(
+            _named(row), f"has {len(names)} rows in ledger_{kind}, but was made with {row[kind]}"
+        )
     elif (
         not all(isinstance(name, str) for name in names)
         or names_digest(names) != row[f"{kind}_digest"]
     ):
-        yield Damage(_named(row), f"the users {kind} were edited")
+        yield Damage(_named(row), f"its rows in ledger_{kind} were edited")
 
 
 def _values(connection: Connection, tables: Tables) -> Iterator[Damage]:
@@ -156,8 +158,8 @@ def _values(connection: Connection, tables: Tables) -> Iterator[Damage]:
 
 
 def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
-    # Of each name in the last period: how often it has counters and was charged, what they hold and
-    # should hold. Of an earlier period: nobody was charged more than the budget.
+    # For each user in the last period: the number of rows and of charges, the stored counters and
+    # the sums over the history. In an earlier period: no user was charged more than the budget.
     tables = book.tables
     users, paid, charges = tables.users, tables.paid, tables.charges
     pairs = [*zip(tables.spent, tables.owed, strict=True), ("assumed", "assumed")]
@@ -198,14 +200,14 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
             yield Damage(where, f"was charged more than the budget in {row['period']}")
             continue
         what = [
-            f"{counter} is {row[f'held_{i}']}, the history adds up to {row[f'owed_{i}']}"
+            f"{counter} is {row[f'held_{i}']}, but the history adds up to {row[f'owed_{i}']}"
             for i, counter in enumerate(counters)
             if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
         if row["rows"] == 0:
             yield Damage(where, "was charged, but has no counters")
         elif row["rows"] > 1:
-            yield Damage(where, "has counters twice")
+            yield Damage(where, "has more than one row of counters")
         else:
             yield Damage(where, "; ".join(what or ["has counters, but was never charged"]))
 
@@ -225,7 +227,7 @@ def _named(row: RowMapping) -> str:
 
 
 def _streamed(connection: Connection, statement: Any) -> Iterator[RowMapping]:
-    # A part at a time: a history may be larger than memory.
+    # Read in parts: a history may be larger than memory.
     options = {"yield_per": _ROWS}
     with closing(connection.execute(statement, execution_options=options)) as rows:
         yield from rows.mappings()

@@ -1,8 +1,8 @@
 r"""Copies of a ledger: consistent backups, and adoption of a copied or restored file.
 
 A copy is another file, so a ledger that is charged in two places spends twice. A copy therefore
-takes no charge where it lies until it is adopted there: a person says that it is the only one.
-Proofs: docs/proofs/ledger.md.
+accepts no charge at its location until it is adopted there: its owner states that it is the only
+one in use. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dpcore.errors import InvalidParameter
 
 
 def adopt(url: str) -> int:
-    r"""Adopt the ledger in ``url`` at its current location; returns its number of charges.
+    r"""Adopt the ledger in ``url`` at its current location, and return its number of charges.
 
-    For a file that was moved, copied or restored. The caller states that no other copy will be
-    charged again. The whole history is checked first: raises :class:`LedgerDamaged`, and changes
+    Use it for a file that was moved, copied or restored. The caller states that no other copy will
+    be charged again. The whole history is checked first: raises :class:`LedgerDamaged`, and changes
     nothing, if it is inconsistent; :class:`LedgerUnavailable` if there is no ledger.
     """
     with closing(Store(url)) as store, store.writing() as connection:
@@ -50,13 +50,13 @@ def _adopted(store: Store, connection: Connection) -> int:
 
 
 def backup(url: str, destination: Path) -> int:
-    r"""Write a consistent copy of an SQLite ledger; returns its number of charges.
+    r"""Write a consistent copy of an SQLite ledger, and return its number of charges.
 
-    The copy is one file without a log, whose history was read and fits, private to its owner, and
-    on the disk when this returns. It is not opened where it lies before it is adopted. Others may
-    charge meanwhile. Raises :class:`InvalidParameter` for a destination that exists, is never
-    overwritten, or cannot be written, and for a ledger on a server; :class:`LedgerDamaged`, and
-    leaves no copy, for a history that does not fit.
+    The copy is one file without a log, with a verified history, private to its owner, and on the
+    disk when this returns. It cannot be opened at its location before it is adopted. Others may
+    charge meanwhile. Raises :class:`InvalidParameter` for a destination that exists (it is never
+    overwritten) or cannot be written, and for a ledger on a server; :class:`LedgerDamaged`, and
+    leaves no copy, for an inconsistent history.
     """
     with closing(Store(url)) as store:
         if not store.is_file:
@@ -71,7 +71,7 @@ def backup(url: str, destination: Path) -> int:
             try:
                 charges = _copied(store, partial)
                 bring_to_disk(partial)
-                # Unlike a rename, this fails where something is by now.
+                # Unlike a rename, this fails if the destination exists by now.
                 os.link(partial, destination)
             finally:
                 with suppress(FileNotFoundError):
@@ -85,7 +85,7 @@ def backup(url: str, destination: Path) -> int:
 
 def _copied(store: Store, partial: Path) -> int:
     with store.reading() as connection:
-        # The book of a ledger that is at home: a copy of what is charged nowhere is no backup.
+        # Refuse a source that is not at its home: its copy would be no backup.
         store.must_hold_tables(connection)
         Book.stored(connection)
         driver: Any = connection.connection.driver_connection
@@ -102,7 +102,7 @@ def _copied(store: Store, partial: Path) -> int:
 
 
 def _engine_of(partial: Path) -> Engine:
-    # Not a Store: that would keep a log beside it.
+    # A Store would keep a log beside the copy.
     def connected() -> sqlite3.Connection:
         connection = sqlite3.connect(partial)
         connection.text_factory = as_stored

@@ -1,6 +1,6 @@
-r"""Outcomes of a charge: a receipt, or an error in one line with the reason and the remedy.
+r"""Outcomes of a charge: a receipt, or a one-line error with the reason and the remedy.
 
-``exit_code`` is the exit code of a command that ends with the error.
+``exit_code`` is the exit code of a command that fails with the error.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _NAMED = 3
 class Receipt:
     r"""A charge that is permanently recorded in the ledger.
 
-    ``number`` and ``digest`` fix its place in the history: :meth:`Ledger.check` takes receipts.
+    ``number`` and ``digest`` fix its position in the history: :meth:`Ledger.check` takes receipts.
     ``paid`` users were charged; ``left_out`` had too little budget, and must not take part.
 
     ``repeated`` means that the charge existed before this request: of all requests for one batch,
-    also concurrent ones, at most one gets False. A program that draws fresh noise at each start
-    must not release on a repeated receipt. Receipts of one charge are equal, whatever ``repeated``
-    is.
+    even concurrent ones, at most one gets False. A program that draws fresh noise at each start
+    must not release on a repeated receipt. Receipts of the same charge are equal, whatever their
+    ``repeated``.
 
-    ``value`` is what :meth:`Ledger.release` drew and stored with the charge, the same each time
-    that the batch is asked for; None for a charge alone.
+    ``value`` is the value that :meth:`Ledger.release` drew and stored with the charge, the same for
+    every request for the batch; None for a charge without a release.
     """
 
     batch: str
@@ -41,8 +41,8 @@ class Receipt:
 class BudgetExhausted(DpcoreError):
     r"""A user has too little budget: no user was charged and nothing may be released.
 
-    ``users`` are all with too little budget, in order of name; ``left`` says what the first of them
-    have, and ``cost`` the cost to each user.
+    ``users`` are all users with too little budget, sorted by name; ``left`` has the remaining
+    budgets of the first of them, and ``cost`` is the cost to each user.
 
     >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"}, "rho=1/2")
     Traceback (most recent call last):
@@ -117,10 +117,10 @@ class LedgerDamaged(_Located):
 
 
 class LedgerUnavailable(_Located):
-    r"""The database is unavailable: no such file, full, locked, or unreachable.
+    r"""The database is unavailable: missing, full, locked, or unreachable.
 
-    What was acknowledged before is kept. A charge that failed like this is either whole or absent:
-    charge again with the same batch, it is charged once.
+    Acknowledged charges are kept. A charge that failed with this error is either complete or
+    absent: charge again with the same batch, which is charged only once.
 
     >>> raise LedgerUnavailable("ledger.db", "database or disk is full")
     Traceback (most recent call last):

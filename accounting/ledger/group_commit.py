@@ -1,9 +1,9 @@
 r"""Group commit: concurrent charges to an SQLite file share a transaction and a disk flush.
 
-A caller that must wait leaves its request where the others see it. One caller at a time leads: it
-takes all requests along, in one transaction, and hands over the outcomes after COMMIT. This decides
-only who shares a transaction; the lock of the database keeps others from writing meanwhile.
-Proofs: docs/proofs/ledger.md.
+A caller that must wait publishes its request to the others. One caller at a time is the leader: it
+executes all requests in one transaction, and returns the outcomes after COMMIT. This decides only
+which requests share a transaction; the lock of the database excludes other writers. Proofs:
+docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from accounting.ledger.request import CheckedRequest
 from dpcore.errors import DpcoreError, InvalidParameter
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
-"""One transaction: the outcome of each request, in their order, on the disk."""
+"""One transaction: the outcome of each request, in order, after it is on the disk."""
 
 _CUT: Final = (
     "a thread that committed several charges was interrupted: charge again, the batch is charged "
@@ -36,12 +36,12 @@ _CUT: Final = (
 )
 
 _HEADER: Final = 64  # bytes
-_LONGEST: Final = 1 << 16  # bytes of a request that another process takes along
-_MOST: Final = 1 << 20  # bytes that are taken at once, and after which the queue starts again
-_LOOK: Final = 0.0006  # seconds between two looks at the queue
-_LONGEST_PAUSE: Final = 0.004  # seconds of one pause, for others to come or for a leader to end
+_LONGEST: Final = 1 << 16  # the largest request that another process executes, in bytes
+_MOST: Final = 1 << 20  # the bytes that are read at once, and after which the queue is restarted
+_LOOK: Final = 0.0006  # the interval at which the queue is polled, in seconds
+_LONGEST_PAUSE: Final = 0.004  # the longest pause for other requests or for a leader, in seconds
 
-_ASKED: Final = b'{"asked":'  # how the line of a request begins
+_ASKED: Final = b'{"asked":'  # the start of the line of a request
 
 _ERRORS: Final = {
     each.__name__: each
@@ -52,17 +52,17 @@ _ERRORS: Final = {
 class Queue:
     r"""Processes and threads that charge an SQLite file concurrently share a transaction.
 
-    The lock is one of the file ``<name>-queue``, and the requests are lines at its end. A leader
-    writes down which lines it takes before its transaction, and the outcomes after it. A process
-    that is killed releases its lock. A request that it took and left without an outcome is done by
-    the process that made it; if the batch is charged by then, the request that did so is unknown,
-    and the outcome is :class:`LedgerUnavailable`. Nothing in the file outlives the processes that
-    wait, or needs the disk. A process that cannot use it charges alone.
+    The lock is on the file ``<name>-queue``, and the requests are lines at its end. A leader
+    records which lines it takes before its transaction, and the outcomes after it. A process that
+    is killed releases its lock. If it took a request and left no outcome, the process that made the
+    request executes it; if the batch is charged by then, it is unknown which request did so, and
+    the outcome is :class:`LedgerUnavailable`. Nothing in the file outlives the waiting processes,
+    or needs to be on the disk. A process that cannot use the file charges by itself.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:
         self._store, self._book, self._work = store, book, work
-        # Only speed depends on these: how many others charge, and how long the last wait took.
+        # These affect only the speed: the number of other callers, and the length of the last wait.
         self._company, self._pause = 0, 0.0
 
     def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
@@ -75,7 +75,7 @@ class Queue:
         except OSError as error:
             raise LedgerUnavailable(self._store.where, error.strerror or str(error)) from error
         finally:
-            # Not by closing it alone: a child that was forked meanwhile has it open, too.
+            # Closing the file does not suffice: a forked child may have it open, too.
             fcntl.flock(handle, fcntl.LOCK_UN)
             _HELD.discard(handle)
             os.close(handle)
@@ -87,7 +87,7 @@ class Queue:
             return None
         _HELD.add(handle)
         if not os.fstat(handle).st_size:
-            # As the log of SQLite: whoever may write the file may write this.
+            # Like the log of SQLite: users who may write the ledger may write the queue.
             with suppress(OSError):
                 os.fchmod(handle, stat.S_IMODE(self._store.mode()))
         return handle
@@ -115,9 +115,9 @@ class Queue:
     def _published(
         self, handle: int, me: str, requests: Sequence[CheckedRequest]
     ) -> tuple[str, int]:
-        # The epoch of the queue, and where the request ends in it: 0 if it is not there.
+        # The epoch of the queue, and the end of the request in it: 0 if it was not published.
         epoch, _ = _header(handle)
-        # A value is drawn by the process that asks for it, in its own transaction.
+        # A value is drawn by the process that requests it, in a separate transaction.
         drawn = any(each.draw is not None for each in requests)
         if drawn or sum(len(each.names) for each in requests) > _LONGEST // 4:
             return epoch, 0
@@ -127,7 +127,7 @@ class Queue:
         return epoch, self._append(said) if epoch and len(said) < _LONGEST else 0
 
     def _waited(self, handle: int, me: str, at: int) -> list[Charged] | None:
-        # The outcomes that another process wrote down; None, with the lock, if there are none.
+        # The outcomes that another process recorded; None, with the lock held, if there are none.
         start, rest, mine = time.monotonic(), b"", f'"to":"{me}"}}'.encode()
         last = start + self._store.patience
         time.sleep(self._pause)
@@ -173,7 +173,7 @@ class Queue:
         return own
 
     def _gathered(self, handle: int, done: int) -> bytes:
-        # Those who were answered together come back together: one transaction for all of them.
+        # Callers that were answered together tend to return together: wait for all of them.
         last = time.monotonic() + self._pause
         while True:
             lines = os.pread(handle, _MOST, done)
@@ -184,7 +184,7 @@ class Queue:
     def _others(self, lines: bytes, me: str) -> dict[str, list[CheckedRequest]]:
         found, group, now = dict[str, list[CheckedRequest]](), self._group(), time.time()
         for line in lines.split(b"\n"):
-            # A line that was cut off is nobody's, and neither are the outcomes of others.
+            # Ignore incomplete lines, and lines with the outcomes of others.
             with suppress(ValueError, TypeError, LookupError, RecursionError):
                 said = json.loads(line)
                 if "gone" in said:
@@ -197,11 +197,11 @@ class Queue:
         return found
 
     def _group(self) -> str:
-        # Prices are in shares of one budget, and the file must be the one that was opened.
+        # Prices count shares of one budget, and the file must be the one that was opened.
         return f"{self._book.identity} {self._store.file}"
 
     def _append(self, lines: str) -> int:
-        # Where they end in the queue; 0 if they could not be written.
+        # The end of the lines in the queue; 0 if they could not be written.
         said = f"\n{lines}\n".encode()
         with suppress(OSError):
             handle = os.open(self._store.queue, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -213,7 +213,7 @@ class Queue:
         return 0
 
 
-# Open descriptors: a child that kept one would keep its lock when the parent is killed.
+# Descriptors that are open: a child that kept one would keep the lock after the parent is killed.
 _HELD: Final[set[int]] = set()
 
 
@@ -236,7 +236,7 @@ def _locked(handle: int) -> bool:
 
 
 def _header(handle: int) -> tuple[str, int]:
-    # Which queue this is since it was begun anew, and up to where its requests were taken.
+    # The epoch of the queue since its restart, and the position up to which requests were taken.
     try:
         epoch, done = os.pread(handle, _HEADER, 0).decode().split()
         return epoch, int(done)

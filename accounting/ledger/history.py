@@ -1,7 +1,7 @@
 r"""The history of a ledger: charges, and the digests that chain them.
 
-The digest of a charge is SHA-256 over the charge, the users charged, those left out and
-the digest of the charge before it.
+The digest of a charge is SHA-256 of the charge, the charged users, the users left out, and the
+digest of the previous charge.
 Proofs: docs/proofs/ledger.md.
 """
 
@@ -18,20 +18,20 @@ from typing import Any, Final, NamedTuple, Self
 from accounting.ledger.errors import LedgerDamaged
 
 HISTORY: Final = 1
-"""The format of the chain: the content of a digest. Receipts outlive the tables."""
+"""The format of the chain, as part of each digest. Receipts outlive the tables."""
 
 QUESTION: Final = "question"
-"""The key of a charge's guarantee for the question that its released value answers."""
+"""The key, in a charge's guarantee, of the question that its released value answers."""
 
 RELEASED: Final = "released"
-"""The key of a charge's guarantee that holds the digest of the value that was drawn with it."""
+"""The key, in a charge's guarantee, of the digest of the value that was drawn with it."""
 
 RENEWALS: Final = {"year": 4, "month": 7, "day": 10}
-"""Periods after which a budget renews: how much of a charge's time, in UTC, names its period."""
+"""The periods after which a budget renews: the prefix of a charge's UTC time that names them."""
 
 _ROWS: Final = 10_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-# The columns of a charge beside its amounts, with their types. SQLite keeps any type in any column.
+# The columns of a charge besides its amounts, with their types; SQLite does not enforce types.
 _INTEGERS: Final = ("id", "assumed", "paid", "spared")
 _TEXTS: Final = ("batch", "made", "guarantee", "paid_digest", "spared_digest", "previous")
 
@@ -42,7 +42,7 @@ def canonical(value: object) -> str:
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""SHA-256 over the sorted names, each followed by a newline; names contain no newline."""
+    r"""The SHA-256 of the sorted names, each followed by a newline; names contain no newline."""
     digest, rest = hashlib.sha256(), iter(names)
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
@@ -50,27 +50,27 @@ def names_digest(names: Iterable[str]) -> str:
 
 
 def value_digest(text: str) -> str:
-    r"""SHA-256 over a released value as stored."""
+    r"""The SHA-256 of a released value as stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def genesis(filter_text: str) -> str:
-    r"""The digest before the first charge: of the format and the filter with its budget."""
+    r"""The digest before the first charge: that of the format and the filter with its budget."""
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 
 def now() -> str:
-    r"""The time of a charge that is made now, in UTC."""
+    r"""The current time in UTC, as it is stored with a charge."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Account(NamedTuple):
-    r"""Amounts a user has spent in the last period, and the number of assumed charges."""
+    r"""The amounts that a user has spent in the last period, and the number of assumed charges."""
 
     totals: tuple[int, ...]
     assumed: int
     counted: str
-    """Both as text: made once for all users who have the same account."""
+    """Both as text: it is shared by all users with the same account."""
 
     @classmethod
     def of(cls, totals: tuple[int, ...], assumed: int = 0) -> Self:
@@ -80,9 +80,9 @@ class Account(NamedTuple):
     def row(self, identity: str, name: str) -> tuple[object, ...]:
         r"""The row of the user ``name`` in the ledger with this identity.
 
-        Its last cell is a digest of the others, of the ledger, the user and what is counted.
+        Its last cell is a digest of the ledger's identity, the user's name and the counters.
         """
-        # A name holds no line end.
+        # A name contains no newline.
         said = f"{identity}\n{name}\n{self.counted}"
         mark = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return name, *self.totals, self.assumed, mark
@@ -92,8 +92,8 @@ class Account(NamedTuple):
 class Charge:
     r"""A charge of the history: ``amounts`` for each of ``paid`` users; ``spared`` were left out.
 
-    ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` its price in
-    the integers of the filter. ``digest`` fixes this charge and all before it.
+    ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` is its price
+    in the integers of the filter. ``digest`` fixes this charge and all charges before it.
     """
 
     number: int
@@ -112,7 +112,7 @@ class Charge:
     def of(cls, row: Mapping[Any, Any], owed: tuple[str, ...]) -> Charge:
         r"""The charge in a row of ``ledger_charges``, with the amounts in columns ``owed``.
 
-        Raises :class:`LedgerDamaged` unless it is, to the letter, what its digest fixes.
+        Raises :class:`LedgerDamaged` if any field differs from the one that was digested.
         """
         where = f"charge {row['id']} (batch {row['batch']!r})"
         for kind, columns in ((int, (*_INTEGERS, *owed)), (str, _TEXTS)):
@@ -138,12 +138,12 @@ class Charge:
 
     @property
     def released(self) -> str | None:
-        r"""The digest of the value released with this charge."""
+        r"""The digest of the value that was released with this charge."""
         return self.guarantee.get(RELEASED)
 
     @property
     def digest(self) -> str:
-        r"""SHA-256 over all fields, including the previous digest."""
+        r"""The SHA-256 of all fields, including the previous digest."""
         said = [
             self.number, self.batch, self.made, self.guarantee, self.amounts, int(self.assumed),
             self.paid, self.spared, self.paid_digest, self.spared_digest, self.previous,

@@ -1,7 +1,7 @@
 r"""The budget ledger: charges, users and remaining budgets.
 
-A charge is refused before the release, is whole or absent whatever happens to the process, and is
-charged once however often it is tried. Proofs: docs/proofs/ledger.md.
+A charge is refused before the release; it is complete or absent even if the process is killed, and
+is charged once however often it is repeated. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from dpcore.selection import AboveThreshold, NoisyThreshold
 
 _MOST_SHOWN: Final = 100
 _LARGEST: Final = 10**4000
-r"""With noise of as many digits at most, the sum is short enough for a text of Python."""
+r"""With noise of at most this many digits, the sum stays within Python's limit for text."""
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
 class Ledger:
-    r"""A budget per user, for ever or for each period, and the history of its charges.
+    r"""A budget per user, for all time or for each period, and the history of its charges.
 
-    The budget is a guarantee to a user (scope unit ``user``). A charge states what one batch costs
-    each of its users: a guarantee for the user, or a guarantee for one contribution with
-    ``rows_per_user``, the most rows that one user has in the batch. Its relation must be the
+    The budget is a guarantee to a user (scope unit ``user``). A charge states the cost of one batch
+    to each of its users: a guarantee for the user, or a guarantee for one contribution with
+    ``rows_per_user``, the largest number of rows of one user in the batch. Its relation must be the
     budget's. Users are identified by name: 1 to 200 printable characters in normal form NFC,
     without space at either end. Names are case-sensitive, and letters that look alike are
     different. The participants and the charges may depend on the data of a user only through
-    earlier releases; under add-remove, charge everybody who was asked, whether or not their data
+    earlier releases; under add-remove, charge all users who were asked, whether or not their data
     arrived. The ledger itself (who took part when) is not private.
 
     >>> import tempfile
@@ -72,7 +72,7 @@ class Ledger:
         self._store = store
         self._book = book
         self._last: tuple[tuple[Priceable, int | None], _Cost] | None = None
-        # A server brings the charges of several callers to the disk together by itself.
+        # A server groups the commits of several callers by itself.
         self._take = Queue(store, book, self._charged).take if store.is_file else self._charged
 
     # -- opening ------------------------------------------------------------------------------
@@ -81,19 +81,19 @@ class Ledger:
     def create(cls, url: str, *, budget: Word | Filter | str, renews: str | None = None) -> Self:
         r"""Create a ledger, or open the existing one with this budget.
 
-        ``url``: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
+        ``url`` is a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
         be text, such as ``"epsilon=4"``, under the relation replace. Give a ``Filter`` to choose
         its parameters, such as the slack of an Approx budget.
 
         With ``renews`` the budget is for each ``"year"``, ``"month"`` or ``"day"`` of the calendar,
         in UTC. A charge counts in the period of its time, and the first charge of a period starts
-        all users with the whole budget. Someone who takes part in k periods has a guarantee of k
+        all users with the whole budget. A user who takes part in k periods has a guarantee of k
         budgets (:meth:`together`), and for unlimited time there is no guarantee. The clock must be
-        right: one that is set forward opens the next period, and one that shows a period before
-        that of the last charge charges nobody (:class:`LedgerUnavailable`).
+        right: a clock set forward opens the next period, and with a clock before the period of the
+        last charge nobody is charged (:class:`LedgerUnavailable`).
 
-        Raises :class:`InvalidParameter` for a budget that is not per user, and for a budget or
-        ``renews`` that is not the stored one.
+        Raises :class:`InvalidParameter` for a budget that is not per user, and if the budget or
+        ``renews`` differs from that of an existing ledger.
         """
         budget = _read(budget)
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
@@ -111,9 +111,9 @@ class Ledger:
     def open(
         cls, url: str, *, budget: Word | Filter | str | None = None, renews: str | None = None
     ) -> Self:
-        r"""Open a ledger; a ``budget`` with ``renews``, as in :meth:`create`, must equal its own.
+        r"""Open a ledger; ``budget`` and ``renews``, as in :meth:`create`, must equal its own.
 
-        Raises :class:`LedgerUnavailable` when there is none, :class:`LedgerDamaged` when its
+        Raises :class:`LedgerUnavailable` if there is no ledger, :class:`LedgerDamaged` if its
         filter cannot be read, and :class:`InvalidParameter` for another budget.
         """
         budget = None if budget is None else _read(budget)
@@ -133,7 +133,7 @@ class Ledger:
         return cls(store, book)
 
     def close(self) -> None:
-        r"""Return the database connections. The ledger may be used again."""
+        r"""Close the database connections. The ledger may be used again."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -160,8 +160,8 @@ class Ledger:
     def together(self, periods: int) -> Word:
         r"""The guarantee to each user for all releases of ``periods`` periods, fixed in advance.
 
-        Adaptive composition of as many budgets: periods add epsilon and delta, or rho, and an
-        (epsilon, delta) budget adds the rho and delta that its filter counts.
+        It is the adaptive composition of that many budgets: periods add epsilon and delta, or rho,
+        and an (epsilon, delta) budget adds the rho and delta that its filter counts.
         """
         return self.filter.together(integer("periods", periods, at_least=1))
 
@@ -210,12 +210,12 @@ class Ledger:
         r"""Charge each of ``users`` for a release of ``guarantee``: all users, or none.
 
         Call it before the release, and release only after it returns. A guarantee for one
-        contribution (the default scope of a mechanism) needs ``rows_per_user``, the most rows that
-        one user has in the batch: k rows cost k epsilon, or k^2 rho. With ``skip_exhausted``, users
-        with too little budget are left out and listed; they must not take part. A
-        :class:`Composition` is the cost of several queries of one batch, in one charge.
-        A :class:`Release` states users, mechanism and batch: write the record, charge
-        it, then release.
+        contribution (the default scope of a mechanism) needs ``rows_per_user``, the largest number
+        of rows of one user in the batch: k rows cost k epsilon, or k^2 rho. With
+        ``skip_exhausted``, users with too little budget are left out and listed; they must not
+        take part. A :class:`Composition` is the cost of several queries in one charge. A
+        :class:`Release` states users, mechanism and batch: write the record, charge it, then
+        release.
 
         A second charge of the same batch, with the same users and guarantee, costs nothing and
         raises :class:`AlreadyCharged`: a batch is one release, whose noise is drawn once. With
@@ -223,9 +223,9 @@ class Ledger:
         old result again, or after :class:`LedgerUnavailable` if nothing was released yet.
 
         Raises :class:`BudgetExhausted`; :class:`InvalidParameter` for no users, an invalid or
-        repeated name, a scope that does not fit, ``rows_per_user`` that is missing or not allowed,
+        repeated name, a scope that does not fit, a ``rows_per_user`` that is missing or forbidden,
         and a batch that was charged differently; :class:`NotDerived` for a guarantee without a
-        price; :class:`LedgerUnavailable`; and :class:`LedgerDamaged` when the last charge, the
+        price; :class:`LedgerUnavailable`; and :class:`LedgerDamaged` if the last charge, the
         filter, or the counters of a user were edited.
         """
         if isinstance(first, Release):
@@ -265,11 +265,11 @@ class Ledger:
 
         Publish ``receipt.value``. A second call for the same batch, with the same users, mechanism
         and ``question`` (a description of the value), costs nothing and returns the stored value,
-        whatever ``value`` is then. A program that was interrupted can therefore call it again:
+        whatever the ``value`` is. A program that was interrupted can therefore call it again:
         users are charged once, and noise is drawn once.
 
-        Of a local report (``dpcore.local``) the value has one number for each of ``users``, and
-        what is stored are their reports, in the same order.
+        For a local report (``dpcore.local``) the value has one number for each of ``users``, and
+        the stored value contains their reports, in the same order.
 
         >>> import tempfile
         >>> from dpcore import DiscreteLaplace, Mechanism
@@ -283,9 +283,9 @@ class Ledger:
         ...     first.value == again.value, again.repeated, ledger.remaining("ada")
         (True, True, {'epsilon': Fraction(9, 10)})
 
-        Raises what :meth:`charge` raises, but not :class:`AlreadyCharged`; what the mechanism
-        raises for the value, with nothing charged; and :class:`InvalidParameter` for a batch that
-        was charged by :meth:`charge`, whose value the ledger does not have.
+        Raises the errors of :meth:`charge` except :class:`AlreadyCharged`; the errors of the
+        mechanism for the value, with nothing charged; and :class:`InvalidParameter` for a batch
+        that was charged by :meth:`charge`, whose value the ledger does not have.
         """
         request = Request(
             users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
@@ -301,8 +301,8 @@ class Ledger:
             reason = "must have one number for each user, who has one row"
             raise InvalidParameter("value", value, reason)
         if isinstance(mechanism, NoisyThreshold) and isinstance(value, Mapping):
-            # The value is stored as JSON after the draw: an error there would tell, unpaid, that
-            # a key reached the threshold.
+            # The value is stored as JSON after the draw: an error there would reveal, without a
+            # charge, that a key reached the threshold.
             for key in value:
                 if not isinstance(key, str | int | float):
                     reason = "must have keys of text or numbers, which a ledger can store"
@@ -315,17 +315,17 @@ class Ledger:
         if not isinstance(outcome, Receipt):
             raise outcome
         if isinstance(mechanism, AboveThreshold) and isinstance(outcome.value, np.ndarray):
-            return replace(outcome, value=outcome.value.tolist())  # gaps alone
+            return replace(outcome, value=outcome.value.tolist())  # gaps are a list
         return outcome
 
     def charge_many(
         self, requests: Iterable[Request | Release], *, repeat_ok: bool = False
     ) -> tuple[Charged, ...]:
-        r"""Charge several releases in a single transaction; returns their outcomes in order.
+        r"""Charge several releases in a single transaction, and return their outcomes in order.
 
-        Each request is charged, or refused, separately, as by :meth:`charge`: its outcome is a
+        Each request is charged or refused separately, as by :meth:`charge`: its outcome is a
         receipt, or the error for which nobody was charged. All are on the disk when this returns,
-        by a single write, so a hundred cost little more than one. Threads that charge one ledger
+        with a single write, so a hundred cost little more than one. Threads that charge one ledger
         concurrently, and processes that charge one file, share writes automatically.
 
         Raises, and charges nobody, if the arguments of any request, or the ledger, are invalid.
@@ -350,7 +350,7 @@ class Ledger:
         return outcomes
 
     def _cost(self, guarantee: Priceable, rows_per_user: int | None) -> _Cost:
-        # A curve is priced once, however many batches run the same mechanism.
+        # A curve is priced once for all batches that use the same mechanism.
         last, key = self._last, (guarantee, rows_per_user)
         if last is None or last[0] != key:
             last = self._last = (key, cost(self.filter, guarantee, rows_per_user))
@@ -359,9 +359,9 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------
 
     def spent(self, user: str) -> Word | Assumed:
-        r"""The budget of the present period that ``user`` spent, as a claim, from the counters.
+        r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
-        The claim does not hold simultaneously at all times; the budget does, or an odometer
+        The claim need not hold at all times simultaneously; the budget does, or an odometer
         (``accounting.theorems.odometer``). Assumptions are listed with their reasons.
         """
         named = name("user", user)
@@ -377,9 +377,9 @@ class Ledger:
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
     def periods(self, user: str | None = None) -> dict[str, tuple[Charge, ...]]:
-        r"""The charges of each period that has any, by its name such as ``"2026"``, in order.
+        r"""The charges of each period that has any, by the name of the period, e.g. ``"2026"``.
 
-        Those of ``user``, or all. A budget that does not renew has one period, ``""``.
+        With ``user`` only that user's charges. A budget for all time has one period, ``""``.
         """
         charges = groupby(self.history(user), lambda charge: self._book.period(charge.made))
         return {period: tuple(each) for period, each in charges}
@@ -407,9 +407,9 @@ class Ledger:
     ) -> tuple[str, ...]:
         r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
 
-        Counters only increase, so it stays too large for them in this period. The other users may
-        be charged by somebody else first: :meth:`charge` decides. Raises for invalid arguments as
-        :meth:`charge` does.
+        Counters only increase, so it remains too large for them in this period. Other callers may
+        charge the remaining users first: :meth:`charge` decides. Raises the errors of
+        :meth:`charge` for invalid arguments.
         """
         names = sorted_names(users)
         price, _ = self._cost(guarantee, rows_per_user)
@@ -429,7 +429,7 @@ class Ledger:
             return self._book.history(connection, named)
 
     def users(self) -> int:
-        r"""The number of users that were charged, in the last period with a charge."""
+        r"""The number of users charged in the last period with a charge."""
         return self._count(self._book.tables.users)
 
     def charges(self) -> int:
@@ -443,8 +443,8 @@ class Ledger:
     def export(self) -> Iterator[str]:
         r"""A consistent export as lines of JSON: the filter, then each charge.
 
-        A charge is its row, ``users`` charged, ``left_out`` and the released ``value``, so the
-        digests can be checked without this package (docs/proofs/ledger.md says how).
+        A charge is its row, the ``users`` charged, those ``left_out`` and the released ``value``,
+        so the digests can be checked without this package (see docs/proofs/ledger.md).
         """
         book = self._book
         with self._reading() as (connection, _):
@@ -461,8 +461,8 @@ class Ledger:
         r"""Verify the whole ledger: all inconsistencies and their locations, empty if there are
         none.
 
-        Finds every row that was edited, deleted or inserted, unless all later digests and counters
-        were recomputed too; the ``receipts`` reveal this as well, because the charges that they
+        It finds every row that was edited, deleted or inserted, unless all later digests and
+        counters were recomputed too; ``receipts`` reveal even this, because the charges that they
         acknowledge must exist. At most 100 findings are returned.
         """
         book, found = self._book, list[Damage]()

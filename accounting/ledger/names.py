@@ -12,8 +12,8 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import text
 
 _LONGEST: Final = 200
-# Letters and marks that are printable by their category and show nothing: fillers, joiners,
-# variation selectors, the empty pattern of Braille.
+# Letters and marks that count as printable but are invisible: fillers, joiners, variation
+# selectors, the empty Braille pattern.
 _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
@@ -58,6 +58,6 @@ def sorted_names(users: object) -> tuple[str, ...]:
 
 
 def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
-    r"""``names`` in their order, without those left out."""
+    r"""The ``names`` in their order, without those in ``left_out``."""
     out = frozenset(left_out)
     return tuple(name for name in names if name not in out) if out else names

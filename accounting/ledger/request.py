@@ -40,22 +40,22 @@ _NO_DELTA: Final = (
 )
 
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
-"""What answers a query."""
+"""A mechanism that can answer a query."""
 
 Drawable: TypeAlias = Releasable | NoisyMax | AboveThreshold | LocalReport
-"""What a ledger draws a value of."""
+"""A mechanism from which a ledger can draw a value."""
 
 Priceable: TypeAlias = Source | Drawable
-"""A guarantee, or what one is derived from."""
+"""A guarantee, or an object from which one is derived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     r"""A request for a charge: ``users`` are charged for the release ``batch`` of ``guarantee``.
 
-    ``rows_per_user`` is the most rows that one user has in the batch; it is needed if the guarantee
-    is for one contribution. With ``skip_exhausted`` those with too little budget are left out, and
-    must not take part.
+    ``rows_per_user`` is the largest number of rows of one user in the batch; it is needed if the
+    guarantee is for one contribution. With ``skip_exhausted`` users with too little budget are left
+    out, and must not take part.
     """
 
     users: Iterable[str]
@@ -83,8 +83,8 @@ class Request:
 class CheckedRequest:
     r"""A validated request: sorted distinct names, and the cost to each user.
 
-    ``record`` is the guarantee as the history keeps it. ``draw`` makes the value that is released
-    with the charge; it stays in this process.
+    ``record`` is the guarantee as the history stores it. ``draw`` computes the value that is
+    released with the charge; it stays in this process.
     """
 
     batch: str
@@ -124,7 +124,7 @@ class CheckedRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields but ``draw``, which no other process may run."""
+        r"""All fields except ``draw``, which no other process may run."""
         costs = [write_rational(each) for each in self.price.costs]
         price = {
             "amounts": self.price.amounts,
@@ -140,7 +140,7 @@ def cost(
 ) -> tuple[Price, Mapping[str, Any]]:
     r"""The cost of a guarantee to each user, who has at most ``rows_per_user`` rows in the batch.
 
-    And the guarantee as the history keeps it.
+    The second result is the guarantee as the history stores it.
     """
     if isinstance(
         guarantee, Description | Mechanism | Selection | NoisyMax | AboveThreshold | LocalReport
@@ -172,7 +172,7 @@ def cost(
 
 
 def _threshold_for_user(asked: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    # Rows of one key reach the threshold together: delta is that of all rows, not k times of one.
+    # Several rows of one key reach the threshold together: delta is not k times that of one row.
     k = integer("rows_per_user", rows_per_user, at_least=1)
     counts = asked.mechanism
     scope = Scope(unit=Unit.USER, relation=asked.scope.relation)
@@ -185,7 +185,7 @@ def _threshold_for_user(asked: NoisyThreshold, rows_per_user: int) -> NoisyThres
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:
-    # A bound of the whole in the words that the filter counts; what has none is refused.
+    # A bound on the whole in the quantities that the filter counts; without one it is refused.
     budget, scope = keeper.budget, keeper.budget.scope
     if isinstance(keeper, PureFilter):
         found = keeper.price(Pure(_finite(whole, whole.pure().upper), scope=scope))
@@ -200,7 +200,7 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
-    # Each part as it would be charged by itself; those that have no rho are read together, once.
+    # The price of each part by itself; the parts without a rho are converted together, once.
     rho, delta, rest = Fraction(0), Fraction(0), []
     for part, rounds in whole.parts:
         if isinstance(part, Approx):
@@ -239,12 +239,12 @@ def _record_of(whole: Composition) -> dict[str, Any]:
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    # As it is when it comes back from the database.
+    # The record as it is read back from the database.
     return cast("dict[str, Any]", json.loads(canonical(record)))
 
 
 Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Composition
-"""What a charge may be of: one guarantee, or several that are released together."""
+"""The subject of a charge: one guarantee, or several that are released together."""
 
 
 def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
@@ -252,7 +252,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
 
     A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
     k rows change a query by up to k times as much, so the noise is charged at k times the
-    sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP. A claim (epsilon, delta) becomes
+    sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP. An (epsilon, delta) claim becomes
     (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
     """
     if guarantee.scope.unit is Unit.USER:
@@ -265,7 +265,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
             "rows_per_user",
             ABSENT,
             "must be given: the guarantee is for one contribution, the budget for a user. Give the "
-            "most rows that one user has in the batch (1 if each has one), or a guarantee with "
+            "largest number of rows of one user in the batch, e.g. 1, or a guarantee with "
             "Scope(unit='user')",
         )
     rows = integer("rows_per_user", rows_per_user, at_least=1)
@@ -280,14 +280,14 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
 
 
 def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
-    # For k rows at once, and in another scope; the parts of a composition keep theirs.
+    # For k rows together, and in another scope; the parts of a composition keep their scopes.
     if scope is not None:
         source = replace(source, scope=scope)
     if k == 1:
         return source
     asked = described(source)
     if asked is not None:
-        with suppress(InvalidParameter):  # of a group of this scheme nothing is proven
+        with suppress(InvalidParameter):  # no bound is proven for groups under this scheme
             return derived(replace(asked, group=k * asked.group))
     match source:
         case Pure():

@@ -1,13 +1,13 @@
 r"""The SQL tables of a ledger, the same on SQLite and PostgreSQL.
 
-``ledger`` has one row: the filter with its budget, how many charges there are, the digest of the
-last, and the identity that the marks of its users are made with. ``ledger_charges``,
-``ledger_paid`` and ``ledger_spared`` are the history and are only ever added to: one row a charge,
-one for each user charged, one for each who was left out. ``ledger_released`` has the values
-that were drawn with a charge; the first of them makes the table.
-``ledger_users`` holds what the history adds up to, so that it is known without reading it; each
-row carries a mark, a digest of what it says.
-Sets of rows cross to the database as JSON arrays, so that a million of them are a few statements.
+``ledger`` has one row: the filter with its budget, the number of charges, the digest of the last
+charge, and the identity that is part of the checksums of its users. ``ledger_charges``,
+``ledger_paid`` and ``ledger_spared`` are the append-only history: one row per charge, one row for
+each charged user, and one for each user left out. ``ledger_released`` has the values that were
+drawn with a charge; the first such value creates the table.
+``ledger_users`` has the sums over the history, so that they are known without reading it; each row
+contains a checksum of its content.
+Sets of rows are passed to the database as JSON arrays, so a million rows take a few statements.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sqlalchemy import (
 from accounting.ledger.history import canonical
 
 FORMAT: Final = 2
-"""What the tables look like."""
+"""The version of the layout of the tables."""
 
 # Names are compared by code point, here and in Python's sort, whatever the server's language.
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
@@ -88,7 +88,7 @@ class Tables:
             *(Column(f"{name}_digest", _DIGEST, nullable=False) for name in ("paid", "spared")),
             *(Column(name, _DIGEST, nullable=False) for name in ("previous", "digest")),
         )
-        # By charge first: a charge of a million names is appended in one place.
+        # The key starts with the charge: a charge of a million names is appended in one place.
         paid, spared = (
             Table(
                 f"ledger_{name}",
@@ -136,7 +136,7 @@ class Tables:
 def run(connection: Connection, statement: str, **values: object) -> list[tuple[Any, ...]]:
     r"""Execute a statement with ``:name`` parameters and return its rows.
 
-    The driver runs it: through SQLAlchemy a small statement takes several times as long.
+    The driver executes it: through SQLAlchemy a small statement takes several times as long.
     """
     driver: Any = connection.connection.driver_connection
     found = driver.execute(_in_dialect(statement, connection.dialect.name), values)
@@ -161,12 +161,12 @@ def put(connection: Connection, table: Table, rows: Sequence[object]) -> None:
 
 
 def _parts(values: Sequence[object]) -> Iterator[str]:
-    r"""JSON arrays, split to the size that one statement accepts."""
+    r"""JSON arrays, split into sizes that one statement accepts."""
     for start in range(0, len(values), _AT_ONCE):
         yield canonical(values[start : start + _AT_ONCE])
 
 
-# Of each dialect: the elements of an array, one as text, and a cell of one that is an array.
+# For each dialect: the elements of an array, an element as text, and a cell of an array element.
 _ELEMENTS: Final = {
     "sqlite": "json_each(:part)",
     "postgresql": "jsonb_array_elements(CAST(:part AS jsonb)) AS each (value)",
@@ -179,7 +179,7 @@ _CELL: Final = {"sqlite": "json_extract(value, '$[%d]')", "postgresql": "value -
 @lru_cache(maxsize=1 << 8)
 def _in_dialect(statement: str, dialect: str) -> str:
     if dialect == "sqlite":
-        # Its transaction has locked the whole file.
+        # An SQLite transaction has locked the whole file.
         return statement.removesuffix(LOCKED)
     return re.sub(r":(\w+)", r"%(\1)s", statement)
 
@@ -198,7 +198,7 @@ def _select(table: Table, key: str, dialect: str) -> str:
 def _insert(table: Table, dialect: str) -> str:
     kinds = ["TEXT" if isinstance(c.type, String) else "BIGINT" for c in table.columns]
     cells = ", ".join(f"CAST({_CELL[dialect] % i} AS {kind})" for i, kind in enumerate(kinds))
-    # SQLite would read the ON of a conflict as that of a join.
+    # Without WHERE, SQLite would parse the ON of ON CONFLICT as that of a join.
     rows = f"INSERT INTO {table.name} SELECT {cells} FROM {_ELEMENTS[dialect]} WHERE true"  # noqa: S608 - names of columns
     if table.name == "ledger_users":
         others = ", ".join(

@@ -1,8 +1,8 @@
 r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
 
 Under Q (the example is in no round) the ratio of an epoch is R = (R_1 + ... + R_t)/t, a mean of
-independent ratios of one round. A mean-preserving spread, or a conditional mean, of each R_s has
-the same effect on R: sums are reduced to few atoms in either way, which gives both bounds of every
+independent ratios, one per round. A mean-preserving spread, or a conditional mean, of each R_s has
+the same effect on R: sums are reduced to few atoms in both ways, which gives both bounds on every
 divergence. Proofs: docs/proofs/cells.md.
 """
 
@@ -23,11 +23,11 @@ from accounting.loss.real_cells import RealPair
 
 _UNIT: Final = 2.0**-53
 _ATOMS: Final = 2000
-"""The number of atoms of a sum; the bounds of epsilon then differ by about 1e-4."""
+"""The number of atoms of a sum; the bounds on epsilon then differ by about 1e-4."""
 
 _EVEN: Final = 0.25
 _FINE: Final = 39
-"""The last bits of a float, which a cell does not tell apart: 2^13 cells for each power of 2."""
+"""The number of trailing bits of a float that cells ignore: 2^13 cells for each power of 2."""
 
 _REACH: Final = 9.3
 _NO_RATIO: Final = 1e-60
@@ -39,8 +39,8 @@ _TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
 class Side:
     r"""The direction of a bound: from ``above`` or below, for (P, Q), or (Q, P) if not ``present``.
 
-    (R - x)+ increases in R, (1 - xR)+ decreases: ratios are rounded up for an upper bound of the
-    first, and down for the second. Masses are rounded up for an upper bound of either.
+    (R - x)+ increases in R, and (1 - xR)+ decreases: ratios are rounded up for an upper bound on
+    the first, and down for the second. Masses are rounded up for an upper bound on either.
     """
 
     above: bool
@@ -48,7 +48,7 @@ class Side:
 
     @property
     def ratio(self) -> float:
-        r"""1 if ratios are rounded up, -1 if they are rounded down."""
+        r"""The sign 1 if ratios are rounded up, -1 if they are rounded down."""
         return 1.0 if self.above == self.present else -1.0
 
     @property
@@ -59,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ratios:
-    # Q-masses of ratios, rising; and the P-mass of infinite ones.
+    # The Q-masses of increasing ratios, and the P-mass of infinite ratios.
     values: Floats
     masses: Floats
     hidden: float
@@ -67,10 +67,10 @@ class _Ratios:
 
 @lru_cache(maxsize=32)
 def allocated(density: Density, rounds: int, side: Side) -> Listing:
-    r"""The loss of one epoch of ``rounds`` >= 1 rounds, a shift of 1 in one of them."""
+    r"""The loss of one epoch of ``rounds`` >= 1 rounds with a shift of 1 in one random round."""
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
     edges, reach = pair.edges(Focus(3.0), 4 * _ATOMS), _REACH * density.deviation
-    # Less than 1e-20 of the mass lies beyond, and counts as a ratio of infinity, or of 0.
+    # Less than 1e-20 of the mass lies beyond the edges, and counts as a ratio of infinity or 0.
     cells = pair.cells(edges[(edges > -reach) & (edges < 1 + reach)])
     base = _regridded(_first(cells, side), side)
     total = base
@@ -83,7 +83,7 @@ def allocated(density: Density, rounds: int, side: Side) -> Listing:
 
 
 def _first(cells: Cells, side: Side) -> _Ratios:
-    # Of one round: both ends of each cell from above, conditional means from below.
+    # One round: from above both ends of each cell, from below the conditional means.
     p, q = cells.p, cells.q
     low, high = cells.low.ratio, cells.high.ratio
     if not side.above:
@@ -108,14 +108,14 @@ def _first(cells: Cells, side: Side) -> _Ratios:
     hidden = float(p.upper[infinite].sum()) * (1 + 2.0**-40)
     values = np.concatenate((a, b[~infinite]))
     masses = np.concatenate((bottom, top[~infinite])) * (1 + 4 * _UNIT)
-    # What is missing to 1 has the ratio that counts most for it.
+    # Missing mass is given to the ratio with the largest effect.
     lowest = float(values.min()) if side.present else 0.0
     missing = max(1 - float(masses.sum()), 0.0) + len(masses) * 2.0**-52
     return _Ratios(np.append(values, lowest), np.append(masses, missing), hidden)
 
 
 def _sum(one: _Ratios, two: _Ratios, side: Side) -> _Ratios:
-    # Of two equal laws each pair of different atoms counts twice.
+    # For two equal laws each pair of different atoms counts twice.
     same = one is two
     size = len(one.values), len(two.values)
     i, j = np.triu_indices(size[0]) if same else (each.ravel() for each in np.indices(size))
@@ -126,9 +126,9 @@ def _sum(one: _Ratios, two: _Ratios, side: Side) -> _Ratios:
 
 
 def _regridded(law: _Ratios, side: Side) -> _Ratios:
-    # On few cells, dense where the divergences have their weight: mass and mean of each are kept,
-    # at its two ends or at the mean. A cell is a range of the leading bits of its values, which
-    # rise with them. Sums of n numbers >= 0 are off by n u at most.
+    # Reduce the law to few cells, which are dense where the divergences are decided: the mass and
+    # mean of each cell are kept, at its two ends or at its mean. A cell is a range of leading bits,
+    # which increase with the values. Sums of n numbers >= 0 have a relative error <= n u.
     kept = law.masses > 0
     values, masses = law.values[kept], law.masses[kept]
     bits = np.maximum(values, float(values.max()) * _NO_RATIO).view(np.int64) >> _FINE
@@ -150,7 +150,7 @@ def _regridded(law: _Ratios, side: Side) -> _Ratios:
     mean = np.add.reduceat(moments, starts) / whole
     if not side.above:
         return _Ratios(mean * (1 + side.ratio * 2 * slip), whole * (1 - slip), 0.0)
-    # A cell ends where the next one begins: both have an atom there.
+    # A cell ends where the next one begins: both have an atom at that point.
     a = ((occupied[starts] + lowest) << _FINE).view(np.float64)
     a[0] = min(a[0], float(values.min()))
     b = np.append(a[1:], values.max())

@@ -1,10 +1,10 @@
 r"""Renyi bounds of random allocation: moments of the mean of t lognormal variables.
 
-A unit is in one uniformly random of t rounds of Gaussian noise, v = sigma^2/D^2. Its density
-relative to that without the unit is W = (Y_1 + ... + Y_t)/t, Y_i = e^u_i independent, u_i ~
-Normal(-1/2v, 1/v):
+A unit takes part in one uniformly random round of t rounds of Gaussian noise, v = sigma^2/D^2. The
+density with the unit relative to that without it is W = (Y_1 + ... + Y_t)/t, Y_i = e^u_i
+independent, u_i ~ Normal(-1/2v, 1/v):
 
-    e^((a-1) D_a) = E[W^a] with the unit against without it, E[W^(1-a)] in reverse.
+    e^((a-1) D_a) = E[W^a] for (with, without) the unit, E[W^(1-a)] for the reverse direction.
 
 Integer powers above 1 are coefficients of a power series. Powers -s come from E[e^(-mu W)]: E[W^-s]
 = (1/Gamma(s)) int mu^(s-1) E[e^(-mu W)] dmu, bounded cell by cell, as the logarithm of the Laplace
@@ -38,7 +38,7 @@ _STRIDE: Final = 4
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound of D_a, a = ``order`` >= 2, over both directions.
+    r"""An upper bound on D_a, a = ``order`` >= 2, over both directions.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...
@@ -68,11 +68,11 @@ def _rising(variance: Fraction, rounds: int, power: int) -> arb:
 
 
 def _falling(variance: Fraction, rounds: int, power: int) -> arb:
-    # E[W^-s], from above: on a cell [a, b] log E[e^(-mu W)] lies below its chord, log A - beta mu.
-    # What lies beyond any cell is bounded in one piece: the sum may stop at whichever is best.
+    # An upper bound on E[W^-s]: on a cell [a, b] log E[e^(-mu W)] lies below its chord,
+    # log A - beta mu. The integral beyond a cell has one bound, so the sum may stop at any cell.
     total, s, best = arb(0), arb(power), arb("inf")
     for i, ((a, at), (b, then)) in enumerate(pairwise(_transform(variance, rounds))):
-        # The transform falls, so it is at most `at`.
+        # The transform is non-increasing, so it is at most `at`.
         cell = at * (b**power - a**power) / power
         slope = ((at / then).log() / (b - a)).lower()
         if slope > 0:
@@ -88,7 +88,7 @@ def _falling(variance: Fraction, rounds: int, power: int) -> arb:
 
 @lru_cache(maxsize=8)
 def _transform(variance: Fraction, rounds: int) -> tuple[tuple[arb, arb], ...]:
-    # (mu, an upper bound of E[e^(-mu W)]) at 0 and further and further out.
+    # Pairs (mu, an upper bound on E[e^(-mu W)]), for mu = 0 and a geometric sequence of mu.
     found = [(arb(0), arb(1))]
     mu = arb(_FIRST)
     nodes, error = _nodes(variance)
@@ -104,7 +104,7 @@ def _transform(variance: Fraction, rounds: int) -> tuple[tuple[arb, arb], ...]:
 
 
 def _nodes(variance: Fraction) -> tuple[list[tuple[arb, arb]], arb]:
-    # A trapezoid sum for E[f(e^u)], 0 <= f <= 1 also beside the real line, and what it leaves out.
+    # A trapezoid sum for E[f(e^u)], |f| <= 1 also near the real line, and a bound on its error.
     v = float(variance)
     angle = min(1.5, math.sqrt(2 * _NATS / v))
     step = math.tau * angle / (_NATS + angle * angle * v / 2 + 2)
@@ -119,13 +119,13 @@ def _nodes(variance: Fraction) -> tuple[list[tuple[arb, arb]], arb]:
         nodes.append((height * (-exact * away * away / 2).exp(), (centre + away).exp()))
     a = arb(angle)
     aliases = 2 * (a * a * exact / 2).exp() / (2 * arb.pi() * a / h).expm1()
-    # Falling terms beyond the last node are below the integral from it on.
+    # The terms beyond the last node decrease, so the integral from that node bounds them.
     tails = 2 * upper_tail(count * h * exact.sqrt())
     return nodes, (aliases + tails).upper()
 
 
 def _rest(variance: Fraction, rounds: int, power: int, last: arb) -> arb:
-    # E[e^(-mu W)] <= ((m t/(e mu))^m E[Y^-m])^t for any m > 0: integrated from `last` on.
+    # E[e^(-mu W)] <= ((m t/(e mu))^m E[Y^-m])^t for any m > 0, integrated from `last` to infinity.
     v, best = ball(variance), arb("inf")
     for share in (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0):
         m = arb(math.ceil(share * (power + 1) * 64 / rounds)) / 64

@@ -22,7 +22,7 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 _EVEN: Final = 0.1
 _FEWEST: Final = 2
 _RANGES: Final = 1 << 10
-"""Cells of a table with slow masses."""
+"""The number of cells of a table whose masses are slow to compute."""
 
 _BITS: Final = 64
 
@@ -40,7 +40,7 @@ class Focus:
     until: float = math.inf
 
     def growth(self, losses: Floats) -> Floats:
-        r"""The logarithm of that factor."""
+        r"""The logarithm of the factor e^(``tilt`` l)."""
         found: Floats = self.tilt * np.minimum(losses, self.until)
         return found
 
@@ -60,17 +60,17 @@ class LossTable(ABC):
         r"""The largest loss, as an enclosure."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""This round, in which an unbounded tail of P-mass ``spare`` may be one cell."""
+        r"""This round with an unbounded tail of P-mass ``spare`` merged into one cell."""
         del spare
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""A bound of the P-mass of infinite losses in the cells, from above or below."""
+        r"""An upper (``above``) or lower bound on the P-mass of infinite losses in the cells."""
         return _infinite(self, above)
 
     @abstractmethod
     def sketch(self) -> Sketch:
-        r"""Approximate law of the loss, used to choose tilts and edges; no bound depends on it."""
+        r"""An approximate law of the loss, for choosing tilts and edges; no bound depends on it."""
 
     @abstractmethod
     def cells(self, edges: Floats) -> Cells:
@@ -78,14 +78,14 @@ class LossTable(ABC):
 
     @abstractmethod
     def allowed(self, edges: Floats) -> Floats:
-        r"""Valid edges near these."""
+        r"""The valid edges closest to the given ones."""
 
     @abstractmethod
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""A lower bound of E_Q[(dP/dQ)^order] over the cells of unbounded loss."""
+        r"""An upper bound on E_Q[(dP/dQ)^order] over the cells of unbounded loss."""
 
     def least_moment(self, order: Fraction) -> arb:
-        r"""An upper bound of E_Q[(dP/dQ)^order]; 0 if it is unknown."""
+        r"""A lower bound on E_Q[(dP/dQ)^order]; 0 if none is known."""
         del order
         return arb(0)
 
@@ -96,14 +96,14 @@ class LossTable(ABC):
 
     @property
     def slow(self) -> bool:
-        r"""Whether masses are slow to compute, so that near tilts share their cells."""
+        r"""Whether masses are slow to compute, so that similar tilts share their cells."""
         return False
 
     def edges(self, focus: Focus, count: int) -> Floats:
         r"""About ``count`` edges, denser where the tilted loss has its mass.
 
-        A width proportional to (tilted density of the loss)^(-1/3) minimises the variance that the
-        listings add; a tenth of the edges is spread evenly over the loss.
+        A width proportional to (tilted density of the loss)^(-1/3) minimises the variance added by
+        the listings; a tenth of the edges is spread evenly over the loss.
         """
         x, losses, logs = self.sketch()
         if self.fixed or len(x) < _FEWEST:
@@ -126,7 +126,7 @@ class FixedTable(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""True."""
+        r"""True, since the cells are given."""
         return True
 
     @abstractmethod
@@ -134,20 +134,20 @@ class FixedTable(LossTable):
         r"""The cells, in the order of their losses."""
 
     def sketch(self) -> Sketch:
-        r"""Every cell."""
+        r"""A sketch with one point for every cell."""
         return sketch_of(self.all_cells())
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The edges are fixed."""
+        r"""The given edges, which are ignored: the cells are fixed."""
         return edges
 
     def cells(self, edges: Floats) -> Cells:
-        r"""Every cell."""
+        r"""All cells."""
         del edges
         return self.all_cells()
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""0: every finite loss is bounded."""
+        r"""The value 0, since every finite loss is bounded."""
         del order, edges
         return arb(0)
 
@@ -166,16 +166,16 @@ class Sampled(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""The same as for the base."""
+        r"""Whether the cells of the base are fixed."""
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)), where l is that of the base."""
+        r"""The loss log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)); l is the base's."""
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
     def cut(self, spare: float) -> Sampled:
-        r"""The sampled round with a truncated base."""
+        r"""The sampled round of the truncated base."""
         return replace(self, base=self.base.cut(spare))
 
     def _loss(self, end: End) -> Enclosure:
@@ -209,19 +209,19 @@ class Sampled(LossTable):
 
     @property
     def slow(self) -> bool:
-        r"""The same as for the base."""
+        r"""Whether the masses of the base are slow to compute."""
         return self.base.slow
 
     @property
     def infinite_ends(self) -> int:
-        r"""The tails of the base if the mixture is the first law of the pair."""
+        r"""The number for the base if the mixture is the first law of the pair; otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""A fraction of the bound of the base: ((1 - r) + r R)^order <= (1 - r) + r R^order."""
+        r"""The share of the bound of the base, by ((1 - r) + r R)^order <= (1 - r) + r R^order."""
         if not self.present:
             return arb(0)
-        # R >= 1 where the loss is unbounded, so 1 is at most R^order there.
+        # R >= 1 where the loss is unbounded, so 1 <= R^order there.
         return self.base.tail_moment(order, edges)
 
 
@@ -230,7 +230,7 @@ r"""(probability, table) of each kind of round, with sum 1; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""One point for each cell, at log(p/q); ``x`` are its positions, if they matter."""
+    r"""One point for each cell, at log(p/q), and optionally its position in ``x``."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(p / q)
@@ -241,7 +241,7 @@ def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
 
 
 def _shared(focus: Focus, count: int, losses: Floats, logs: Floats) -> Focus:
-    # The nearest tilt of those that move the mean loss by whole deviations; 0 for a coarse table.
+    # The tilt rounded to a multiple of the inverse deviation of the loss; 0 for a coarse table.
     weights = np.exp(logs - logs.max())
     mean = float(weights @ losses / weights.sum())
     deviation = math.sqrt(float(weights @ (losses - mean) ** 2 / weights.sum()))
@@ -251,7 +251,7 @@ def _shared(focus: Focus, count: int, losses: Floats, logs: Floats) -> Focus:
 
 @lru_cache(maxsize=256)
 def _infinite(table: LossTable, above: bool) -> float:  # noqa: FBT001  # a key of the cache
-    # The tails are the same cells, wherever the edges between them are.
+    # The tail cells do not depend on the edges between them.
     cells = table.cells(table.allowed(table.sketch()[0][:1]))
     found = cells.atoms_above()[2] if above else cells.atoms_below()[3]
     return found * (1 + 2.0**-40) if above else found * (1 - 2.0**-40)

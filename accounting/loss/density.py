@@ -1,4 +1,4 @@
-r"""Densities of noise: masses of cells, shifts, tails.
+r"""Densities of noise: masses of cells, shifts and tails.
 
 To add a law, add a class here: its exponent, its masses between edges, and its growth under a
 shift. Proofs: docs/proofs/cells.md.
@@ -26,21 +26,21 @@ from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 MOST_EXPONENT: Final = 699.0
 FLOOR: Final = 2.0**-1008
-"""At least e^-699: smaller densities of a component are known to within this value."""
+"""Smaller densities, below e^-699, are known only up to this absolute error."""
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
 _RULES: Final = ((11, 1.0), (6, 8.0), (4, 64.0))
-"""(Gauss-Legendre nodes, how many times shorter than `Density.longest` a cell is)."""
+"""(number of Gauss-Legendre nodes, factor by which a cell is shorter than `Density.longest`)."""
 
 _TRUNCATION: Final = 2.0**-54
-"""Relative error of these nodes."""
+"""The relative truncation error of these nodes."""
 
 _GRID_BITS: Final = 35
 _FARTHEST: Final = 2.0**40
 _BITS: Final = 96
 _SUMMED: Final = 512.0
-"""Noise with a larger standard deviation is summed by the Euler-Maclaurin formula."""
+"""For a larger standard deviation sums are computed by the Euler-Maclaurin formula."""
 
 _SIXTH: Final = 6.6e-5
 """(|B_6(1/2)| + |B_6|)/6!, rounded up."""
@@ -62,15 +62,15 @@ class Density(ABC):
     @property
     @abstractmethod
     def reach(self) -> float:
-        r"""A lower bound of the x where t is 699; infinite if cells beyond a kink are exact."""
+        r"""A lower bound on the x > 0 with t(x) = 699; infinite if the law has a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
-        r"""Edges up to this size are the first of these numbers plus multiples of the second."""
+        r"""The offset and step of edges up to this size: they are offset + k step."""
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The mass below the first edge, between all edges, and above the last one, if the density
-        is moved by ``shift``.
+        r"""The masses below the first edge, between consecutive edges, and above the last one, of
+        the density moved by ``shift``.
         """
         return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
@@ -85,29 +85,29 @@ class Density(ABC):
 
     @abstractmethod
     def exponent(self, x: Floats) -> Floats:
-        r"""t(x), within 4 u t for the float x."""
+        r"""The exponent t(x), with error at most 4 u t, for a float x."""
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:
-        r"""|t'(x)|, rounded up by more than 2^-40."""
+        r"""The slope |t'(x)|, rounded up by a factor of more than 1 + 2^-40."""
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
-        r"""t(x) - t(x - j), within 8 u (its size + t(j))."""
+        r"""The difference t(x) - t(x - j), with error at most 8 u times (its size + t(j))."""
 
     @abstractmethod
     def step_at(self, j: int, *, right: bool) -> float:
-        r"""The same at infinity."""
+        r"""The limit of :meth:`step` at an end of the real line."""
 
     @abstractmethod
     def grown(self, x: arb, j: int) -> arb:
-        r"""e^(t(x) - t(x - j))."""
+        r"""The ratio e^(t(x) - t(x - j))."""
 
     @abstractmethod
     def leading(
         self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
     ) -> tuple[int, Callable[[], arb]]:
-        r"""The order in which sum_j w_j e^(-t(x-j)) grows at an end, and its factor there."""
+        r"""The order of growth of sum_j w_j e^(-t(x-j)) at an end, and its factor there."""
 
     @abstractmethod
     def longest(self, x: Floats) -> Floats:
@@ -118,14 +118,14 @@ class Density(ABC):
         r"""The mass above x."""
 
     def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
-        r"""Lower and upper bounds of the mass below ``first``, and of that above ``last``."""
+        r"""Lower and upper bounds on the mass below ``first``, and on that above ``last``."""
         left, right = self.tail(ball(-first)), self.tail(ball(last))
         return left, left, right, right
 
 
 @dataclass(frozen=True, slots=True)
 class NormalDensity(Density):
-    r"""Normal(0, ``variance``)."""
+    r"""The normal density with mean 0 and this ``variance``."""
 
     variance: Fraction
 
@@ -169,7 +169,7 @@ class NormalDensity(Density):
         return order, lambda: ball(weight)
 
     def longest(self, x: Floats) -> Floats:
-        # x l/v <= 2 and l^2/2v <= 1/32.
+        # This length l satisfies x l/v <= 2 and l^2/2v <= 1/32.
         deviation = self.deviation * 0.999
         found: Floats = np.minimum(0.25, 1.9 / np.maximum(np.abs(x) / deviation, 1.0)) * deviation
         return found
@@ -178,7 +178,7 @@ class NormalDensity(Density):
         return upper_tail(x / ball(self.variance).sqrt())
 
     def grown_tail(self, x: arb, slope: arb) -> arb:
-        r"""At least E[e^(slope (X - x)); X > x]."""
+        r"""An upper bound on E[e^(slope (X - x)); X > x]."""
         v = ball(self.variance)
         growth = (slope * (slope * v / 2 - x)).exp()
         return growth * upper_tail((x - slope * v) / v.sqrt())
@@ -248,7 +248,7 @@ class IntegerNormalDensity(NormalDensity):
         return 0.5, 1.0
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""Summed one by one, or between half-integers by the Euler-Maclaurin formula
+        r"""Integer masses, summed one by one, or over a range by the Euler-Maclaurin formula
 
         sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
         """
@@ -274,14 +274,14 @@ class IntegerNormalDensity(NormalDensity):
         return _with_tails(self, edges, shift, Approximate(whole.value + np.diff(slopes), error))
 
     def grown_tail(self, x: arb, slope: arb) -> arb:
-        # A sum of terms with one peak is at most the integral and the largest term.
+        # A sum of unimodal terms is at most the integral plus the largest term.
         v = ball(self.variance)
         peak = (slope * v).max(x)
         largest = (slope * (peak - x) - peak**2 / (2 * v)).exp()
         return NormalDensity.grown_tail(self, x, slope) + self.height() * largest
 
     def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
-        # f falls away from 0: its sum from a on lies between the integrals from a and a - 1.
+        # f decreases away from 0: its sum from a on lies between the integrals from a and a - 1.
         half = Fraction(1, 2)
         inner, outer = ball(-(first + half)), ball(-(first - half))
         return (
@@ -293,14 +293,14 @@ class IntegerNormalDensity(NormalDensity):
 
 
 def _grid(size: float) -> float:
-    # Edges up to this size are multiples of this number: 35 bits, so that sums are exact.
+    # The step of the grid for edges up to this size: they have 35 bits, so that sums are exact.
     if size > _FARTHEST:
         raise PrecisionExhausted("noise this wide relative to its shift is not supported")
     return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
 
 
 def _integrals(density: Density, edges: Floats, shift: int) -> Approximate:
-    # Of each cell, by as many Gauss-Legendre nodes as its length needs.
+    # The integral over each cell, with the number of Gauss-Legendre nodes that its length needs.
     middles, halves = (edges[1:] + edges[:-1]) / 2 - shift, (edges[1:] - edges[:-1]) / 2
     longest = density.longest(np.minimum(np.abs(middles) + halves, density.reach))
     with precision(_BITS):
@@ -322,7 +322,7 @@ def _by_nodes(
     x = middles[:, None] + halves[:, None] * nodes
     t = density.exponent(x)
     inner = (exp_neg(np.minimum(t, 800.0)) @ weights) * (halves * height)
-    # A node is off by 3 u (|x| + half), t by 4 u t, and the nodes by their truncation.
+    # The errors: of a node 3 u (|x| + half), of t 4 u t, and the truncation of the quadrature.
     slip = density.slope(x) * (np.abs(x) + halves[:, None]) * 4 * _UNIT + 5 * _UNIT * t
     error = inner * (slip.max(axis=1) + (EXP_NEG_ERROR + _TRUNCATION + 20 * _UNIT)) * _UP
     dark = t.min(axis=1) > MOST_EXPONENT

@@ -1,4 +1,4 @@
-r"""A discretised privacy loss distribution with exact floats: atoms and the mass at infinity."""
+r"""A discretised privacy loss distribution of exact floats: atoms and the mass at infinity."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Listing:
     hidden: float
 
     def delta(self, epsilon: Fraction) -> tuple[float, float]:
-        r"""(lower, upper): bounds of E[(1 - e^(epsilon - L))+], infinite losses included.
+        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+], including infinite losses.
 
         >>> half = Listing(np.array([0.0, 1.0]), np.array([0.5, 0.5]), 0.0)
         >>> low, high = half.delta(Fraction(1, 2))
@@ -41,10 +41,10 @@ class Listing:
         """
         at = float(epsilon)
         apart = self.losses - at
-        # An atom at epsilon may lie on either side of it.
+        # By rounding, an atom close to epsilon may lie on either side of it.
         kept = apart > -(2.0**-50) * (1 + abs(at))
         masses, apart = self.masses[kept], np.maximum(apart[kept], 0.0)
-        # A difference is off by 2 u (its size + epsilon), the exponential by 2^-48.
+        # The difference has an error of 2 u (its size + epsilon), the exponential one of 2^-48.
         slip = 2.0**-47 + 2.0**-51 * abs(at)
         whole = float((masses * (1 - exp_neg(np.minimum(apart, 800.0)))).sum())
         error = float((masses * (slip + 2.0**-51 * apart)).sum()) * _UP
@@ -53,7 +53,7 @@ class Listing:
         return low * (1 - 2.0**-52), whole + error + self.hidden * _UP
 
     def tradeoff(self, alpha: Fraction) -> tuple[float, float]:
-        r"""(lower, upper): the least type II error of a test of type I error ``alpha`` in (0, 1).
+        r"""The (lower, upper) bounds on the least type II error at type I error ``alpha``.
 
         By the Neyman-Pearson lemma the largest losses are rejected first, the last one in part.
 
@@ -65,7 +65,7 @@ class Listing:
         masses, losses = self.masses, np.clip(self.losses, -700.0, 700.0)
         fall = exp_neg(np.abs(losses))
         there = masses * np.where(losses > 0, fall, 1 / fall)
-        # The Q-masses are off by a factor within 1 + 2^-44; so alpha is moved by as much.
+        # The Q-masses have a relative error of at most 2^-44; so alpha is moved by that factor.
         ends = []
         for sign in (1, -1):
             level = float(alpha) * (1 + sign * 2.0**-44)
@@ -77,11 +77,11 @@ class Listing:
             if first:
                 share = min(max((level - used) / there[first - 1], 0.0), 1.0)
                 left[-1] *= 1 - share
-                # A place that the sums miss by their rounding costs as little.
+                # If rounding makes the sums stop at an adjacent atom, the error is at most this.
                 steep = float(masses[first - 1] / there[first - 1])
                 slip = steep * level * (len(masses) + 8) * 2.0**-51
             ends.append((math.fsum(left), slip))
-        # Whatever is missing to 1 is not rejected.
+        # Mass that is missing from 1 is not rejected.
         missing = 1 - math.fsum(masses) - self.hidden
         (low, down), (high, up) = ends
         return (
@@ -92,8 +92,8 @@ class Listing:
     def coarser(self, most: int) -> Listing:
         r"""A dominating distribution with about ``most`` of the losses.
 
-        Each atom is split between the two kept losses next to it, with the same P- and Q-mass: a
-        mean-preserving spread. Rounding moves mass up.
+        Each atom is split between the two kept losses adjacent to it, with the same P- and Q-mass:
+        a mean-preserving spread. Rounding moves mass up.
         """
         if len(self.losses) <= most:
             return self
@@ -101,7 +101,7 @@ class Listing:
         nodes = self.losses[kept]
         cell = np.clip(np.searchsorted(nodes, self.losses, side="right") - 1, 0, len(nodes) - 2)
         low, high = nodes[cell], nodes[cell + 1]
-        # (1 - e^-(l - u))/(1 - e^-(v - u)).
+        # The share of the upper loss: (1 - e^-(l - u))/(1 - e^-(v - u)).
         share = np.expm1(low - self.losses) / np.expm1(low - high) * (1 + 2.0**-40)
         up = self.masses * np.clip(share, 0.0, 1.0)
         sums = np.bincount(cell + 1, up, len(nodes))
@@ -111,10 +111,10 @@ class Listing:
 
     @classmethod
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
-        r"""The least distribution stochastically above upper bounds of the masses at each loss.
+        r"""The least distribution stochastically above the given bounds on the mass at each loss.
 
-        An excess of the sum over 1 is removed from the smallest losses; missing mass is added to
-        the smallest loss. ``losses`` are upper bounds, in any order.
+        ``masses`` and ``losses`` (in any order) are upper bounds. An excess of the sum over 1 is
+        removed from the smallest losses; missing mass is added to the smallest loss.
         """
         distinct, place = np.unique(losses, return_inverse=True)
         times = int(np.bincount(place).max()) if len(place) else 1
@@ -126,7 +126,7 @@ class Listing:
         # The margin exceeds the rounding of the sums, so the mass above the cut stays below 1.
         kept = (1 - hidden) * (1 - (len(losses) + 4) * 2.0**-51)
         tail = np.cumsum(masses[::-1])[::-1]
-        # Above the atom at which the sum reaches 1 everything is kept; below it nothing is.
+        # Above the atom at which the sum reaches 1 all mass is kept; below it none is.
         first = int(np.searchsorted(-tail, -kept, side="right")) - 1
         first = min(max(first, 0), len(losses) - 1)
         losses, masses = losses[first:], masses[first:].copy()
@@ -139,9 +139,9 @@ class Listing:
         r"""A distribution stochastically below one whose masses lie between ``masses`` and
         ``most``.
 
-        ``losses`` are lower bounds, and ``hidden`` one of the mass at infinity. An outcome whose
-        lower bound is 0 is dropped: it may have any loss. All other missing mass is added to the
-        smallest listed loss.
+        ``losses`` are lower bounds, and ``hidden`` is a lower bound on the mass at infinity. An
+        outcome whose lower bound is 0 is dropped, since it may have any loss. All other missing
+        mass is added to the smallest listed loss.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]

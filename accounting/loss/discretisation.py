@@ -1,13 +1,13 @@
 r"""A round as a table of cells, and the two finite laws that bound its loss.
 
 A round is a dominating pair (P, Q). Its outcomes are divided into cells on which dP/dQ increases;
-each cell keeps its P- and Q-mass and the ratio at its two ends. Then
+each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws are:
 
     below: one atom per cell, at log(p/q), mass p: merging outcomes is post-processing; above: the
     two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
            [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
 
-Domination composes, so a sum of losses is enclosed by the sums of both.
+Domination composes, so a sum of losses is enclosed by the sums of the two laws.
 Proofs: docs/proofs/cells.md.
 """
 
@@ -28,12 +28,12 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
-"""Covers the rounding of a bound that takes fewer than 8 operations on numbers >= 0."""
+"""Covers the rounding of a bound computed with fewer than 8 operations on numbers >= 0."""
 
 _LOG_TWO: Final = 0.6931471805599453
 _MOST_RATIO: Final = 2.0**990
 _SLACK: Final = 1 + 2.0**-20
-"""Covers second orders of relative errors below 2^-22."""
+"""Covers the second-order terms of relative errors below 2^-22."""
 
 _LEAST_RATE: Final = 2.0**-900
 _FAR: Final = -0.5
@@ -49,20 +49,20 @@ class Approximate:
 
     @property
     def upper(self) -> Floats:
-        r"""Upper bounds."""
+        r"""Upper bounds on the numbers."""
         return self.value + self.error + np.abs(self.value) * 2 * _UNIT
 
     @property
     def lower(self) -> Floats:
-        r"""Lower bounds."""
+        r"""Lower bounds on the numbers."""
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
     def reversed(self) -> Approximate:
-        r"""In the opposite order."""
+        r"""The numbers in the opposite order."""
         return Approximate(self.value[::-1], self.error[::-1])
 
     def joined(self, *others: Approximate) -> Approximate:
-        r"""Concatenate with the others."""
+        r"""The concatenation with the others."""
         parts = (self, *others)
         return Approximate(
             np.concatenate([each.value for each in parts]),
@@ -70,7 +70,7 @@ class Approximate:
         )
 
     def at(self, places: Integers) -> Approximate:
-        r"""The entries at these places."""
+        r"""The entries at the indices ``places``."""
         return Approximate(self.value[places], self.error[places])
 
 
@@ -82,12 +82,12 @@ class Ratios:
     ratio: Approximate
 
     def put(self, place: int, one: Ratios) -> None:
-        r"""Assign the only element of ``one`` to this place."""
+        r"""Assign the only element of ``one`` to index ``place``."""
         for mine, theirs in ((self.excess, one.excess), (self.ratio, one.ratio)):
             mine.value[place], mine.error[place] = theirs.value[0], theirs.error[0]
 
     def where(self, kept: npt.NDArray[np.bool_], other: Ratios) -> Ratios:
-        r"""These values if ``kept``, otherwise those of ``others``."""
+        r"""These values where ``kept`` is true, otherwise those of ``other``."""
         return Ratios(
             *(
                 Approximate(
@@ -99,22 +99,22 @@ class Ratios:
         )
 
     def at(self, places: Integers) -> Ratios:
-        r"""The entries at these places."""
+        r"""The entries at the indices ``places``."""
         return Ratios(self.excess.at(places), self.ratio.at(places))
 
     def joined(self, *others: Ratios) -> Ratios:
-        r"""Concatenate with the others."""
+        r"""The concatenation with the others."""
         return Ratios(
             self.excess.joined(*(each.excess for each in others)),
             self.ratio.joined(*(each.ratio for each in others)),
         )
 
     def reversed(self) -> Ratios:
-        r"""In the opposite order."""
+        r"""The ratios in the opposite order."""
         return Ratios(self.excess.reversed(), self.ratio.reversed())
 
     def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
-        r"""Ratios of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
+        r"""The ratios of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
         w, ratio = self.excess, self.ratio
         if present:
             excess, whole = rate * w.value, rest + rate * ratio.value
@@ -143,7 +143,7 @@ class Ratios:
         return Ratios(Approximate(excess, slip), Approximate(whole, slip_whole))
 
     def log_above(self) -> Floats:
-        r"""Upper bounds of log dP/dQ."""
+        r"""Upper bounds on log dP/dQ."""
         w = self.excess
         with np.errstate(invalid="ignore", divide="ignore"):
             near = log1p(np.maximum(w.value, _FAR))
@@ -158,8 +158,8 @@ class Ratios:
 class Cells:
     r"""Cells in increasing order of dP/dQ, which lies between ``low`` and ``high`` on each cell.
 
-    ``p`` and ``q`` are the masses of the cells, ``moved`` is P - Q of each of them, which may be
-    known more precisely than the difference of ``p`` and ``q``.
+    ``p`` and ``q`` are the masses of the cells; ``moved`` is P - Q of each cell, which may be known
+    more precisely than the difference of ``p`` and ``q``.
     """
 
     p: Approximate
@@ -172,7 +172,7 @@ class Cells:
     def rising(
         cls, *, p: Approximate, q: Approximate, moved: Approximate, low: Ratios, high: Ratios
     ) -> Cells:
-        r"""The cells in increasing order, reversed if the ratio falls."""
+        r"""The cells in increasing order of dP/dQ, reversed if the given order is decreasing."""
         if low.excess.value[0] <= high.excess.value[-1]:
             return cls(p=p, q=q, moved=moved, low=low, high=high)
         return cls(
@@ -184,7 +184,7 @@ class Cells:
         )
 
     def joined(self, *others: Cells) -> Cells:
-        r"""Concatenate with the others."""
+        r"""The concatenation with the others."""
         rows = {
             f.name: getattr(self, f.name).joined(*(getattr(each, f.name) for each in others))
             for f in fields(self)
@@ -192,13 +192,13 @@ class Cells:
         return Cells(**rows)
 
     def atoms_above(self) -> tuple[Floats, Floats, float]:
-        r"""Upper bounds (losses, masses) of the atoms at the ends, and of the mass at infinity.
+        r"""Upper bounds (losses, masses) on the atoms at the ends, and on the mass at infinity.
 
         The mass at the upper end of a cell solves p = h + l, q = h e^-hi + l e^-lo, so
 
             h = (P - Q - w_lo q)/(1 - e^(lo - hi)),    1 - e^(lo-hi) = (w_hi - w_lo)/(1 + w_hi);
 
-        more mass at the upper end, and less at the lower one, is an upper bound as well.
+        with more mass at the upper end, and less at the lower end, this remains an upper bound.
         """
         low, high, most = self.low.excess, self.high.excess, self.p.upper
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -215,12 +215,12 @@ class Cells:
         masses = np.concatenate((np.maximum(most - top, 0.0), top)) * _UP
         finite = losses < np.inf
         hidden = float(masses[~finite].sum()) * _UP
-        # Atoms of mass 0 say nothing; one at -infinity is moved up to the next one.
+        # Atoms of mass 0 have no effect; an atom at -infinity is moved up to the next atom.
         kept = finite & (masses > 0) & (losses > -np.inf)
         return losses[kept], masses[kept], hidden
 
     def atoms_below(self) -> tuple[Floats, Floats, Floats, float]:
-        r"""Lower bounds of losses, upper bounds of masses, and a lower bound of the mass at
+        r"""Lower bounds on losses, upper bounds on masses, and a lower bound on the mass at
         infinity.
 
         Outputs of Q-mass 0 have no finite loss.
@@ -233,7 +233,7 @@ class Cells:
             near -= (bend / np.maximum(1 + relative - bend, 0.0)) * _UP
             near -= np.abs(near) * 2 * LOG1P_ERROR
             quotient = np.minimum(np.maximum(p.lower, 0.0) / q.upper, _MOST_RATIO) * (1 - 4 * _UNIT)
-        # Where the masses are known badly, the quotient of their bounds.
+        # If the masses are imprecise, use the quotient of their bounds.
         far = log_bound(quotient, -1)
         losses = np.where(np.isfinite(near) & (relative > _FAR), np.maximum(near, far), far)
         least = np.maximum(p.lower, 0.0)
@@ -264,7 +264,7 @@ class Cells:
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The upper listing of a round of random revealed kind, (probability rounded up, cells)."""
+    r"""The upper listing of a round of random kind: pairs (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -274,7 +274,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The discretisation whose total loss is a lower bound; each probability is rounded down."""
+    r"""The lower listing of a round of random kind: pairs (probability rounded down, cells)."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -285,7 +285,7 @@ def listed_below(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def log_bound(x: Floats, sign: int) -> Floats:
-    r"""A bound of log x, upper for ``sign`` 1 or lower for -1, for x >= 0 of any size."""
+    r"""A bound on log x, upper for ``sign`` 1 and lower for -1, for x >= 0 of any size."""
     mantissa, exponent = np.frexp(x)
     positive = np.isfinite(x) & (x > 0)
     found = log1p(np.where(positive, 2 * mantissa - 1, 0.0)) + (exponent - 1) * _LOG_TWO

@@ -1,8 +1,8 @@
 r"""Noise on the integers and its shifted copy, divided into cells.
 
-With few outputs, each cell is a single integer and only rounding is lost. Wider noise is divided
-into ranges of integers, whose masses are differences of tails in ball arithmetic. Proofs:
-docs/proofs/cells.md.
+If there are few outputs, each cell is a single integer and the only error is rounding. Wider noise
+is divided into ranges of integers, whose masses are differences of tails in ball arithmetic.
+Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _LISTED_BITS: Final = 96
 _TAIL_BITS: Final = 64
 _SURE: Final = 48
 _MOST_SINGLE: Final = 1 << 14
-"""More integers than this are grouped in ranges."""
+"""A larger number of integers is grouped into ranges."""
 
 _MOST_LISTED: Final = 1 << 18
-"""For more integers than this, only masses of ranges are computed, as differences of tails."""
+"""For a larger number of integers, only masses of ranges are computed, as differences of tails."""
 
 _POINTS: Final = 257
 _DEVIATIONS: Final = 8
 _FARTHEST: Final = 256.0
 _LEAST_POWER: Final = 0.25
 _OUTSIDE: Final = 650
-"""The decrease of the masses within the window, in nats; less in a truncated table."""
+"""The decrease of the masses within the window, in nats; it is less in a truncated table."""
 
 _BEYOND_SPARE: Final = 24
 _OUTSIDE_STEP: Final = 32
 
 _SMALLEST: Final = 1e-299
 _BEYOND_NATS: Final = 95
-"""A bend where the mass has fallen by so much more is in a tail; floats hold no mass of e^-745."""
+"""A bend this many nats further out is left to a tail: floats hold no mass below e^-745."""
 
 _MOST_LOSS: Final = 680
 
@@ -78,7 +78,7 @@ class IntegerPair(LossTable):
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""The same pair, with a window for masses of at least ``spare``, if positive."""
+        r"""The same pair with a window for masses of at least ``spare``, if it is positive."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)
@@ -94,28 +94,28 @@ class IntegerPair(LossTable):
         return _window(self.pair, self.outside)
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss of the pair; unknown if the pair does not provide it."""
+        r"""The largest loss of the pair; [0, infinity] if the pair does not provide it."""
         return _largest_loss(self.pair)
 
     @property
     def infinite_ends(self) -> int:
-        r"""The tail, if the losses of the pair are unbounded."""
+        r"""The number of tails whose losses are unbounded."""
         window = self._window
         with precision(_BITS):
             ends = (window.losses_beyond(right=right)[1] for right in (False, True))
             return sum(end == arb("inf") for end in ends)
 
     def sketch(self) -> Sketch:
-        r"""Every cell, or points with known losses and the masses between them."""
+        r"""A sketch of every cell, or of some points and the masses between them."""
         return _sketch(self._window)
 
     @property
     def slow(self) -> bool:
-        r"""Whether cells are ranges with differences of tails as masses."""
+        r"""Whether cells are ranges whose masses are differences of tails."""
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""Integers, and both sides of each turning point; all integers if there are few."""
+        r"""The edges as integers, with both sides of each turning point; all integers if few."""
         window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}
@@ -132,7 +132,7 @@ class IntegerPair(LossTable):
         return _ranges(self._window, tuple(int(edge) for edge in edges))
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""By Hoelder: E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T) on the tail T of unbounded losses."""
+        r"""The Hoelder bound E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T) on the tail T of unbounded loss."""
         del edges
         window, found = self._window, arb(0)
         for right in (False, True):
@@ -154,7 +154,7 @@ class ListedPair(FixedTable):
         return self.pair.largest_loss()
 
     def all_cells(self) -> Cells:
-        r"""One for each loss."""
+        r"""One cell for each loss."""
         return _of_losses(self.pair)
 
 
@@ -173,7 +173,7 @@ def _of_losses(pair: FinitePair) -> Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    # The outputs first <= m < last; what lies outside is two cells.
+    # The outputs first <= m < last; the outputs outside are two cells.
     pair: Pair
     first: int
     last: int
@@ -195,7 +195,7 @@ class _Window:
 
 
 def _tails(pair: Pair, m: int, *, right: bool) -> tuple[arb, arb]:
-    # (P, Q) of {m, m + 1, ...}, or of {..., m - 1}.
+    # (P, Q) of the set {m, m + 1, ...} if `right`, otherwise of {..., m - 1}.
     at = pair.coordinates()
     found = []
     for offset in (at.here, at.there):
@@ -210,7 +210,7 @@ def _tails(pair: Pair, m: int, *, right: bool) -> tuple[arb, arb]:
 
 @lru_cache(maxsize=1 << 12)
 def _tail(noise: Noise, edge: int, above: bool, bits: int) -> arb:  # noqa: FBT001  # keys of the cache
-    # P(X > edge), or P(X <= edge); `bits` is the ambient precision.
+    # P(X > edge) if `above`, otherwise P(X <= edge); `bits` is the ambient precision.
     del bits
     return noise.sf_ball(edge) if above else noise.cdf_ball(edge)
 
@@ -222,7 +222,7 @@ def _window(pair: Pair, outside: int) -> _Window:
     if last - first > _MOST_LISTED and flat is None:
         first, last = _reach(pair, min(outside, _OUTSIDE // 3))
     with precision(_BITS):
-        # Losses beyond this count as infinite: they are left to the tail.
+        # Losses beyond this count as infinite, so they are left to the tail.
         bounded = _largest_loss(pair).upper <= _MOST_LOSS
         while not bounded and last - 1 > first:
             bounded = not _MOST_LOSS < as_ball(pair.loss(last - 1)) < math.inf
@@ -238,7 +238,7 @@ def _largest_loss(pair: Pair) -> Enclosure:
 
 
 def _reach(pair: Pair, nats: float) -> tuple[int, int]:
-    # Where the masses have fallen by so many nats: a proposal, for the tails are bounded.
+    # The range where the masses are above e^-nats: a proposal, since the tails are bounded anyway.
     at = pair.coordinates()
     mean = at.noise.mean
     center = round(mean if isinstance(mean, Fraction) else Fraction(mean.lower))
@@ -250,7 +250,7 @@ def _reach(pair: Pair, nats: float) -> tuple[int, int]:
 
 
 def _within_reach(pair: Pair, bend: int, nats: float) -> bool:
-    # Where L rises to infinity far out, the bend is left to a tail: floats hold no mass there.
+    # If the loss increases to infinity far out, the bend is left to a tail of mass below floats.
     if as_ball(pair.loss(bend + 1)) != arb("inf"):
         return True
     at = pair.coordinates()
@@ -259,7 +259,7 @@ def _within_reach(pair: Pair, bend: int, nats: float) -> bool:
 
 
 def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:
-    # The mass falls about like e^-(a x^b): a and b from two places.
+    # The mass decreases about like e^-(a x^b): a and b follow from two points.
     top = _log_mass(noise, center)
 
     def fall(distance: int) -> float:
@@ -328,7 +328,7 @@ def _listed(window: _Window) -> Cells:
     )
     moved = Approximate(p.value - q.value, p.error + q.error + np.abs(p.value - q.value) * _UNIT)
     ratios = Ratios(_divided(moved, q), _divided(p, q))
-    # A float below `_SMALLEST` stands for a mass between 0 and that, and says nothing of the loss.
+    # A float below `_SMALLEST` is only known to be in [0, _SMALLEST]; the loss is computed exactly.
     for place in np.flatnonzero(np.minimum(here, there) <= _SMALLEST):
         with precision(_TAIL_BITS):
             loss = as_ball(window.pair.loss(window.first + int(place)))
@@ -391,7 +391,7 @@ def _of_balls(masses: list[tuple[arb, arb]], low: list[arb], high: list[arb]) ->
 
 
 def _ratios(losses: list[arb]) -> Ratios:
-    # A loss that no float's exponential holds counts as infinite, of either sign.
+    # A loss l is treated as infinite, of either sign, if e^l is outside the range of floats.
     held = [_held(loss) for loss in losses]
     return Ratios(
         _approximate([loss.expm1() if loss.is_finite() else loss.exp() - 1 for loss in held]),
@@ -438,7 +438,7 @@ def _ranges(window: _Window, edges: tuple[int, ...]) -> Cells:
 
 
 def _range_masses(pair: Pair, edges: tuple[int, ...]) -> list[tuple[arb, arb]]:
-    # Differences of the tail that is smaller, about, so that little cancels.
+    # Differences of the smaller of the two tails, approximately, so that little cancels.
     at = pair.coordinates()
     mean = at.noise.mean
     middle = at.sign * (round(mean if isinstance(mean, Fraction) else mean.lower) - at.here)

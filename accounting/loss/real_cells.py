@@ -40,9 +40,9 @@ _LEAST_WEIGHT: Final = 2.0**-960
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealPair(LossTable):
-    r"""P and Q as (weight, shift) pairs of shifts of a ``density``, dP/dQ monotone.
+    r"""P and Q as (weight, shift) pairs of shifts of a ``density``, with dP/dQ monotone.
 
-    If the loss is unbounded, a tail of P-mass ``spare``, or about 0, is one cell.
+    If the loss is unbounded, a tail of P-mass ``spare`` (about 0 by default) is one cell.
 
     >>> from accounting.loss.density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
@@ -57,7 +57,7 @@ class RealPair(LossTable):
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
-        r"""The unit is in a Poisson sample of P, and absent in Q."""
+        r"""The pair of a Poisson sample that may contain the unit (P) and one without it (Q)."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 
@@ -69,8 +69,8 @@ class RealPair(LossTable):
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""A unit is in a Poisson sample under P, and its replacement under Q moves the query
-        oppositely.
+        r"""The pair of Poisson samples with a unit (P) and with its replacement (Q), which has the
+        opposite effect.
         """
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
@@ -86,7 +86,7 @@ class RealPair(LossTable):
 
     @property
     def rises(self) -> bool:
-        r"""Whether dP/dQ rises: it is monotone, so the mean of P is the larger one exactly then."""
+        r"""Whether dP/dQ increases: it is monotone, so this holds iff P has the larger mean."""
         here, there = (sum(weight * j for weight, j in terms) for terms in (self.p, self.q))
         return here > there
 
@@ -107,29 +107,30 @@ class RealPair(LossTable):
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
     def cut(self, spare: float) -> RealPair:
-        r"""The same pair with this tail."""
+        r"""The same pair with a tail of P-mass ``spare`` as one cell."""
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
-        r"""A lower bound of the P-mass beyond the last edge where the loss is infinite, or 0.
+        r"""An upper bound on the P-mass beyond the last edge at infinite losses; 0 if not above.
 
-        At most about ``spare``, except for the mass of losses beyond floats.
+        It is at most about ``spare``, plus the mass of losses outside the range of floats.
         """
         if not above:
             return 0.0
         x, found = _sketch(self)[0], arb(0)
         for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
             if self._loss_at_end(right=sign > 0).upper == math.inf:
-                # The edge is within a spacing of this point.
+                # The edge is within one spacing of this point.
                 near = ball(Fraction(sign * end) - 2 * Fraction(self.density.spacing(abs(end))[1]))
                 tails = (ball(w) * self.density.tail(near - sign * j) for w, j in self.p)
                 found += sum(tails, arb(0))
         return float(found.upper()) * (1 + 2.0**-40) + 5e-324
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""A lower bound of E_Q[(dP/dQ)^order] beyond all edges, where the loss is infinite.
+        r"""An upper bound on E_Q[(dP/dQ)^order] beyond all edges, where the loss is unbounded.
 
-        There dP/dQ rises at most by the factor e^(k s) over s; k is the largest gap of shifts.
+        There dP/dQ grows by a factor of at most e^(k s) over s; k is the largest difference of
+        shifts over the variance.
         """
         found = arb(0)
         for sign, edge in ((-1, float(edges[0])), (1, float(edges[-1]))):
@@ -145,7 +146,7 @@ class RealPair(LossTable):
         return found
 
     def least_moment(self, order: Fraction) -> arb:
-        r"""At most E_Q[(dP/dQ)^order]: of one shift of P alone against one of Q; 0 if unknown."""
+        r"""A lower bound on E_Q[(dP/dQ)^order] from single shifts of P; 0 if Q has several."""
         if len(self.q) > 1 or type(self.density) is not NormalDensity:
             return arb(0)
         (_, there), v, found = self.q[0], ball(self.density.variance), arb(0)
@@ -155,31 +156,31 @@ class RealPair(LossTable):
         return found
 
     def curve(self, epsilon: arb) -> arb:
-        r"""delta of one round at ``epsilon``: P - e^epsilon Q on outputs of a larger loss.
+        r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs with a larger loss.
 
         The difference has its maximum at the output with loss epsilon, so a certified interval of
         length h around that output changes the result only by order h^2.
         """
         growth, largest = epsilon.exp(), self._largest_ball()
         if not epsilon < largest:
-            # At most 1 - e^(epsilon - L) of every loss L.
+            # delta is at most 1 - e^(epsilon - L), where L is the largest loss.
             return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
         sign = 1 if self.rises else -1
         x = self._output(epsilon, growth, sign)
         found = arb(0).union(arb(1)) if x is None else self._beyond(x, growth, sign).max(arb(0))
-        # At most sum_j (p_j - e^epsilon q_j)+, whatever is shifted.
+        # delta is at most sum_j (p_j - e^epsilon q_j)+, for any shifts.
         weights = self._differences(growth).values()
         most = sum((each.max(arb(0)) for each in weights), arb(0)).upper()
         return found if found.upper() <= most else found.lower().union(most)
 
     def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
-        # (P - growth Q)(output above x, or below).
+        # (P - growth Q) of the outputs above x, or below x if the ratio decreases.
         weights = self._differences(growth).items()
         tails = (w * _falling(self.density.tail, sign * (x - j)) for j, w in weights)
         return sum(tails, arb(0))
 
     def _differences(self, growth: arb) -> dict[int, arb]:
-        # Of each shift its weight in P - growth Q.
+        # The weight of each shift in P - growth Q.
         weights: dict[int, arb] = {}
         for weight, j in self.p:
             weights[j] = weights.get(j, arb(0)) + ball(weight)
@@ -188,7 +189,7 @@ class RealPair(LossTable):
         return weights
 
     def _output(self, epsilon: arb, growth: arb, sign: int) -> arb | None:
-        # An interval that holds the output with this loss; None where more precision is needed.
+        # An interval that contains the output with this loss; None if more precision is needed.
         excess = partial(self._excess, growth=growth)
         x, before = self._guess(float(epsilon))
         value, last = excess(x), excess(before)
@@ -203,7 +204,7 @@ class RealPair(LossTable):
             if sign * excess(x - width) < 0 < sign * excess(x + width):
                 low, high = (x - width).mid(), (x + width).mid()
                 if width > _NARROW:
-                    # The loss is next to constant between two steps: the ends are moved to them.
+                    # The loss is almost constant between two steps: move the ends to the steps.
                     low = moved(low, x, lambda at: sign * excess(at) < 0, _HALVINGS)
                     high = moved(high, x, lambda at: sign * excess(at) > 0, _HALVINGS)
                 return low.union(high)
@@ -211,7 +212,7 @@ class RealPair(LossTable):
         return None
 
     def _guess(self, epsilon: float) -> tuple[arb, arb]:
-        # Two points near that output, in floats.
+        # Two points close to that output, in floats.
         low, high = float(self.shifts[0]), float(self.shifts[-1])
         rises, step = self.rises, 1.0
         while not self.density.kinks and step < _FAR_OUT:
@@ -231,7 +232,7 @@ class RealPair(LossTable):
         return float(self.loss(np.array([x]))[0])
 
     def _excess(self, x: arb, growth: arb) -> arb:
-        # log of dP/dQ(x) over growth.
+        # log(dP/dQ(x)/growth).
         def at(terms: tuple[tuple[Fraction, int], ...]) -> arb:
             return sum((ball(w) * self.density.grown(x, j) for w, j in terms), arb(0))
 
@@ -247,18 +248,18 @@ class RealPair(LossTable):
         ]
         return balls[0].max(balls[1])
 
-    # -- floats, on which only speed and width depend ----------------------------------------------
+    # -- floats: they affect only speed and width --------------------------------------------------
 
     def loss(self, x: Floats) -> Floats:
         r"""Approximate log dP/dQ."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> Sketch:
-        r"""Points, their losses, and logarithms of their P-masses, including the tails."""
+        r"""Points, their losses, and the logarithms of their P-masses, including the tails."""
         return _sketch(self)
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""Edges on a grid with exact midpoints, including kinks, and with no cell too long."""
+        r"""Edges on a grid with exact midpoints that include the kinks; no cell is too long."""
         shifts = np.array(self.shifts, dtype=np.float64)
         if self.density.kinks:
             edges = np.concatenate((edges, shifts))
@@ -283,7 +284,7 @@ class RealPair(LossTable):
     def cells(self, edges: Floats) -> Cells:
         r"""The cells between ``edges``, and both tails."""
         p, q, moved = self._mixed([self.density.masses(edges, shift) for shift in self.shifts])
-        # Outputs of a cell lie between its edges, or between the integers next to them.
+        # The outputs of a cell lie between its edges, or between the integers inside them.
         inset = self.density.spacing(0.0)[0]
         outputs = edges if not inset else np.concatenate((edges - inset, edges + inset))
         ratios = self._ratios(outputs)
@@ -294,7 +295,7 @@ class RealPair(LossTable):
         return Cells.rising(p=p, q=q, moved=moved, low=low, high=high)
 
     def _mixed(self, components: list[Approximate]) -> tuple[Approximate, Approximate, Approximate]:
-        # P, Q and P - Q of what the shifted densities have, weights of a shift taken together.
+        # P, Q and P - Q as combinations of the shifted densities, with one weight for each shift.
         here, there = ({shift: w for w, shift in terms} for terms in (self.p, self.q))
         zero = Fraction(0)
         weights = [(here.get(j, zero), there.get(j, zero)) for j in self.shifts]
@@ -305,7 +306,7 @@ class RealPair(LossTable):
         )
 
     def _ratios(self, edges: Floats) -> Ratios:
-        # At outputs, between those at both ends of the line.
+        # The ratios at both ends of the real line, and at the edges between them.
         shifts = self.shifts
         size = np.array([float(self.density.exponent(np.array([float(j)]))[0]) for j in shifts])
         steps = np.array([self.density.step(j, edges) for j in shifts])
@@ -314,7 +315,7 @@ class RealPair(LossTable):
             [[self.density.step_at(j, right=right) for right in (False, True)] for j in shifts]
         )
         finite = np.isfinite(ends)
-        # At an infinite end only the components that grow most are left.
+        # At an infinite end only the fastest growing components are kept.
         for column in range(2):
             growing = np.isposinf(ends[:, column])
             if not finite[:, column].all():
@@ -346,11 +347,11 @@ class RealPair(LossTable):
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(probability, pair) of each possible round, as :data:`accounting.loss.cell_table.Tables`."""
+r"""(probability, pair) of each possible round, like :data:`accounting.loss.cell_table.Tables`."""
 
 
 def _falling(tail: Callable[[arb], arb], x: arb) -> arb:
-    # Between both ends of a wide interval, on which a ball of all arguments would tell nothing.
+    # For a wide interval the union of the values at both ends, as a wide ball would be useless.
     return tail(x) if x.rad() < _NARROW else tail(x.lower()).union(tail(x.upper()))
 
 
@@ -365,7 +366,7 @@ def _rounded(edges: Floats, grid: tuple[float, float]) -> Floats:
 
 
 def _combined(weights: list[Fraction], components: list[Approximate]) -> Approximate:
-    # sum w x; each weight is rounded once, each product and each sum as well.
+    # sum w x; each weight, product and sum is rounded once.
     terms = [(float(w), each) for w, each in zip(weights, components, strict=True) if w]
     value = np.zeros_like(components[0].value)
     error, size = np.zeros_like(value), np.zeros_like(value)
@@ -375,13 +376,13 @@ def _combined(weights: list[Fraction], components: list[Approximate]) -> Approxi
         size += np.abs(w * each.value)
     error = (error + (len(terms) + 2) * _UNIT * size) * _UP
     if any(abs(w) < _LEAST_WEIGHT for w, _ in terms):
-        # Weights that a float holds badly or not at all, of components of at most 1.
+        # Weights that a float does not represent accurately, of components of at most 1.
         error += _LEAST_WEIGHT * len(weights)
     return Approximate(value, error)
 
 
 def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: Floats) -> Floats:
-    # Of a quotient of integers: the weight itself may be below all floats.
+    # The log of a weight is that of a quotient of integers: the weight may be below all floats.
     logs = [
         math.log(w.numerator) - math.log(w.denominator) - density.exponent(x - shift)
         for w, shift in terms
@@ -398,7 +399,7 @@ def _sketch(pair: RealPair) -> Sketch:
     else:
         low, high = shifts[0] - density.reach, shifts[-1] + density.reach
     x = np.linspace(low, high, _POINTS)
-    # Beyond a loss that floats hold the tail is one cell.
+    # The outputs with losses outside the range of floats belong to the tail cell.
     x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
     if pair.spare > 0:
         x = x[_needed(pair, x, math.log(pair.spare))]
@@ -407,7 +408,7 @@ def _sketch(pair: RealPair) -> Sketch:
 
 
 def _needed(pair: RealPair, x: Floats, spare: float) -> slice:
-    # Without a tail of unbounded losses of about the mass e^spare.
+    # The points without a tail of unbounded losses of mass about e^spare.
     logs = _logs(pair, x)
     first, last = (
         int(np.searchsorted(np.logaddexp.accumulate(each), spare))
@@ -419,7 +420,7 @@ def _needed(pair: RealPair, x: Floats, spare: float) -> slice:
 
 
 def _logs(pair: RealPair, x: Floats) -> Floats:
-    # Of the P-masses at evenly spaced points; tails belong to the ends.
+    # The logarithms of the P-masses at evenly spaced points; the end points include the tails.
     gap = math.log(x[1] - x[0])
     logs = _log_mixture(pair.density, pair.p, x) + math.log(float(pair.density.height())) + gap
     for sign, place in ((-1, 0), (1, -1)):

@@ -1,7 +1,7 @@
-r"""Two-sided bounds of Renyi divergences of one round, at every real order > 1.
+r"""Two-sided bounds on the Renyi divergences of one round, at every real order > 1.
 
-(alpha - 1) D_alpha = log(1 + E_Q[g(R)]), R = dP/dQ, g(r) = r^alpha - 1 - alpha (r - 1) >= 0 convex:
-there is no cancellation. On a cell E_Q[g] lies between g at the mean and its value for the
+(alpha - 1) D_alpha = log(1 + E_Q[g(R)]), R = dP/dQ, g(r) = r^alpha - 1 - alpha (r - 1) >= 0 convex,
+so there is no cancellation. On a cell E_Q[g] lies between g at the mean and its value for the
 two-point law at the ends. Proofs: docs/proofs/cells.md.
 """
 
@@ -26,9 +26,10 @@ _WIDTH: Final = 1e-6
 
 
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
-    r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to about ``relative``.
+    r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to a width of ``relative``.
 
-    Wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as the cells do.
+    The result is wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as the
+    cells do.
 
     >>> from accounting.loss.density import NormalDensity
     >>> from accounting.loss.real_cells import RealPair
@@ -56,13 +57,13 @@ def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
 
 
 def _excess(pair: LossTable, order: Fraction, count: int) -> tuple[arb, arb]:
-    # E_Q[g(R)] from below and from above.
+    # Lower and upper bounds on E_Q[g(R)].
     tilt = min(float(order - 1), _FARTHEST)
     edges = pair.edges(Focus(tilt), count)
     cells = pair.cells(edges)
     low, high = arb(0), arb(0)
     if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends:
-        high = arb("inf")  # a finite ratio that no float holds
+        high = arb("inf")  # a ratio is finite, but outside the range of floats
     for q, moved, bottom, top in zip(*_balls(cells), strict=True):
         if not top.is_finite():
             continue
@@ -95,7 +96,7 @@ def _ball(value: float, error: float) -> arb:
 
 def _growth(w: arb, order: Fraction) -> arb:
     # g(1 + w) = (1 + w)^alpha - 1 - alpha w, w >= -1.
-    # Around the middle of the ball: g' is small where g is.
+    # By the mean value theorem at the midpoint of the ball: g' is small where g is.
     alpha, middle = ball(order), w.mid()
     if not w > -1:
         return arb(0).union(alpha)  # between g(1) and g(0) = alpha - 1

@@ -1,13 +1,13 @@
 r"""The squared l2 sensitivity of a strategy over all participations of one unit.
 
 A unit that takes part in the rounds of a pattern p, each time with a vector of l2 norm at most 1,
-moves C x by at most the square root of sum_(i,j in p) |G_ij|, G = C^T C, and by exactly that if no
+moves C x by at most the square root of sum_(i,j in p) |G_ij|, G = C^T C, and exactly by it if no
 G_ij is negative.
 
-For non-negative G the squared sensitivity of C, G = C^T C, is the largest sum of G_ij over i and j
-in a pattern: a quadratic form, which plain dynamic programming maximises only if all products
-within a pattern are 0. Here the best pattern is found by branch and bound with bounds from dynamic
-programming: if the search is stopped early, both bounds are proven. Choquette-Choo, McMahan, Rush
+For non-negative G the squared sensitivity of C is the largest sum of G_ij over i and j in a
+pattern: a quadratic form, which dynamic programming maximises only if all products of different
+rounds of a pattern are 0. Here branch and bound finds the best pattern, with bounds from dynamic
+programming; both bounds are proven even if the search stops early. Choquette-Choo, McMahan, Rush
 and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning".
 Proofs: docs/proofs/continual.md.
 """
@@ -28,18 +28,18 @@ from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import make_integers
 
 _WORK: Final = 1 << 26
-"""Array entries that a search may touch: about a second. More gives narrower bounds."""
+"""The array entries that a search may read: about a second. More entries give narrower bounds."""
 
 _SWEEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""A unit takes part in at most ``most`` rounds, at least ``apart`` rounds apart from each
-    other.
+    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` rounds
+    apart.
 
-    The default is one round. ``Participation(most=6, apart=342)``: six epochs of 342 rounds each,
-    whose order may change between epochs if a unit waits for 342 rounds.
+    The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each,
+    whose order may change between epochs if a unit waits at least 342 rounds.
     """
 
     most: int = 1
@@ -56,7 +56,7 @@ class Participation:
 def best_pattern(
     products: Integers, participation: Participation, work: int = _WORK
 ) -> tuple[tuple[int, ...], int]:
-    r"""A pattern, and an upper bound of sum_(i,j in pattern) G_ij over all patterns.
+    r"""A pattern, and an upper bound on sum_(i,j in pattern) G_ij over all patterns.
 
     ``products`` is G, symmetric and >= 0, with sums that fit int64. The pattern attains the bound
     unless the search was stopped: ``work`` limits the entries of G that are read.
@@ -65,7 +65,7 @@ def best_pattern(
 
 
 class _Search:
-    # Best first. A node has chosen some rounds, in rising order, and says what the rest can add.
+    # Best-first search. A node is a list of chosen rounds, increasing, with a bound on extensions.
 
     def __init__(self, products: Integers, participation: Participation, work: int) -> None:
         self.products, self.apart = products, participation.apart
@@ -100,8 +100,8 @@ class _Search:
         value: int,
         crossed: Integers,
     ) -> None:
-        # What each next round can lead to: its own products with what is chosen, and for all that
-        # come after it those, and a whole row for every one of them.
+        # A bound for each possible next round: its products with the chosen rounds and, for every
+        # later round, the same plus a bound on its row.
         rest = self.count - len(chosen)
         first = chosen[-1] + self.apart if chosen else 0
         after = self._tails(2 * crossed + self.rows[rest], rest)[rest - 1]
@@ -113,7 +113,7 @@ class _Search:
             heapq.heappush(heap, (-int(reached[at]), node, value + int(gained[at])))
 
     def _tails(self, weights: Integers, count: int) -> list[Integers]:
-        # For c = 0, 1, ...: the most that c rounds from t on weigh; 0 beyond the last round.
+        # For c = 0, 1, ...: the largest weight of c rounds from t on; 0 beyond the last round.
         size, apart = self.rounds, self.apart
         found = [np.zeros(size + apart, dtype=np.int64)]
         for _ in range(count):
@@ -123,7 +123,7 @@ class _Search:
         return found
 
     def _path(self, weights: Integers) -> tuple[int, ...]:
-        # The heaviest pattern, were there no products.
+        # The pattern of the largest weight, ignoring products of different rounds.
         tails = self._tails(weights, self.count)
         chosen: list[int] = []
         at = 0
@@ -140,7 +140,7 @@ class _Search:
         return tuple(chosen)
 
     def _rows(self) -> list[Integers]:
-        # rows[r][i]: the most that sum_(j in pattern) G_ij is, over patterns of r rounds with i.
+        # rows[r][i]: the largest sum_(j in pattern) G_ij over patterns of r rounds that contain i.
         size, apart = self.rounds, self.apart
         at = np.arange(size)
         right, left = ([np.zeros(size, dtype=np.int64)] for _ in range(2))
@@ -159,7 +159,7 @@ class _Search:
         return found
 
     def _try(self, pattern: tuple[int, ...]) -> None:
-        # Move one round at a time to its best place between its neighbours, while that helps.
+        # Move one round at a time to its best position between its neighbours while this helps.
         chosen = list(pattern)
         for _ in range(_SWEEPS):
             before = list(chosen)
@@ -184,7 +184,7 @@ _ROOM: Final = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquaredSensitivity:
-    r"""``squared``: both bounds of the squared sensitivity; ``how`` describes the method."""
+    r"""``squared`` encloses the squared sensitivity; ``how`` describes the method."""
 
     squared: Enclosure
     how: str
@@ -198,7 +198,7 @@ class SquaredSensitivity:
 _LONGEST: Final = "one round: the longest column"
 _FALLING: Final = "the earliest rounds are the worst, as the coefficients are non-increasing"
 _FOUND: Final = "the worst pattern of rounds"
-_SEARCHED: Final = "from below by one pattern of rounds, from above by a bound of all"
+_SEARCHED: Final = "from below by one pattern of rounds, from above by a bound on all patterns"
 
 
 @lru_cache(maxsize=64)
@@ -228,12 +228,12 @@ def _falling(column: list[arb], participation: Participation) -> arb:
 
 def _searched(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
     products, unit = strategy.gram()
-    # Rounds that are too near to be in one pattern count as 0.
+    # Products of rounds too close to be in one pattern count as 0.
     at = np.arange(len(products))
     gap = np.abs(at[:, None] - at[None, :])
     signed = np.where((gap == 0) | (gap >= participation.apart), products, 0)
     most = int(np.abs(signed).max())
-    # Sums of count^2 entries stay within int64; what is shifted out is rounded up.
+    # Sums of count^2 entries must fit int64; the bits shifted out are rounded up.
     count = participation.patterns(strategy.rounds)
     shift = max(most.bit_length() + 2 * count.bit_length() - _ROOM, 0)
     above: Integers = (-((-np.abs(signed)) >> shift)).astype(np.int64)

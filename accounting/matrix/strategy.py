@@ -35,13 +35,13 @@ from dpcore.numbers.parameter import (
 from dpcore.spec_syntax import find_name, read_keys, split_name
 
 Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
-"""Integers G, of any size, and u with C^T C = u G."""
+"""Integers G of any size, and a unit u, with C^T C = u G."""
 
 MOST_ROUNDS: Final = 1 << 16
 r"""The largest number of rounds of a strategy."""
 
 MOST_DENSE: Final = 1 << 12
-r"""The largest number of rounds if all products of columns are computed."""
+r"""The largest number of rounds for which all products of columns are computed."""
 
 _LEAST_GRID: Final = 16
 _MOST_GRID: Final = 1 << 20
@@ -49,7 +49,7 @@ _MOST_GRID: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy(ABC):
-    r"""A lower triangular matrix C of ``rounds`` columns: noise is added to C x."""
+    r"""A lower triangular matrix C with ``rounds`` columns: noise is added to C x."""
 
     name: ClassVar[str]
 
@@ -69,11 +69,11 @@ class Strategy(ABC):
         return self.name
 
     def to_json(self) -> dict[str, Any]:
-        r"""The name and the rounds."""
+        r"""The name and the number of rounds."""
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""c_0 >= c_1 >= ... >= 0 if C_ij = c_(i-j), in balls; None for other matrices."""
+        r"""The column c_0 >= c_1 >= ... >= 0 if C_ij = c_(i-j), in balls; otherwise None."""
         return None
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def gram(self) -> Products:
-        r"""Integers G and u: C^T C = u G, exactly."""
+        r"""Integers G and a unit u with C^T C = u G, exactly."""
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
@@ -101,20 +101,20 @@ class Tree(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""True: zeros and ones."""
+        r"""The value True, since all entries are 0 or 1."""
         return True
 
     def longest(self) -> arb:
-        r"""The norm of the first column, whose round is in a block of each size."""
+        r"""The squared norm of the first column, whose round is in a block of each size."""
         return arb(self.rounds.bit_length())
 
     def gram(self) -> Products:
-        r"""The number of blocks that contain both rounds."""
+        r"""The numbers G_ij of blocks that contain both rounds."""
         self._few()
         found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
         size = 1
         while size <= self.rounds:
-            # Blocks of this size that are the smallest of the binary form of their end.
+            # Blocks of this size that are the smallest block in the binary form of their end.
             for start in range(0, self.rounds - size + 1, 2 * size):
                 found[start : start + size, start : start + size] += 1
             size *= 2
@@ -123,7 +123,7 @@ class Tree(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toeplitz(Strategy):
-    r"""C_ij = ``coefficients[i - j]``, zero beyond the last one: constant along diagonals."""
+    r"""C_ij = ``coefficients[i - j]``, zero beyond the last coefficient: constant on diagonals."""
 
     name: ClassVar[str] = "toeplitz"
 
@@ -164,7 +164,7 @@ class Toeplitz(Strategy):
         return [*map(ball, self._exact), *([arb(0)] * (self.rounds - len(given) + 1))]
 
     def longest(self) -> arb:
-        r"""The first column, which holds all coefficients."""
+        r"""The squared norm of the first column, which contains all coefficients."""
         return sum((ball(each * each) for each in self._exact), arb(0))
 
     def gram(self) -> Products:
@@ -184,12 +184,12 @@ class Toeplitz(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Banded(Strategy):
-    r"""The square root of the prefix sums, c_k = binom(2k, k)/4^k, in ``bands`` diagonals.
+    r"""The square root of the prefix-sum matrix, c_k = binom(2k, k)/4^k, in ``bands`` diagonals.
 
     With as many bands as rounds (``bands`` 0) it is the square-root factorisation; with one band
     the noise of each round is independent, as in DP-SGD. Fichtenberger, Henzinger and Upadhyay
     (2023); Kalinin and Lampert (2024), "Banded Square Root Matrix Factorization for Differentially
-    Private Model Training". With a ``grid`` the entries are integers, floor(grid c_k) and at least
+    Private Model Training". With a ``grid`` the entries are integers, floor(grid c_k) but at least
     1, as in ``dpcore.continual.SquareRootSum``.
     """
 
@@ -211,12 +211,12 @@ class Banded(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""Whether a grid is given."""
+        r"""Whether a grid is given, so that all entries are integers."""
         return bool(self.grid)
 
     @property
     def written(self) -> str:
-        r"""``square-root`` if no diagonal is omitted."""
+        r"""The strategy as text; its name is ``square-root`` if no diagonal is omitted."""
         whole = self.bands == self.rounds
         keys = [] if whole else [f"bands={self.bands}"]
         keys += [f"grid={self.grid}"] if self.grid else []
@@ -224,7 +224,7 @@ class Banded(Strategy):
         return f"{name}:{','.join(keys)}" if keys else name
 
     def first_column(self) -> list[arb]:
-        r"""The first column is non-increasing: ratios are (2k + 1)/(2k + 2) < 1."""
+        r"""The first column, which is non-increasing: its ratios are (2k + 1)/(2k + 2) < 1."""
         if self.grid:
             found = [arb(each) for each in column(self.bands, self.grid)]
         else:
@@ -235,11 +235,11 @@ class Banded(Strategy):
         return found + [arb(0)] * (self.rounds - self.bands)
 
     def longest(self) -> arb:
-        r"""The first column."""
+        r"""The squared norm of the first column."""
         return sum((each * each for each in self.first_column()), arb(0))
 
     def gram(self) -> Products:
-        r"""Raises :class:`NotDerived`: not needed, because the first column is non-increasing."""
+        r"""Always raises :class:`NotDerived`: the non-increasing first column suffices."""
         raise NotDerived(f"the products of columns of {self.written}", "use first_column()")
 
 
@@ -287,7 +287,7 @@ class Dense(Strategy):
         return ball(unit * int(products.diagonal().max()))
 
     def gram(self) -> Products:
-        r"""By exact multiplication."""
+        r"""G and u by exact multiplication."""
         self._few()
         exact = [[Fraction(each) for each in row] for row in self.rows]
         scale = lcm(*(each.denominator for row in exact for each in row))
@@ -304,7 +304,7 @@ STRATEGIES: Final[dict[str, tuple[str, ...]]] = {
     "banded": ("bands", "grid"),
     "toeplitz": ("c",),
 }
-r"""The names that :func:`read_strategy` knows, with their keys."""
+r"""The names that :func:`read_strategy` accepts, with their keys."""
 
 
 def read_strategy(argument: str, text: str, rounds: int) -> Strategy:

@@ -18,7 +18,7 @@ BEYOND_FLOATS: Final = (
 )
 r"""The error message for numbers outside the range of floats."""
 
-_MOST_EXPONENT: Final = 1 << 24  # a fraction of so many bits is slow already
+_MOST_EXPONENT: Final = 1 << 24  # fractions with this many bits are already slow
 
 
 def as_ball(value: Fraction | arb) -> arb:

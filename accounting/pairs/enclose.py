@@ -1,4 +1,4 @@
-r"""Enclosures of a pair's curve: the precision rises until the enclosure is tight enough."""
+r"""Enclosures of a pair's curve: the precision increases until the enclosure is narrow enough."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def enclose_delta(pair: ClosedPair, epsilon: Fraction, bits: int) -> Enclosure:
 
 
 def enclose_epsilon(pair: ClosedPair, delta: Fraction, bits: int) -> Enclosure:
-    r"""The inverse at ``delta`` in (0, 1), to a relative width of 2^-bits.
+    r"""The epsilon at ``delta`` in (0, 1), to a relative width of 2^-bits.
 
     If epsilon is positive and below 2^-bits times the smallest positive loss, the width is relative
     to that loss instead.
@@ -49,7 +49,7 @@ def enclose_epsilon(pair: ClosedPair, delta: Fraction, bits: int) -> Enclosure:
 def narrowed(
     compute: Callable[[], arb], bits: int, negligible: Fraction = Fraction(0)
 ) -> Enclosure:
-    r"""As ``dpcore.numbers.enclosure.narrow``, with two differences.
+    r"""Evaluate like ``dpcore.numbers.enclosure.narrow``, with two differences.
 
     The precision increases by the missing bits, and a value below ``negligible`` is narrow enough.
     Raises :class:`PrecisionExhausted` if no precision suffices.
@@ -72,10 +72,10 @@ def within(found: Enclosure, least: End, most: End) -> Enclosure:
 
 
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
-    r"""epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
+    r"""The epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
 
-    By bisection: only certain comparisons move a bound. Wider where the curve is flat at ``delta``.
-    Raises :class:`PrecisionExhausted` if no comparison is certain.
+    The method is bisection: only certified comparisons move an end. The result is wider where the
+    curve is flat at ``delta``. Raises :class:`PrecisionExhausted` if no comparison is certified.
     """
     for attempt in range(_TRIES):
         with precision(2 * bits + 64 << attempt):
@@ -88,7 +88,7 @@ def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosur
 def _bracketed(
     curve: Callable[[arb], arb], goal: arb, bits: int, *, last: bool
 ) -> Enclosure | None:
-    # None where a comparison is uncertain; the last time, the ends are where it is certain.
+    # None if a comparison is uncertain; in the last attempt, the ends stop where it is certain.
     if curve(arb(0)) <= goal:
         return Enclosure.exactly(0)
     low, high, unsure = arb(0), arb(1), 0
@@ -119,7 +119,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""``end``, at which something is certain, moved as far as it stays so, by halving."""
+    r"""Move ``end``, where ``certain`` holds, towards ``towards`` by halving while it holds."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)

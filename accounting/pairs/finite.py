@@ -19,30 +19,30 @@ from accounting.pairs.pair import Loss
 from dpcore.numbers.enclosure import Enclosure, ball
 
 Listed: TypeAlias = tuple[tuple[Fraction, arb, arb], ...]
-"""(loss, P-mass, Q-mass) by increasing loss, P = e^loss Q > 0."""
+"""(loss, P-mass, Q-mass) in order of increasing loss, where P = e^loss Q > 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinitePair(RayPair):
-    r"""P and Q by their losses: m = 0, 1, ... numbers the outcomes of ``listed()``."""
+    r"""P and Q given by their losses; m = 0, 1, ... indexes the outcomes of ``listed()``."""
 
     @abstractmethod
     def listed(self) -> Listed:
-        r"""All losses, and their masses at the ambient precision."""
+        r"""All losses with their masses, at the ambient precision."""
 
     def loss(self, m: int) -> Loss:
-        r"""The loss of outcome m; infinite outside of the listing, in its order."""
+        r"""The loss of outcome m; outside the listing it is infinite with the sign of the order."""
         rows = self.listed()
         return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection in exact losses."""
+        r"""Find the ray for ``epsilon`` by bisection of the exact losses."""
         rows = self.listed()
         first = bisect_right(rows, epsilon, key=lambda row: row[0])
         return None if first == len(rows) else (first, first)
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""Sums of Q (e^L - 1) on the side where all its terms have one sign, and of Q."""
+        r"""The sums of Q (e^L - 1) on the side where all terms have the same sign, and of Q."""
         rows, m = self.listed(), max(m, 0)
         rest = sum((q for _, _, q in rows[m:]), arb(0))
         above = bool(rows[m:]) and rows[m][0] >= 0
@@ -51,19 +51,19 @@ class FinitePair(RayPair):
         return gap if above else -gap, rest
 
     def below(self, m: int) -> arb:
-        r"""The sum of P before m."""
+        r"""The sum of the P-masses before m."""
         return sum((p for _, p, _ in self.listed()[: max(m, 0)]), arb(0))
 
     def largest_loss(self) -> Enclosure:
-        r"""The last one, attained."""
+        r"""The last loss, which is attained."""
         return Enclosure.exactly(self.listed()[-1][0])
 
     def hidden(self) -> Fraction:
-        r"""0: both datasets have every outcome."""
+        r"""The mass of infinite loss: 0, since both datasets have every outcome."""
         return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""log of the sum of P e^((alpha-1) L), over alpha - 1."""
+        r"""The log of the sum of P e^((alpha-1) L), divided by alpha - 1."""
         excess = order - 1
         terms = (p * ball(excess * loss).exp() for loss, p, _ in self.listed())
         return sum(terms, arb(0)).log() / ball(excess)

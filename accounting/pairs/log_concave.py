@@ -1,7 +1,7 @@
 r"""The pair of any symmetric log-concave law, from its mass function alone; general but slow.
 
-P = law of X and Q = law of X - d at the same integer m: L(m) = log p(m)/p(m+d) rises because p is
-log-concave. Laws with closed forms have separate files; see ``law_pairs``.
+P is the law of X and Q the law of X - d, at the same integer m: L(m) = log p(m)/p(m+d) increases
+since p is log-concave. Laws with closed forms have separate files; see ``law_pairs``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDEST: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftedPair(RayPair):
-    r"""X against X - ``shift`` for a symmetric log-concave noise and a shift >= 1.
+    r"""The pair (X, X - ``shift``) for symmetric log-concave noise X and a shift >= 1.
 
     >>> from dpcore import DiscreteLaplace
     >>> pair = ShiftedPair(noise=DiscreteLaplace(scale=10), shift=1)
@@ -38,24 +38,24 @@ class ShiftedPair(RayPair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""log p(m)/p(m+d); infinite beyond an end of the support."""
+        r"""The loss log p(m)/p(m+d); infinite beyond either end of the support."""
         here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
         if here == 0 or there == 0:
-            # Only m decides which end: the support lies symmetrically around -d/2 for the two.
+            # m determines the end, as the union of the two supports is symmetric around -d/2.
             return arb("inf") if 2 * m > -self.shift else arb("-inf")
         return (here / there).log()
 
     def lowest(self) -> int:
-        r"""A lower bound of all optimal rays: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        r"""A lower bound on all optimal rays: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""Where to start the search for the first loss above epsilon: any value is valid."""
+        r"""The start of the search for the first loss above epsilon: any value is valid."""
         del epsilon
         return self.lowest()
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""By bisection; the cell is wider if balls cannot separate L from epsilon."""
+        r"""The ray by bisection; the cell is wider if balls cannot separate L from epsilon."""
         level = ball(epsilon)
         start = self.lowest()
         try:
@@ -73,20 +73,20 @@ class ShiftedPair(RayPair):
         return first, last
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) = P(X >= m), B(m) = P(X >= m+d)."""
+        r"""The tails A(m) = P(X >= m) and B(m) = P(X >= m+d)."""
         rest = self.noise.sf_ball(m + self.shift - 1)
         if self.shift > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest
         return sum((self.noise.pmf_ball(m + j) for j in range(self.shift)), arb(0)), rest
 
     def below(self, m: int) -> arb:
-        r"""P(X < m)."""
+        r"""The mass P(X < m)."""
         return self.noise.cdf_ball(m - 1)
 
     def largest_loss(self) -> Enclosure:
-        r"""Not derivable from the mass function alone."""
+        r"""Always raises :class:`NotDerived`: the mass function alone does not determine it."""
         raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
     def coordinates(self) -> Coordinates:
-        r"""p(m) and p(m+d)."""
+        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)

@@ -1,4 +1,4 @@
-r"""Pairs with increasing loss L(m), for which every optimal test is a ray {m, m+1, ...}.
+r"""Pairs with an increasing loss L(m), for which every optimal test is a ray {m, m+1, ...}.
 
 With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
 
@@ -6,7 +6,7 @@ With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
     epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
     tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
 
-This file evaluates them in balls for any law that provides its loss and its tails. Proofs:
+This file evaluates these in balls for any law that provides its loss and its tails. Proofs:
 docs/proofs/curve.md.
 """
 
@@ -36,24 +36,24 @@ _NEARBY: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayPair(ClosedPair):
-    r"""(P, Q) on integers m, the loss increasing in m. Balls are at the ambient precision."""
+    r"""(P, Q) on integers m, with the loss increasing in m. Balls have the ambient precision."""
 
     # -- what a law provides ------------------------------------------------------------------
 
     @abstractmethod
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m where L exceeds epsilon >= 0; None if there is none."""
+        r"""The first m at which L exceeds epsilon >= 0; None if there is none."""
 
     @abstractmethod
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""(A(m) - B(m), B(m)), each tight relative to its own size."""
+        r"""The tails (A(m) - B(m), B(m)), each with a small relative error."""
 
     @abstractmethod
     def below(self, m: int) -> arb:
-        r"""P((-oo, m)) = 1 - A(m), tight relative to its own size."""
+        r"""The mass P((-oo, m)) = 1 - A(m), with a small relative error."""
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""Where to start the search for epsilon(delta): any value is valid, a near one is fast."""
+        r"""The start of the search for epsilon(delta): any value is valid, a close one is fast."""
         del delta
         return Fraction(0)
 
@@ -66,8 +66,8 @@ class RayPair(ClosedPair):
             return arb(0)
         if cell[1] - cell[0] > _WIDEST_TIE:
             return unknown_probability()
-        # The payoff of a ray rises up to the best ray and falls behind it: the best is one of
-        # the cell, and the hull of their payoffs holds its.
+        # The payoff of a ray increases up to the best ray and decreases after it: the best ray is
+        # in the cell, and the hull of the cell's payoffs contains its payoff.
         return hull(self._payoff(m, epsilon) for m in range(cell[0], cell[1] + 1))
 
     def _payoff(self, m: int, epsilon: Fraction) -> arb:
@@ -77,9 +77,9 @@ class RayPair(ClosedPair):
     # -- epsilon(delta) -----------------------------------------------------------------------
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""A ray near the optimum for epsilon(delta), or None if the precision is too low.
+        r"""A ray close to the optimum for epsilon(delta), or None if the precision is too low.
 
-        Newton's method on log delta(epsilon) within a bracket; the result affects only the speed.
+        The method is Newton's on log delta(epsilon) within a bracket; it affects only the speed.
         """
         goal = ball(delta).log()
         low, high = Fraction(-1), self._largest_or_infinite()
@@ -89,8 +89,8 @@ class RayPair(ClosedPair):
         before, followed = None, False
         for _ in range(_STEPS):
             ray = self._ray_or(epsilon, self.bottom())
-            # The same ray twice is the answer only where the tangent led there: a step cut short
-            # may end on the ray it started from, however far away the answer is.
+            # A repeated ray is the answer only after a full Newton step: a truncated step may
+            # return to its starting ray, however far away the answer is.
             if ray == before and followed:
                 return ray
             gap, rest = self.tails(ray)
@@ -104,10 +104,10 @@ class RayPair(ClosedPair):
                 return ray
             else:
                 high = epsilon
-            # Where little of Q is left the tangent is flat, and its root is far beyond the answer.
+            # Where Q has little mass left the tangent is flat, and its root is far too large.
             most = epsilon + 1
             followed = not step > ball(most)
-            # Further back than 0 is as good as -1, and may be a number of a billion digits.
+            # A target below 0 is replaced by -1, as it may be a number of a billion digits.
             far = followed and not step > -ball(most)
             move = -most if far else middle(step) if followed else most
             before, epsilon = ray, epsilon + move
@@ -119,7 +119,7 @@ class RayPair(ClosedPair):
         return before
 
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The inverse of delta at delta > 0; wide or infinite if the precision is too low.
+        r"""The epsilon at delta > 0; wide or infinite if the precision is too low.
 
         Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is the
         m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons are
@@ -135,15 +135,15 @@ class RayPair(ClosedPair):
                 return arb("nan")
             last += 1
             found.append(self.bound(last, delta))
-        # The deciding ray is not the last one when that bounds nothing: see the proof.
+        # If the last ray gives no bound it is not the deciding ray: see the proof.
         value = hull(found[:-1] if len(found) > 1 and found[-1] == arb("-inf") else found)
         if first > bottom or value > 0:
             return value
         return arb(0) if value <= 0 else hull([arb(0), value.upper()])
 
     def _left_end(self, ray: int, bottom: int, delta: Fraction) -> int | None:
-        # A ray m with L(m-1) <= E(m) certified: the deciding ray is m or lies to its right. The ray
-        # that is best at epsilon = E(m) bounds better than m: Newton's method, in e^epsilon.
+        # A ray m for which L(m-1) <= E(m) is certified: the deciding ray is m or to its right. The
+        # best ray at epsilon = E(m) has a better bound than m: Newton's method, in e^epsilon.
         back = 1
         for _ in range(_STEPS):
             value = self.bound(ray, delta)
@@ -155,7 +155,7 @@ class RayPair(ClosedPair):
             better = self._ray_or(middle(value), ray) if value.is_finite() and value > 0 else ray
             if certified and better == ray:
                 return ray
-            # From the right a few steps are tried first: in a far tail Newton jumps back too far.
+            # From the right, single steps are tried first: in a far tail Newton jumps back too far.
             if certified or (back > _NEARBY and better != ray):
                 ray = better
             else:
@@ -163,7 +163,7 @@ class RayPair(ClosedPair):
         return None
 
     def bound(self, m: int, delta: Fraction) -> arb:
-        r"""E(m) = log((A(m) - delta)/B(m)) <= epsilon(delta), -oo where A(m) <= delta."""
+        r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta."""
         gap, rest = self.tails(m)
         left = gap - ball(delta)
         if left + rest <= 0:
@@ -173,16 +173,16 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss of the lowest ray, unless a tie leaves it undecided."""
+        r"""The loss of the lowest ray, unless balls cannot decide a tie."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:
         r"""The least ray with a positive loss, the optimum at epsilon = 0."""
-        # Two different laws have a positive loss somewhere, so the cell is there.
+        # Two different laws have a positive loss somewhere, so the cell exists.
         return (self.ray(Fraction(0)) or (0, 0))[0]
 
     def _ray_or(self, epsilon: Fraction, otherwise: int) -> int:
-        # For the search only: a ray that is not known is not tried.
+        # Used only by the search: a ray that is not certified is not tried.
         try:
             cell = self.ray(epsilon)
         except NotDerived:
@@ -200,7 +200,7 @@ class RayPair(ClosedPair):
     def tradeoff(self, alpha: Fraction) -> arb:
         r"""The least type II error of a test of Q against P with type I error alpha in (0, 1).
 
-        The test rejects Q on a ray, and with some probability on the value before it.
+        The test rejects Q on a ray, and with some probability at the value before it.
         """
         level = ball(alpha)
         last = least(lambda m: bool(self.tails(m)[1] <= level), 0)
@@ -209,7 +209,7 @@ class RayPair(ClosedPair):
             if last - first == _WIDEST_TIE:
                 return unknown_probability()
             first -= 1
-        # B(first-1) > alpha >= B(last): the line of the right cell is among these.
+        # B(first-1) > alpha >= B(last): the line of the correct cell is among these.
         return hull(self._line(m, level) for m in range(first, last + 1))
 
     def _line(self, m: int, level: arb) -> arb:
@@ -217,5 +217,5 @@ class RayPair(ClosedPair):
 
 
 def unknown_probability() -> arb:
-    r"""The ball [0, 1]: a higher precision may give a better answer."""
+    r"""The ball [0, 1]; a higher precision may give a narrower one."""
     return arb(0.5, 0.5)

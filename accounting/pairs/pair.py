@@ -3,8 +3,8 @@ r"""A noise law and its shifted copy: the output laws of a release on neighbouri
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
 the loss L(m) = log P(m)/Q(m). This file defines the interface of such a pair; ``monotone``
 implements it for laws with increasing loss, the listings of :mod:`accounting.loss` for all others,
-and ``law_pairs`` registers the pair of each law. If P and Q swap under a reflection (symmetric
-noise) one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
+and ``law_pairs`` registers the pair of each law. If a reflection swaps P and Q (symmetric noise),
+one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Loss: TypeAlias = Fraction | arb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinates:
-    r"""P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``), p of ``noise``."""
+    r"""P(m) = p(``sign`` m + ``here``), Q(m) = p(``sign`` m + ``there``), p the ``noise`` law."""
 
     noise: Noise
     here: int = 0
@@ -39,22 +39,22 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(ABC):
-    r"""(P, Q) of one noise and one shift. Balls are at the ambient precision."""
+    r"""The pair (P, Q) of one noise law and one shift. Balls have the ambient precision."""
 
     @abstractmethod
     def loss(self, m: int) -> Loss:
-        r"""L(m) = log P(m)/Q(m)."""
+        r"""The loss L(m) = log P(m)/Q(m)."""
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""sup_m L(m) = epsilon(0), possibly infinite; raises :class:`NotDerived` if unknown."""
+        r"""The largest loss, possibly infinite; raises :class:`NotDerived` if it is unknown."""
 
     def mirror(self) -> Pair:
         r"""The pair (Q, P), or this pair if a reflection swaps P and Q."""
         return self
 
     def hidden(self) -> Loss:
-        r"""P(L = oo): the mass of outcomes that Q cannot produce; 0 if the supports agree."""
+        r"""The mass P(L = oo) of outcomes that Q cannot produce; 0 if the supports agree."""
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def coordinates(self) -> Coordinates:
@@ -67,7 +67,7 @@ class Pair(ABC):
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Bounds of L at ``m`` and everywhere to its right, or to its left.
+        r"""Bounds on L at ``m`` and everywhere to its right, or everywhere to its left.
 
         By default L is increasing, as for most laws.
         """
@@ -85,15 +85,15 @@ class Pair(ABC):
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
-        r"""(a, b) if L is constant on m <= a and on m >= b, None if it is not."""
+        r"""The pair (a, b) if L is constant on m <= a and on m >= b, otherwise None."""
         return None
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""D_alpha(P || Q) for alpha = ``order`` > 1."""
+        r"""The Renyi divergence D_alpha(P || Q), alpha = ``order`` > 1."""
         raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use the curve")
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""sup over alpha > 1 of D_alpha/alpha, by a search unless the law has a theorem."""
+        r"""The supremum of D_alpha/alpha over alpha > 1, by a search unless a theorem gives it."""
         largest = self.largest_loss().upper
         if not isinstance(largest, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
@@ -118,11 +118,11 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The inverse of delta at delta > 0; wide or infinite if the precision is too low."""
+        r"""The epsilon at delta > 0; wide or infinite if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
-        r"""Approximately the smallest positive loss; widths treat far smaller values as 0."""
+        r"""The approximate smallest positive loss; widths treat far smaller values as 0."""
 
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:

@@ -2,8 +2,8 @@ r"""The supremum of D_alpha/alpha over all real orders, by branch and bound.
 
 K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0. So on an interval of orders [a, b] K lies
 below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha - |l(1)|/(alpha-1) has one maximum,
-(sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r = sqrt(l(0)/l(1)). Below the least order tried
-D_b is an upper bound, beyond the largest D_oo/b, or a bound provided by the law. Proofs:
+(sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r = sqrt(l(0)/l(1)). Below the smallest order b
+tried D_b is an upper bound; above the largest order it is D_oo/b, or a bound from the law. Proofs:
 docs/proofs/curve.md.
 """
 
@@ -26,7 +26,7 @@ _BITS: Final = 192
 
 @dataclass(order=True, slots=True)
 class _Interval:
-    # Ordered by the negated bound: the heap gives the interval that could hold the most.
+    # Ordered by the negated bound: the heap returns the interval with the largest bound.
     key: Fraction
     low: Fraction = field(compare=False)
     high: Fraction = field(compare=False)
@@ -43,12 +43,12 @@ def supremum_over_orders(
     tolerance: Fraction = Fraction(1, 10**6),
     evaluations: int = 20_000,
 ) -> Enclosure:
-    r"""sup over alpha > 1 of D_alpha/alpha, to a relative width of ``tolerance`` if possible.
+    r"""The supremum of D_alpha/alpha over alpha > 1, to a relative width of ``tolerance``.
 
     ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all alpha >=
     a; if D_oo is finite, ``largest_loss`` = D_oo gives the bound D_oo/a. ``known`` is a lower bound
-    of the supremum. The enclosure is rigorous whenever the search stops; it stops only if
-    ``beyond`` decreases to the supremum or below.
+    on the supremum. The enclosure is rigorous whenever the search stops; it reaches ``tolerance``
+    only if ``beyond`` decreases to the supremum or below.
 
     >>> found = supremum_over_orders(lambda order: order / 8, Fraction(4), tolerance=Fraction(1, 9))
     >>> Fraction(1, 8) in found
@@ -58,7 +58,7 @@ def supremum_over_orders(
         if largest_loss is None:
             raise TypeError("a search over orders needs largest_loss or beyond")
         largest = largest_loss
-        beyond = lambda order: largest / order  # noqa: E731 - one line says it
+        beyond = lambda order: largest / order  # noqa: E731 - a one-line function
     bound = beyond
     with precision(_BITS):
         return _search(
@@ -80,7 +80,7 @@ def _search(
     least_order = 1 + tolerance / 4
     first = divergence(least_order)
     best = max(known, _lower(first / ball(least_order)))
-    # Near order 1, D_alpha/alpha <= D_b.
+    # For orders close to 1, D_alpha/alpha <= D_b.
     ceiling = _upper(first)
     heap: list[_Interval] = []
     low, at_low = least_order, first
@@ -111,12 +111,12 @@ def _interval(low: Fraction, high: Fraction, at_low: arb, at_high: arb) -> _Inte
 
 
 def _chord_bound(low: arb, high: arb, at_low: arb, at_high: arb) -> arb:
-    # max over [low, high] of the chord of K divided by alpha (alpha - 1).
+    # The maximum over [low, high] of the chord of K divided by alpha (alpha - 1).
     ends = (at_low / low).max(at_high / high)
     left, right = (low - 1) * at_low, (high - 1) * at_high
     slope = (right - left) / (high - low)
     zero, one = low * slope - left, left - (low - 1) * slope
-    # zero = -l(0) >= 0 >= l(1) = one, up to the radii.
+    # zero = -l(0) >= 0 >= l(1) = one, up to the radii of the balls.
     root_zero, root_one = zero.max(arb(0)).sqrt(), (-one).max(arb(0)).sqrt()
     peak = root_zero / (root_zero - root_one)
     if peak < low or peak > high:

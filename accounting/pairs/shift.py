@@ -1,8 +1,8 @@
 r"""Shifts of a query between neighbouring datasets: integer vectors, up to order and sign.
 
 A shift is given by its steps with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1), since the
-noise of every coordinate has the same symmetric law. A norm sensitivity has no number of
-coordinates; a shift may move as many of them as its norm allows. Proofs: docs/proofs/curve.md.
+noise has the same symmetric law in every coordinate. A norm sensitivity does not fix the number of
+coordinates: a shift may move as many of them as the norm permits. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def shift_of(steps: Iterable[int]) -> Shift:
 def heaviest(sensitivity: Sensitivity) -> Shift:
     r"""The worst shift for the largest loss and for zCDP, for every law.
 
-    l1: all in one coordinate. l2: a step of 1 in each of Delta_2^2 coordinates. A box: its corner.
+    For l1 it is one step in one coordinate; for l2 a step of 1 in each of Delta_2^2 coordinates;
+    for a box its corner.
 
     >>> heaviest(Sensitivity.l1(3)), heaviest(Sensitivity.l2_squared(3))
     (((3, 1),), ((1, 3),))
@@ -45,15 +46,15 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 
 
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""The maximal shifts, which no coordinate can enlarge; one of them is worst at every epsilon.
+    r"""The shifts that no coordinate can enlarge; one of them is the worst at every epsilon.
 
-    A larger move costs more, and an unmoved coordinate can move by 1: so these are the partitions
-    of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+    A larger shift costs more, and an unmoved coordinate can move by 1: these are the partitions of
+    the norm into steps (l1) or squares of steps (l2), and the corner of a box.
 
     >>> maximal(Sensitivity.l2_squared(4))
     (((2, 1),), ((1, 4),))
 
-    Raises :class:`NotDerived` if there are more than 256 of them.
+    Raises :class:`NotDerived` if there are more than 256 such shifts.
     """
     amount = sensitivity.amount
     if isinstance(amount, tuple) or sensitivity.norm is Norm.ABSOLUTE:
@@ -86,7 +87,7 @@ def _partitions(amount: int, largest: int, cost: Callable[[int], int]) -> Iterat
         yield ()
         return
     for step in range(largest, 0, -1):
-        # Steps of 1 fill up whatever is left, in one way.
+        # Steps of 1 make up the remainder, in exactly one way.
         fewest = amount if step == 1 else 1
         for count in range(amount // cost(step), fewest - 1, -1):
             for rest in _partitions(amount - count * cost(step), step - 1, cost):

@@ -1,7 +1,7 @@
 r"""Renyi divergences of a symmetric law as sums over the integers, with proven remainder bounds.
 
 With k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k. The masses are a
-table of logarithms log p(0), ..., log p(R); the law encloses the rest. Proofs:
+table of logarithms log p(0), ..., log p(R); the law encloses the remainder. Proofs:
 docs/proofs/curve.md.
 """
 
@@ -28,7 +28,7 @@ _TOLERANCE: Final = Fraction(1, 10**4)
 
 
 class Summed(Protocol):
-    r"""A pair whose masses decrease on both sides of 0 and are known by their logarithms."""
+    r"""A pair whose masses decrease on both sides of 0 and are given by their logarithms."""
 
     @property
     def noise(self) -> Noise:
@@ -37,11 +37,11 @@ class Summed(Protocol):
 
     @property
     def shift(self) -> int:
-        r"""d >= 1."""
+        r"""The shift d >= 1."""
         ...
 
     def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""log p(n) for n = 0..``reach`` (or more)."""
+        r"""The logarithms log p(n) for n = 0..``reach``, or further."""
         ...
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
@@ -49,12 +49,12 @@ class Summed(Protocol):
         ...
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""An estimated summation range for ``bits`` of D_alpha; doubled if too small."""
+        r"""An estimated summation range for ``bits`` of D_alpha; it is doubled if too small."""
         ...
 
 
 def renyi_by_sum(pair: Summed, order: Fraction) -> arb:
-    r"""D_alpha = log(sum_m t(m))/(alpha - 1).
+    r"""The Renyi divergence D_alpha = log(sum_m t(m))/(alpha - 1).
 
     Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
     """
@@ -81,9 +81,9 @@ def zcdp_by_search(
     largest_loss: Fraction | None = None,
     beyond: Callable[[Fraction], Fraction | arb] | None = None,
 ) -> Enclosure:
-    r"""sup D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
+    r"""The supremum of D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
 
-    Raises :class:`NotDerived` if its hundreds of sums are too long.
+    Raises :class:`NotDerived` if the search needs sums that are too long.
     """
     if pair.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
         raise NotDerived(
@@ -106,15 +106,15 @@ def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb
 
 
 def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -> int:
-    r"""The reach at which a Gaussian of this variance, tilted by the order, decreases by
-    2^-``bits``.
+    r"""The distance at which a Gaussian of this variance, tilted by the order, has decreased by a
+    factor 2^-``bits``.
     """
     center = shift * math.ceil(order)
     return center + math.isqrt(math.ceil(2 * variance * bits)) + 8
 
 
 def from_ratios(first: arb, ratios: Sequence[arb]) -> tuple[list[arb], list[arb]]:
-    r"""p(n) and log p(n) for n = 0, 1, ..., from p(0) and the ratios p(n+1)/p(n).
+    r"""Compute p(n) and log p(n) for n = 0, 1, ... from p(0) and the ratios p(n+1)/p(n).
 
     >>> masses, logs = from_ratios(arb(1), [arb(0.5), arb(0.5)])
     >>> masses[2] == 0.25, logs[2].overlaps(masses[2].log())

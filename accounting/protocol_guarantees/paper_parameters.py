@@ -2,7 +2,7 @@ r"""Parameters of protocols as published in three papers, for ``parameters="pape
 
 CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021, Algorithm 3) and LZJ
 (Li, Zhou and Ji 2022, Algorithm 2). Guarantees do not use these formulas; they are derived from the
-exact laws. Integers are exact, without floating-point rounding. Reals are enclosures.
+exact laws. Integers are exact, without floating-point rounding. Real parameters are enclosures.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Form: TypeAlias = Literal["printed", "corrected"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumParameters:
-    r"""Parameters of the papers for n users: g, tau, and the law of the total noise, in steps.
+    r"""The papers' parameters for n users: g, tau, and the law of the total noise, in steps.
 
-    ``share`` is the law of one user's share, or the whole noise of one message for local noise.
+    ``share`` is the law of one user's share, or for local noise all noise of one message.
     """
 
     users: int
@@ -48,15 +48,15 @@ class SumParameters:
 
     @property
     def modulus(self) -> int:
-        r"""m = n g + 2 tau + 1."""
+        r"""The modulus m = n g + 2 tau + 1."""
         return self.users * self.precision + 2 * self.threshold + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitNoise:
-    r"""Parameters of a shuffle protocol of bits: g encoding bits and b noise bits per user.
+    r"""The parameters of a bit-shuffling protocol: g encoding bits and b noise bits per user.
 
-    ``probability`` is that of each noise bit, enclosed: it is irrational in general.
+    ``probability`` encloses the probability of each noise bit, which is irrational in general.
     """
 
     users: int
@@ -66,7 +66,7 @@ class BitNoise:
 
     @property
     def trials(self) -> int:
-        r"""Total noise bits per coordinate."""
+        r"""The total number of noise bits per coordinate."""
         return self.users * self.bits
 
     @property
@@ -77,9 +77,9 @@ class BitNoise:
 
     @property
     def variance(self) -> Enclosure:
-        r"""Variance of the noise per coordinate, in steps: n b p (1-p)."""
+        r"""The variance of the noise per coordinate, in steps: n b p (1-p)."""
         low, high = Fraction(self.probability.lower), Fraction(self.probability.upper)
-        # p (1-p) rises up to 1/2.
+        # p (1-p) increases up to p = 1/2.
         if high <= Fraction(1, 2):
             return Enclosure(self.trials * low * (1 - low), self.trials * high * (1 - high))
         return Enclosure(Fraction(0), Fraction(self.trials, 4))
@@ -95,7 +95,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> SumParameters:
-    r"""Parameters of Chowdhury and Zhou for an instance of ``plan``, corrected."""
+    r"""The corrected parameters of Chowdhury and Zhou for an instance of ``plan``."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)
@@ -117,7 +117,7 @@ def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> SumPara
     r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
 
     The noise is discrete Laplace of scale g/epsilon; each user adds a difference of two Polya(1/n).
-    Theorem 5 is the same with noise added by the analyzer.
+    Theorem 5 is the same, but the analyzer adds the noise.
     """
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     g, log = ceil_sqrt(e * e * n), log_of(2 / _failure(failure))
@@ -155,10 +155,10 @@ def cz_concentrated(
 def cz_shuffled(
     users: int, epsilon: RationalLike, failure: RationalLike, *, form: Form
 ) -> SumParameters:
-    r"""CZ Theorem 3, over an (epsilon/4, q)-relaxed aggregation: epsilon' = epsilon/2 in g and tau.
+    r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation: epsilon' = epsilon/2 in g and tau.
 
-    ``form="printed"`` has the noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
-    ``form="corrected"`` the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
+    ``form="printed"`` has noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
+    ``form="corrected"`` has the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
     """
     if form not in ("printed", "corrected"):
         raise InvalidParameter("form", form, "must be 'printed' or 'corrected'")
@@ -170,7 +170,7 @@ def cz_shuffled(
 
 
 def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[int, int, Fraction]:
-    # n, g = ceil(s epsilon sqrt n) and g/epsilon.
+    # The values n, g = ceil(s epsilon sqrt n) and g/epsilon.
     n, e, s = integer("users", users, at_least=1), epsilon_of(epsilon), rational("scaling", scaling)
     if s < 1:
         raise InvalidParameter("scaling", scaling, "must be >= 1")
@@ -212,7 +212,7 @@ def _tkms_tau(epsilon: RationalLike, delta: RationalLike) -> Callable[[], arb]:
 def lzj_vector(
     users: int, coordinates: int, epsilon: RationalLike, delta: RationalLike
 ) -> BitNoise:
-    r"""LZJ Algorithm 2: vectors of s coordinates and l2 norm at most Delta, g steps on 2 Delta;
+    r"""LZJ Algorithm 2: vectors of s coordinates and l2 norm at most Delta, g steps over 2 Delta;
     e = epsilon/(18 sqrt(ln(2/delta))), g = max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s, 10}
     rounded up, b = ceil(180 g^2 ln(4s/delta)/(e^2 n)), p = 90 g^2 ln(4s/delta)/(b e^2 n).
     """
@@ -227,10 +227,10 @@ def lzj_vector(
 
 
 def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
-    r"""b = ceil(180 g^2 f/n) noise bits per user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
+    r"""The bits b = ceil(180 g^2 f/n) per user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
     bits = ceiling(lambda: 180 * g * g * factor() / n)
     chance = narrow(lambda: 90 * g * g * factor() / (n * bits), WIDTH_BITS)
-    # At most 1/2, as bits was rounded up.
+    # The probability is at most 1/2, as the number of bits was rounded up.
     high = min(Fraction(chance.upper), Fraction(1, 2))
     return BitNoise(users=n, precision=g, bits=bits, probability=Enclosure(chance.lower, high))
 
@@ -239,12 +239,12 @@ def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
 
 
 def epsilon_of(value: object) -> Fraction:
-    r"""epsilon > 0."""
+    r"""Parse an exact epsilon > 0."""
     return positive_rational("epsilon", value, "epsilon 0 needs infinite noise")
 
 
 def log_of(value: Fraction) -> Callable[[], arb]:
-    r"""ln(value), at the ambient precision."""
+    r"""A function that computes ln(value) at the ambient precision."""
     return lambda: ball(value).log()
 
 

@@ -1,11 +1,11 @@
-r"""Distributed protocols: guarantees by number of honest users, and parameters for a target.
+r"""Distributed protocols: guarantees by the number of honest users, and parameters for a target.
 
 A protocol is planned for n users, of whom at least h are honest and stay. Only their noise counts,
 so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every user's noise
-until this meets the target. If more noise is smaller noise plus independent noise (Polya
-differences, Skellam, fair bits) the result is the least on its grid. For sums of discrete
-Gaussians, and for the probability of biased bits, only two grid points are certified: delta need
-not be monotone in that probability. Proofs: docs/proofs/shuffle.md.
+until this meets the target. If more noise is less noise plus independent noise (Polya differences,
+Skellam, fair bits), the result is the least on its grid. For sums of discrete Gaussians, and for
+the probability of biased bits, only two grid points are certified: delta need not be monotone in
+that probability. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Protocol: TypeAlias = (
 )
 
 GRID: Final = 1024
-"""Real parameters are multiples of 1/1024 of the start of their search."""
+"""Real parameters are multiples of 1/1024 of the start value of their search."""
 
 _PROBABILITY_GRID: Final = 1 << 16
 _MOST_EPSILON: Final = 1000
@@ -81,7 +81,7 @@ class Plan:
     ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
     reach the target. ``size`` is None for bits, which never wrap around. ``assumes`` is the
     assumption of a protocol beyond its noise ("" for none); ``guarantee`` is then for the sum only,
-    other messages to the server cost ``assumed_epsilon`` in addition, and ``meets`` includes both.
+    other messages to the server cost an additional ``assumed_epsilon``, and ``meets`` includes it.
     """
 
     instance: Instance
@@ -100,7 +100,7 @@ class Plan:
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
 
-    For :class:`ShuffledPure` it is only that of the sum; the server sees more than the sum.
+    For :class:`ShuffledPure` it covers only the sum; the server sees more than the sum.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -116,7 +116,7 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
 
 
 def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
-    r"""The guarantee of a protocol's mechanism; for binomial noise, that of shuffled bits."""
+    r"""The guarantee of a protocol's mechanism; for binomial noise that of shuffled bits."""
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 
@@ -133,14 +133,14 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     scaling: RationalLike = 1,
     coordinates: int = 1,
 ) -> Plan:
-    r"""A protocol for ``users``, of whom at least ``honest_fraction`` are honest and do not drop
-    out.
+    r"""Choose a protocol for ``users``, of whom at least ``honest_fraction`` are honest and do not
+    drop out.
 
     ``precision`` is g, by default the paper's, or 1 for ``pure-shuffle``, which is in no paper.
     ``parameters="exact"``: the least noise, up to a grid step, with which the honest users meet
     (epsilon, delta) (slightly more for ``pure-shuffle``), and the least modulus for which a sum
     overflows with probability at most ``failure``. ``"paper"``: the (corrected) formula of the
-    paper for epsilon, with all users honest; the plan has the guarantee that follows.
+    paper for epsilon, with all users honest; the guarantee of the plan is derived from it.
 
     >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
     >>> plan.protocol.noise_bits, plan.meets
@@ -160,7 +160,7 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     if parameters == "paper" and precision is not None:
         raise InvalidParameter("precision", precision, "must be omitted: the paper has its own")
     steps = None if precision is None else integer("precision", precision, at_least=1)
-    rational_in("failure", failure, "(0, 1)")  # refused before anything is searched
+    rational_in("failure", failure, "(0, 1)")  # checked before the search starts
     scale = positive_rational("scaling", scaling, "it multiplies the precision")
     if scale != 1 and instance not in ("renyi", "concentrated"):
         reason = "only renyi and concentrated noise have a scaling"
@@ -248,7 +248,7 @@ def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
 def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: RationalLike) -> Plan:
     if target.parameters == "paper":
         return _paper_sum(target, scaling, failure)
-    # A scaling other than 1 is of the two instances that take it.
+    # Only the two instances with a scaling have one other than 1.
     n, half = target.users, target.instance == "shuffled-pure"
     e = target.epsilon / 2 if half else target.epsilon
     g = precision or ceil_sqrt((scaling * e) ** 2 * n)
@@ -268,8 +268,8 @@ def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: Rat
 def _family(
     target: _Target, g: int, epsilon: Fraction
 ) -> tuple[Callable[[Fraction], Noise], Fraction]:
-    # The law of one user's noise (of all of it, for a central protocol) by the parameter that is
-    # searched, and where the search starts.
+    # The law of one user's noise (or all noise, for a central protocol) as a function of the
+    # parameter that is searched, and the start value of the search.
     n = target.users
     match target.instance:
         case "renyi" | "concentrated":
@@ -330,7 +330,7 @@ def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Pla
     )
     plan = target.plan(protocol, None)
     if not plan.meets:
-        reason = f"the shuffle that was tried is certified for {plan.guarantee!r} only"
+        reason = f"the best shuffle tried is certified only for {plan.guarantee!r}"
         raise NotDerived(f"pure DP at epsilon = {target.epsilon}", reason)
     return plan
 
@@ -353,7 +353,7 @@ def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
         bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest).bits
         p = Fraction(1, 2)
         if bits == 1 and coordinates == 1:
-            # One fair bit of each is more than enough: a biased one may be.
+            # One fair bit per user is more than sufficient: a biased bit may suffice.
             p = least_probability(
                 trials=target.honest, epsilon=e, delta=d, bounds=bounds, grid=_PROBABILITY_GRID
             ).probability

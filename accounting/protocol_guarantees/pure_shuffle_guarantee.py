@@ -1,14 +1,14 @@
-r"""Certify pure DP by shuffling: a loss bound of :class:`PureShuffle` at every output.
+r"""Certify pure DP by shuffling: a bound on the loss of :class:`PureShuffle` at every output.
 
 A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V is the noise
-within the reach, tau the probability of a cover, U its uniform law. The server sees the sum of n.
-For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is
-at most eps if f times the product of the others' laws has no negative coefficient. Expand the
-product by the set of users who send covers. The values of the others are then only a shift, so all
-are equivalent: it suffices that U^t f >= 0 for t covers and more, and V^(h-t) f >= 0 for fewer.
-With G the part of V off 0 and G^b f >= 0, the latter only needs to be checked near its centre. Each
-of the three conditions gives a least e^eps, the largest ratio (A + tau K)/(a + tau K) over all
-outputs, in balls. Proofs: docs/proofs/shuffle.md.
+within the reach, tau the probability of a cover, U its uniform law. The server sees the sum of n
+messages. For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the
+loss is at most eps if f times the product of the others' laws has no negative coefficient. Expand
+the product by the set of users who send covers. The values of the others are then only a shift, so
+all values are equivalent: it suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for
+fewer. With G the part of V without 0 and G^b f >= 0, the latter needs to be checked only near its
+centre. Each of the three conditions gives a least e^eps, the largest ratio (A + tau K)/(a + tau K)
+over all outputs, in balls. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational
 from dpcore.protocols.pure_shuffle import PureShuffle
 
 MOST_WIDTH: Final = 1 << 12
-"""The longest message that is certified; a certificate takes longer than its square."""
+"""The longest message that is certified; the time of a certificate grows faster than its square."""
 
 _GUARD: Final = 96
 _MOST_COVERS: Final = 64
@@ -46,11 +46,11 @@ _LEAST_REACH: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purity:
-    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, and its proof.
+    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, with its proof.
 
-    ``covers`` is t, ``counted`` the number of users whose noise counts, h - t + 1, ``jumps`` is b.
-    The three losses are upper bounds of epsilon from U^t f, G^b f and V^(h-t) f; ``guarantee`` is
-    their maximum, or the epsilon g/scale of the shares if that is not smaller.
+    ``covers`` is t, ``counted`` is h - t + 1, the number of users whose noise counts, and ``jumps``
+    is b. The three losses are upper bounds on epsilon from U^t f, G^b f and V^(h-t) f;
+    ``guarantee`` is their maximum, or the epsilon g/scale of the shares if that is not smaller.
     """
 
     honest: int
@@ -72,10 +72,10 @@ class CertifiedShuffle(PureBound):
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The epsilon g/scale of the shares, if it is certified for all outputs."""
+    r"""The pure guarantee epsilon = g/scale of the shares, if it is certified for all outputs."""
     found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
     if found != Pure(own):
-        raise NotDerived(f"pure DP at epsilon = {own}", f"certified for {found!r} only")
+        raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")
     return CertifiedShuffle(stated_epsilon=own, protocol=protocol, honest=honest)
 
 
@@ -86,7 +86,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
     present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
     if protocol.width > MOST_WIDTH:
-        reason = f"messages of {protocol.width} bits are too long to certify: at most {MOST_WIDTH}"
+        reason = f"its messages of {protocol.width} bits are too long: at most {MOST_WIDTH} bits"
         raise InvalidParameter("protocol", protocol, reason)
     own = Fraction(protocol.precision) / protocol.share.scale
     covers, of_covers = _enough_covers(protocol, present, own)
@@ -94,7 +94,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
     while of_jumps > own and jumps < _MOST_JUMPS:
         jumps *= 2
         of_jumps = _loss_of_jumps(protocol, jumps)
-    # Of h - 1 others fewer than t send covers; where t = 0 will do nothing more is needed.
+    # Fewer than t of the h - 1 others send covers; if t = 0 suffices, nothing more is needed.
     others = max(present - max(covers, 1), 0)
     centre = _loss_at_centre(protocol, others, jumps)
     worst = max(of_covers, of_jumps, centre)
@@ -120,7 +120,7 @@ def plan_pure_shuffle(
     precision: int = 1,
     failure: RationalLike = "1e-6",
 ) -> PureShuffle:
-    r"""Parameters for epsilon-DP with ``honest`` users (all of them by default).
+    r"""The parameters for epsilon-DP with ``honest`` users (all users by default).
 
     The probability that any message is a cover is about ``failure``; the reach is about 2
     (g/epsilon) ln(1/cover). The result is not certified; use :func:`purity`.
@@ -164,7 +164,7 @@ def _covers_for(protocol: PureShuffle) -> int:
 
 
 def _enough_covers(protocol: PureShuffle, honest: int, goal: Fraction) -> tuple[int, Fraction]:
-    # As many as the shares were planned for, if that will do; else the least.
+    # The count for which the shares were planned, if it suffices; otherwise the least.
     planned = honest + 1 - math.ceil(1 / Fraction(protocol.share.shape))
     if 1 <= planned <= _MOST_COVERS:
         loss = _loss_of_covers(protocol, planned)
@@ -174,7 +174,7 @@ def _enough_covers(protocol: PureShuffle, honest: int, goal: Fraction) -> tuple[
 
 
 def _least(loss: Callable[[int], Fraction], goal: Fraction, most: int) -> tuple[int, Fraction]:
-    # The least count with a loss of at most the goal, or the most: the loss falls in the count.
+    # The least count with a loss of at most the goal, or `most`: the loss decreases in the count.
     low, high = -1, _FIRST
     best = loss(high)
     while best > goal and high < most:
@@ -199,14 +199,14 @@ def _loss_of_jumps(protocol: PureShuffle, b: int) -> Fraction:
         law = _Law.of(protocol)
         listed = law.noise.coeffs()
         listed[protocol.reach] = arb(0)
-        # The loss does not depend on the scale: only the precision does.
+        # The loss does not depend on the scale, which only affects the precision.
         jumps = (arb_poly(listed) * (1 / sum(listed, arb(0)))) ** b
         return _loss(law, _wide(jumps * law.noise, law), (jumps * law.cover).coeffs())
 
 
 def _loss_at_centre(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
-    # Coefficients beyond the window are dropped, which makes the others smaller by no more than
-    # ``lost`` all together: from below they are right, from above with that added.
+    # Coefficients beyond the window are dropped, which reduces the others by at most ``lost`` in
+    # total: they are valid lower bounds, and with ``lost`` added valid upper bounds.
     reach, half = protocol.reach, (jumps + _BEYOND) * protocol.reach
     with precision(_GUARD + _bits_of(protocol, jumps + _BEYOND)):
         law = _Law.of(protocol)
@@ -227,7 +227,7 @@ def _loss_at_centre(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Law:
-    # V, U and tau at the ambient precision; place 0 is that of no ones at all.
+    # V, U and tau at the ambient precision; index 0 of U is the output without ones.
     noise: arb_poly
     cover: arb_poly
     chance: arb
@@ -253,8 +253,8 @@ def _masses(share: PolyaDifference, reach: int) -> list[arb]:
 @lru_cache(maxsize=16)
 def _masses_at(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
     # P(Z = j), j = 0, ..., J, of the difference of two Polya draws of shape r <= 1: sums of
-    # products of P(X = k), which falls in k, so what the sum over k < M leaves out is at most
-    # P(X = M).
+    # products of P(X = k), which decreases in k, so the terms omitted from the sum over k < M are
+    # at most P(X = M) in total.
     beta, shape = (-1 / ball(Fraction(share.scale))).exp(), ball(Fraction(share.shape))
     many = reach + math.ceil(bits * Fraction(share.scale) * Fraction(7, 10)) + 1
     draws = [(1 - beta) ** shape]
@@ -266,8 +266,8 @@ def _masses_at(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
 
 
 def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | int = 0) -> Fraction:
-    # The log of the largest (A + tau K)/(a + tau K): at each place s, A and a are the largest and
-    # least of noise[s], ..., noise[s + g], K that of covers. What nobody can see has no loss.
+    # The log of the largest (A + tau K)/(a + tau K): at each index s, A and a are the largest and
+    # least of noise[s], ..., noise[s + g], and K that of covers. Impossible outputs have no loss.
     most, least = (_sliding(noise, law.precision + 1, pick) for pick in (arb.max, arb.min))
     worst = arb(1)
     for high, low, cover in zip(most, least, covers, strict=True):
@@ -281,13 +281,13 @@ def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | in
 
 
 def _wide(noise: arb_poly, law: _Law) -> list[arb]:
-    # For every output the noise that leads there from each x, last x first.
+    # For every output the noise that leads to it from each x, starting from the last x.
     around = [arb(0)] * law.precision
     return [*around, *noise.coeffs(), *around]
 
 
 def _sliding(values: Sequence[arb], width: int, pick: Callable[[arb, arb], arb]) -> list[arb]:
-    # The largest or least of each ``width`` neighbours, by doubling.
+    # The largest or least of every ``width`` adjacent values, by doubling.
     found, reached = [*values], 1
     while reached < width:
         step = min(reached, width - reached)
@@ -315,5 +315,5 @@ def _at(listed: Sequence[arb], place: int) -> arb:
 
 
 def _bits_of(protocol: PureShuffle, reaches: int) -> int:
-    # So many binary digits below 1 the noise is at that many reaches.
+    # The number of bits by which the noise at the distance of that many reaches is below 1.
     return math.ceil(_LOG2_E * reaches * protocol.reach / protocol.share.scale)

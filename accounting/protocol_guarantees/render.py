@@ -43,7 +43,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def simulation_lines(result: Simulation) -> list[str]:
-    r"""The plan in short, the simulated errors, and the remaining guarantee."""
+    r"""The plan in short form, the simulated errors, and the remaining guarantee."""
     plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
@@ -67,7 +67,7 @@ def _lines(plan: Plan, facts: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    r"""The plan as JSON: exact parameters as text and bounds as two ends."""
+    r"""The plan as JSON: exact parameters as text, and each bound as two numbers."""
     own = _of_a_user(plan.protocol)
     return {
         "schema": "dpcore-protocol-plan/1",
@@ -102,8 +102,8 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
 
 
 def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
-    # epsilon(delta) of what so many users hide. A plan that meets its target is certified to lie
-    # at or below it with the honest alone, which can be narrower than a box's bisection.
+    # epsilon(delta) with the noise of the present users. A plan that meets its target is certified
+    # to be at most the target with honest users only, which may be narrower than a bisection.
     found = curve.epsilon(plan.delta)
     if plan.meets and present == plan.honest:
         lower = None if found.lower is None else min(found.lower, plan.epsilon)
@@ -112,7 +112,7 @@ def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
 
 
 def _at(plan: Plan, curve: Guarantee, present: int) -> str:
-    # The delta is exact: rounded to either side it would make one of the two ends untrue.
+    # The delta is exact: rounding it would invalidate the upper or the lower bound.
     found, delta = _epsilon(plan, curve, present), plan.delta
     low = None if found.lower is None else down(found.lower, 6)
     high = up(found.upper, 6)
@@ -123,7 +123,7 @@ def _at(plan: Plan, curve: Guarantee, present: int) -> str:
 
 
 def _whole(plan: Plan, curve: Guarantee, present: int) -> str:
-    # With what an assumed aggregation shows beside the sum: the two add up, and no lower end.
+    # The cost of the sum plus that of an assumed aggregation; there is no lower bound.
     if not plan.assumes:
         return _at(plan, curve, present)
     most = up(_epsilon(plan, curve, present).upper + plan.assumed_epsilon, 6)
@@ -161,7 +161,7 @@ def _of_a_user(protocol: Protocol) -> Noise | None:
 
 
 def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    # The parameters of the protocol: for a JSON document, and as lines of text.
+    # The parameters of the protocol: for the JSON document, and as lines of text.
     protocol, own = plan.protocol, _of_a_user(plan.protocol)
     steps = None if isinstance(protocol, BinaryShuffle) else protocol.precision
     data: dict[str, Any] = {} if steps is None else {"precision": steps}

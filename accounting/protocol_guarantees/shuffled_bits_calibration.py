@@ -2,9 +2,10 @@ r"""Exact calibration of binomial noise for shuffled bits: the least noise for a
 
 Fewest bits: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
 are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
-- 1 are certified. Least probability: no such theorem is used; two grid points are certified.
-Sources: TKMS Algorithm 3, LZJ Algorithms 2 and 4 (both named in ``papers``), Cheu, Joseph, Mao and
-Peng, "Shuffle Private Stochastic Convex Optimization" (2021). Proofs: docs/proofs/shuffle.md.
+- 1 are certified. Least probability: no such monotonicity is proven, so two grid points are
+certified. Sources: TKMS Algorithm 3, LZJ Algorithms 2 and 4 (both named in ``papers``), Cheu,
+Joseph, Mao and Peng, "Shuffle Private Stochastic Convex Optimization" (2021). Proofs:
+docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Least:
-    r"""``enough`` meets the target; ``short`` does not, or is None if no noise would remain.
+    r"""``enough`` meets the target; ``short`` does not, or is None if it would have no noise.
 
     ``short`` has one bit less per user, or a probability one grid step lower.
     """
@@ -33,12 +34,12 @@ class Least:
 
     @property
     def trials(self) -> int:
-        r"""Total noise bits per coordinate."""
+        r"""The total number of noise bits per coordinate."""
         return self.enough.trials
 
     @property
     def bits(self) -> int:
-        r"""Noise bits per user and coordinate."""
+        r"""The number of noise bits per user and coordinate."""
         return self.trials // self.users
 
     @property
@@ -57,8 +58,8 @@ def fewest_bits(
 ) -> Least:
     r"""The least number of noise bits per honest user that meets the target.
 
-    ``bounds[i]``: the largest move of the sum of coordinate i by one user, in steps; (1,) for the
-    sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
+    ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in steps: (1,) for
+    the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
@@ -66,8 +67,8 @@ def fewest_bits(
     def box(bits: int) -> BinomialBox:
         return BinomialBox(trials=n * bits, bounds=bounds, probability=p)
 
-    box(1)  # refuses bad bounds and probabilities before anything is searched
-    # The search starts where real Gaussian noise of the same variance would be enough.
+    box(1)  # raises for invalid bounds and probabilities before the search starts
+    # The search starts where real Gaussian noise of the same variance would suffice.
     variance = real_gaussian_ratio(e, d).upper ** 2 * sum(bound * bound for bound in bounds)
     near = math.ceil(Fraction(variance) / (p * (1 - p) * n))
     bits = least(lambda b: b >= 1 and box(b).meets(e, d), near)
@@ -83,7 +84,7 @@ def least_probability(
     grid: int = 1 << 16,
 ) -> Least:
     r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
-    (j - 1)/``grid`` does not: the crossing that bisection finds.
+    (j - 1)/``grid`` does not, found by bisection.
     """
     e, d = _target(epsilon, delta)
     steps = integer("grid", grid, at_least=2)
@@ -95,7 +96,7 @@ def least_probability(
 
     low, high = 0, steps // 2
     if not box(high).meets(e, d):
-        reason = f"fair bits do not reach (epsilon, delta) = ({e}, {d})"
+        reason = f"fair bits do not satisfy (epsilon, delta) = ({e}, {d})"
         raise InvalidParameter("trials", trials, reason)
     while high - low > 1:
         middle = (low + high) // 2

@@ -31,8 +31,8 @@ from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, positive_rational
 
-# Measured: a total costs about the same at every width down to 1e-4, and neighbours in a search
-# for the fewest bits differ by about that much. Any widths give the same answers, some later.
+# Measured: a total takes about the same time at every width down to 1e-4, and adjacent values in a
+# search for the fewest bits differ by about that much. These widths only affect speed.
 _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 _FINER: Final = (1, 16, 256)
 _MOST_SIGNS: Final = 64
@@ -45,7 +45,7 @@ class BinomialBox(Guarantee):
     r"""Binomial(trials, probability) noise on each coordinate; coordinate i changes by
     ``bounds[i]``.
 
-    The noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
+    This is the noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
     bound 1 is binary summation.
 
     >>> BinomialBox(trials=268, bounds=(1,)).delta("1/2")
@@ -72,7 +72,7 @@ class BinomialBox(Guarantee):
             integer("bounds", bound, at_least=1)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least delta at ``epsilon`` >= 0, to this relative width (1e-3) or tighter.
+        r"""The least delta at ``epsilon`` >= 0, to this relative width (default 1e-3) or less.
 
         Raises :class:`PrecisionExhausted` if the enclosure stays wider.
         """
@@ -84,9 +84,9 @@ class BinomialBox(Guarantee):
         raise PrecisionExhausted(f"no enclosure of delta({at}) of relative width {goal}")
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width (1e-3).
+        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width (default 1e-3).
 
-        Infinite at delta = 0: each dataset has outcomes that are impossible under the other.
+        It is infinite at delta = 0: each dataset has outputs that are impossible under the other.
         """
         most, width = probability("delta", delta), _width(relative)
         if most == 0:
@@ -94,13 +94,13 @@ class BinomialBox(Guarantee):
         return self._worst(lambda total: total.epsilon(most, width))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite: each dataset has outcomes that are impossible under the other."""
+        r"""Infinite, since each dataset has outputs that are impossible under the other."""
         del relative
         order_above_one(order)
         return _infinite()
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite, as every Renyi divergence."""
+        r"""Infinite, like every Renyi divergence."""
         del relative
         return _infinite()
 
@@ -118,11 +118,11 @@ class BinomialBox(Guarantee):
         raise PrecisionExhausted(f"delta({at}) could not be compared with {most}")
 
     def enclose_delta(self, epsilon: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
-        r"""Both bounds of :meth:`delta`."""
+        r"""The enclosure of :meth:`delta`."""
         return _ends(self.delta(epsilon, relative))
 
     def enclose_epsilon(self, delta: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
-        r"""Both bounds of :meth:`epsilon`."""
+        r"""The enclosure of :meth:`epsilon`."""
         return _ends(self.epsilon(delta, relative))
 
     def to_json(self) -> dict[str, Any]:
@@ -145,8 +145,8 @@ class BinomialBox(Guarantee):
         return over_totals([(DominatingPairs(above=signs, attained=signs), 1)], ask)
 
     def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
-        # Basic composition of equal shares of epsilon: a quick yes where there is far more noise
-        # than enough, and a total would have to resolve a tiny delta.
+        # Basic composition of equal shares of epsilon: a fast proof if there is far more noise than
+        # needed, where a total would have to resolve a tiny delta.
         share, noise = epsilon / len(self.bounds), self._noise
         lost = [
             count * PrivacyCurve(noise=noise, sensitivity=step).delta(share).upper
@@ -155,7 +155,7 @@ class BinomialBox(Guarantee):
         return len(self.bounds) > 1 and sum(lost) <= delta
 
     def _signs(self) -> tuple[Laws, ...]:
-        # Coordinates of one bound are exchangeable: only how many of them move down matters.
+        # Coordinates with equal bounds are exchangeable: only the number that move down matters.
         noise, groups = self._noise, sorted(Counter(self.bounds).items())
         pairs = [(pair_of(noise, step), count) for step, count in groups]
         if all(pair.mirror() is pair for pair, _ in pairs):
@@ -196,7 +196,7 @@ def box_of(mechanism: Mechanism) -> BinomialBox:
 
 
 def _several(mechanism: Mechanism) -> BinomialBox | None:
-    # One coordinate has a curve of its own, with everything that a curve gives.
+    # A single coordinate has a full privacy curve.
     amount = Sensitivity.of(mechanism.sensitivity).amount
     return box_of(mechanism) if isinstance(amount, tuple) and len(amount) > 1 else None
 

@@ -39,7 +39,7 @@ _MOST_BITS: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    r"""Results of ``runs`` runs of a plan, with ``dropouts`` dropped users in each.
+    r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
     these runs. ``kept`` is the exact curve of the actual noise, ``planned`` that of the plan.
@@ -75,10 +75,10 @@ def simulate(
 ) -> Simulation:
     r"""Simulate ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
 
-    ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` every
-    user's, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same with
-    the least neighbourhoods for these dropouts and all other users that the plan does not count as
-    honest; protocols of bits are shuffled.
+    ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` that of
+    every user, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same
+    with the smallest neighbourhoods for these dropouts, where all other users that the plan does
+    not count as honest collude; protocols of bits are shuffled.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
@@ -111,7 +111,7 @@ def simulate(
 
 
 def _check_size(protocol: Protocol) -> None:
-    # One run is held in memory: what does not fit is refused before anything is drawn.
+    # One run is held in memory: a run that is too large is refused before anything is drawn.
     if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
         need, most, of = protocol.users * protocol.bits_per_user, _MOST_BITS, "bits"
     else:
@@ -122,7 +122,7 @@ def _check_size(protocol: Protocol) -> None:
 
 
 def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
-    # What the runs go through, in words, and how one of them is played.
+    # The aggregation in words, and the function that runs the protocol once.
     protocol = plan.protocol
     if aggregation not in get_args(Kind):
         reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
@@ -134,7 +134,7 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     functionality: Aggregation | RelaxedAggregation | Shuffler
     match protocol:
         case ShuffledPure():
-            # Only assumed: its two numbers say what is assumed, and change nothing that is drawn.
+            # The aggregation is only assumed: its two numbers do not affect the draws.
             functionality = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
             words = "a relaxed aggregation, assumed"
         case BinaryShuffle() | VectorShuffle() | PureShuffle():

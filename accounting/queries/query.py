@@ -2,7 +2,7 @@ r"""Queries on a table: immutable data whose sensitivity follows from the scope.
 
 A query encodes a table as integers whose sensitivity to a user is at most ``moves``, and defines
 the mechanism for a target and the answer from a released value. No argument states a sensitivity.
-With at most R rows per user, and D = add-remove or replace, one user changes
+With at most R rows per user and the relation add-remove or replace, one user changes
 
 - a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
 - a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
@@ -10,7 +10,7 @@ With at most R rows per user, and D = add-remove or replace, one user changes
   by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
 - the score of a quantile q = p/s by R max(p, s - p), under replace by R s; that of a key by R.
 
-Proofs: docs/proofs/selection.md; tests compare each with all small tables.
+Proofs: docs/proofs/selection.md; tests compare each sensitivity with all small tables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _MOST_STEPS: Final = 1 << 32
 _LEAST_STEP: Final = Fraction(1, 10**250)
-r"""Floats hold all steps and bounds, and the products of errors and steps."""
+r"""The limit up to which floats hold all steps and bounds, and products of errors and steps."""
 _MOST_GRID: Final = 1 << 22
 _ROOT: Final = 1 << 40
 
@@ -89,7 +89,7 @@ class Target:
         return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
     def without_delta(self, query: str) -> None:
-        r"""Refuse a delta that ``query`` does not use."""
+        r"""Raise :class:`InvalidParameter` for a delta, which ``query`` does not use."""
         if self.delta:
             raise InvalidParameter(
                 "delta", self.delta, f"must not be given: {query} does not use delta"
@@ -104,7 +104,7 @@ class Moves(NamedTuple):
 
 
 class Answer(NamedTuple):
-    r"""An answer: its value, standard error and confidence interval.
+    r"""An answer with its value, standard error and confidence interval.
 
     ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
     would depend on data that was not released is None. ``note`` states the errors that the interval
@@ -119,24 +119,24 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(ABC):
-    r"""A query on a table; see the module."""
+    r"""A query on a table; see the module's documentation."""
 
     name: ClassVar[str]
     needs: ClassVar[str] = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        r"""The columns that the query reads, besides that of users."""
+        r"""The columns that the query reads, besides the column of users."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
 
     @abstractmethod
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""The table as integers; ``rng`` keys the hash that bounds the rows of a user."""
+        r"""The table as integers; ``rng`` keys the hash that selects the counted rows of a user."""
 
     @abstractmethod
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
-        r"""The mechanism that releases those integers within ``target``."""
+        r"""The mechanism that releases the encoded integers within ``target``."""
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
@@ -183,7 +183,7 @@ def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
 
 
 def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGaussian:
-    from accounting.budget.calibrate import calibrate  # a pure target does without
+    from accounting.budget.calibrate import calibrate  # here: a pure target does not need it
 
     epsilon, delta = Fraction(target.epsilon or 0), Fraction(target.delta)
     try:
@@ -193,7 +193,7 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
         if isinstance(found, DiscreteGaussian):
             return found
     except NotDerived:
-        pass  # too many shifts for an exact curve: zCDP holds for all of them
+        pass  # there are too many shifts for an exact curve: zCDP holds for all of them
     rho = rho_within(epsilon, delta)
     if not rho:
         raise NotDerived(f"Gaussian noise for {target.text}", "allow a larger epsilon or delta")
@@ -209,7 +209,7 @@ def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
 
 
 def scaled(error: float, unit: Fraction) -> float:
-    r"""The standard error in another unit, rounded up."""
+    r"""The standard error in units of ``unit``, rounded up."""
     return error if unit == 1 else math.nextafter(error * round_up(unit), math.inf)
 
 
@@ -225,7 +225,7 @@ class Count(Additive):
         return Moves(moved, moved)
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> int:
-        del rng  # how many rows count does not depend on which
+        del rng  # the number of counted rows does not depend on their choice
         return table.count(scope)
 
 
@@ -263,11 +263,11 @@ class Clipped(Query):
 
     @property
     def unit(self) -> Fraction:
-        r"""One step."""
+        r"""The length of one step."""
         return self.step
 
     def steps(self, table: Table, scope: TableScope, rng: Rng) -> Iterator[Integers]:
-        r"""The values that count, in steps; in parts."""
+        r"""The counted values, in steps, as an iterator over parts of the table."""
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
@@ -336,7 +336,7 @@ class Mean(Clipped, Additive):
     def answer(self, drawn: Any, mechanism: Mechanism, confidence: Fraction) -> Answer:
         centre, half = self.centre
         low, high = self.ends
-        # Both numbers together miss by at most the given chance.
+        # The probability that either number misses its interval is at most the given one.
         error, reach = spread(mechanism.noise, 1 - (1 - confidence) / 2)
         total, count = (int(each) for each in drawn)
 
@@ -427,7 +427,7 @@ def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Se
     if target.epsilon is not None:
         epsilon, rule = Fraction(target.epsilon), Rule.PERMUTE_AND_FLIP
     else:
-        # epsilon^2/(8 count) <= rho, by the root rounded down.
+        # epsilon^2/(8 count) <= rho, with the root rounded down.
         squared = 8 * count * Fraction(target.rho or 0)
         epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
         rule = Rule.EXPONENTIAL
@@ -438,7 +438,7 @@ def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Se
 class Quantile(Clipped):
     r"""A multiple of ``step`` in [low, high] near the quantile ``q`` of the values.
 
-    By rank: the score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}) for q = p/s.
+    The score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}), where q = p/s.
     """
 
     name: ClassVar[str] = "quantile"
@@ -470,7 +470,7 @@ class Quantile(Clipped):
 
     def answer(self, drawn: Any, mechanism: Selection, confidence: Fraction) -> Answer:
         low, high = self.ends
-        # P(gap >= t) <= m e^(-unit t): of permute-and-flip and of the exponential mechanism.
+        # P(gap >= t) <= m e^(-unit t), for permute-and-flip and for the exponential mechanism.
         m = high - low + 1
         miss = 1 - confidence
         log = math.log(m) + math.log(miss.denominator) - math.log(miss.numerator)
@@ -494,7 +494,9 @@ class TopK(Query):
         check_fields(self)
         object.__setattr__(self, "keys", Histogram(column=self.column, keys=self.keys).keys)
         if self.count > len(self.keys):
-            raise InvalidParameter("count", self.count, f"must be at most {len(self.keys)} keys")
+            raise InvalidParameter(
+                "count", self.count, f"must be at most the number of keys, {len(self.keys)}"
+            )
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         return _chosen(scope, target, scope.rows_per_user, self.count)

@@ -43,7 +43,7 @@ class Released:
 
     ``interval`` contains the query's answer with probability at least ``confidence``, by the exact
     law of the noise, for the data after the clipping, rounding and bounding in ``note``.
-    ``receipt`` is that of the ledger, and ``private`` is False if the noise came from a seed.
+    ``receipt`` is the receipt of the ledger; ``private`` is False if the noise came from a seed.
     """
 
     query: Query
@@ -72,7 +72,7 @@ class Released:
 
     @property
     def repeated(self) -> bool:
-        r"""Whether the value is a stored one, returned again without a charge."""
+        r"""Whether the value was stored before, and is returned again without a charge."""
         return self.receipt is not None and self.receipt.repeated
 
     @property
@@ -95,7 +95,7 @@ class Released:
     def privacy_parameters(self) -> dict[str, Fraction]:
         r"""The guarantee in the terms of the target, rounded up.
 
-        A threshold's rho is that of the noisy counts, its delta that of keys that appear.
+        The rho of a threshold is that of the noisy counts, its delta that of revealing a key.
         """
         whole: Any = self.guarantee
         delta = Fraction(self.target.delta)
@@ -142,7 +142,7 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
 def plan(
     query: Query, scope: TableScope, target: Target, confidence: Fraction = CONFIDENCE
 ) -> Released:
-    r"""The release without its value: no data is read, no noise drawn, no user charged."""
+    r"""The release without its value: no data are read, no noise is drawn, no user is charged."""
     mechanism = query.mechanism(scope, target)
     error: float | None = None
     if isinstance(query, Additive):
@@ -211,7 +211,7 @@ def release(  # noqa: PLR0913 - one release, by keyword
 
 @contextmanager
 def _names_by_row(table: Table, scope: TableScope, *, given: bool) -> Iterator[None]:
-    # A name that a ledger refuses is one of the table's, unless users were given.
+    # If the ledger refuses a name, report its row in the table, unless users were given.
     try:
         yield
     except InvalidParameter as error:

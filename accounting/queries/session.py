@@ -66,7 +66,7 @@ class Session:
         self._rng = rng
         self._lock = RLock()
         self.answers: list[Released] = []
-        r"""Everything that was released, in order."""
+        r"""All released answers, in order."""
 
     def ask(
         self,
@@ -87,7 +87,7 @@ class Session:
         """
         target = Target(epsilon=epsilon, rho=rho, delta=delta)
         if self._ledger is not None and batch is None:
-            reason = "must name this release: a ledger answers a name that it knows from its store"
+            reason = "must name this release: a ledger returns the stored answer for a known name"
             raise InvalidParameter("batch", batch, reason)
         named = batch or f"{query.name} {len(self.answers) + 1}"
         price, _ = cost(self._filter, plan(query, self._scope, target).mechanism)
@@ -118,7 +118,7 @@ class Session:
         return found
 
     def _pay(self, named: str, price: Price) -> None:
-        # Before the release: other threads ask meanwhile, and an interrupt may follow the draw.
+        # Charge before the release: other threads may ask, and an interrupt may follow the draw.
         with self._lock:
             if not self._filter.admits(self._total, price):
                 left = {_EVERYBODY: self._left()}

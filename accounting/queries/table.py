@@ -1,7 +1,7 @@
 r"""Tables whose rows belong to users: parsed, validated, with bounded rows per user.
 
-CSV and Parquet files are scanned by Polars; frames of other libraries come through narwhals. The
-contribution of a row depends only on that row, and the choice of a user's counted rows only on that
+CSV and Parquet files are scanned by Polars; frames of other libraries are converted by narwhals. A
+row's contribution depends only on that row, and the choice of a user's counted rows only on that
 user's rows, so adding or replacing a user does not change the contributions of others.
 """
 
@@ -29,10 +29,10 @@ from dpcore.sampling.rng import Rng
 _A_PASS: Final = 1 << 25
 _A_BATCH: Final = 1 << 20
 _A_PART: Final = 1 << 17
-r"""Rows in memory at once, in a batch that the engine yields, and in a part that is ranked."""
+r"""The largest number of rows in memory: of one pass, of an engine's batch, of a ranked part."""
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
-_NOBODY: Final = "must be given: every row needs its user"
+_NOBODY: Final = "must be given: every row must have a user"
 _VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 
 
@@ -40,10 +40,10 @@ _VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 class TableScope:
     r"""The unit of privacy of a release: all rows of a user in the table.
 
-    ``user`` is the column that names the user of a row, ``rows_per_user`` the most rows of one user
-    that count: a uniform choice, by a hash of the user and the number of the row among that user's
-    rows, under a key that is drawn for the release. Neighbouring tables differ by ``relation``: one
-    user added or removed with all rows, or the rows of one user replaced, to others or to none.
+    ``user`` is the column with the user of a row; ``rows_per_user`` is the largest number of rows
+    of one user that count: a uniform choice, by a hash of the user and the number of the row among
+    that user's rows, under a key drawn for the release. ``relation``: neighbouring tables differ by
+    adding or removing one user with all rows, or by replacing the rows of one user with any others.
 
     >>> TableScope(user="user_id", rows_per_user=3).scope
     Scope(unit='user', relation='add-remove')
@@ -81,10 +81,10 @@ class Table:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        r"""A file that ends in .csv or .parquet; reads the names of its columns and no row.
+        r"""Open a .csv or .parquet file; only the names of its columns are read.
 
-        Raises :class:`InvalidParameter`, naming the file, if it cannot be read, or if its header
-        has an empty or repeated name.
+        Raises :class:`InvalidParameter`, which names the file, if it cannot be read, or if its
+        header has an empty or repeated name.
         """
         file = Path(path)
         kind = file.suffix.lower()
@@ -103,13 +103,13 @@ class Table:
             raise InvalidParameter("table", str(path), "is empty: its first line must name columns")
         for at, column in enumerate(header, 1):
             if not column or column in header[: at - 1]:
-                fault = "has no name" if not column else f"has the name {column!r} of another"
+                fault = "has no name" if not column else f"has the same name {column!r} as another"
                 raise InvalidParameter("table", str(path), f"column {at} {fault}")
         return cls(name=str(path), columns=tuple(header), source=None)
 
     @classmethod
     def of(cls, frame: Any, name: str = "table") -> Self:
-        r"""A table from a frame of pandas, Polars, PyArrow, DuckDB or another library of narwhals.
+        r"""Make a table from a pandas, Polars, PyArrow or DuckDB frame, or any that narwhals reads.
 
         >>> import polars
         >>> Table.of(polars.DataFrame({"user": ["ada"], "amount": [2]})).columns
@@ -138,7 +138,7 @@ class Table:
         return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
 
     def require(self, *columns: str, argument: str = "column") -> None:
-        r"""Refuse columns that are not in the table; ``argument`` names them."""
+        r"""Raise :class:`InvalidParameter` under ``argument`` for columns missing in the table."""
         for column in columns:
             if column not in self.columns:
                 shown = ", ".join(self.columns[:8])
@@ -148,7 +148,7 @@ class Table:
     # -- what a query reads -------------------------------------------------------------------
 
     def users(self, scope: TableScope) -> list[str]:
-        r"""All users with a row, in order."""
+        r"""All users with at least one row, in order."""
         found = self._frame().select(self._named(scope)).unique().sort(_USER, nulls_last=False)
         users: list[str | None] = self._collected(found)[_USER].to_list()
         if users and users[0] is None:
@@ -156,7 +156,7 @@ class Table:
         return cast("list[str]", users)
 
     def count(self, scope: TableScope) -> int:
-        r"""The number of rows that count."""
+        r"""The number of counted rows."""
         polars, total, nobody = _polars(), 0, False
         _, passes = self._passes(scope)
         for rows in passes:
@@ -171,11 +171,11 @@ class Table:
     def steps(
         self, scope: TableScope, column: str, ends: tuple[int, int], step: Fraction, rng: Rng
     ) -> Iterator[Integers]:
-        r"""The values that count, in steps: clipped to ``ends`` and rounded to the nearest step.
+        r"""The counted values, in steps: clipped to ``ends`` and rounded to the nearest step.
 
-        In parts, each with all rows of its users. A number halfway between two steps, up to float
-        precision, is rounded to one of them, deterministically. Raises :class:`InvalidParameter`,
-        with the row, for a value that is missing, not a number, or not finite.
+        They are in parts, each with all rows of its users. A number halfway between two steps, up
+        to float precision, is rounded to one of them, deterministically. Raises
+        :class:`InvalidParameter`, with the row, for a missing, non-numeric or non-finite value.
         """
         polars = _polars()
         number = self._number(column)
@@ -188,7 +188,7 @@ class Table:
             yield np.clip(values.to_numpy()[counts], *ends)
 
     def keys(self, scope: TableScope, column: str, rng: Rng) -> dict[str, int]:
-        r"""The number of counting rows per key; rows without a key are ignored."""
+        r"""The number of counted rows per key; rows without a key are ignored."""
         polars = _polars()
         schema = {_VALUE: polars.String, _COUNT: polars.Int64}
         tables: list[Any] = [polars.DataFrame(schema=schema)]
@@ -211,8 +211,8 @@ class Table:
         if self.name.lower().endswith(".csv"):
             # Cells are read as text; the query parses them as numbers. Names are without spaces.
             rows = polars.scan_csv(self.name, infer_schema=False, new_columns=list(self.columns))
-            # All columns are read: of some alone, the engine takes rows with more cells than names,
-            # as "Smith, Ada" without quotes has, and a user would be a cell of another column.
+            # All columns are read: otherwise the engine accepts rows with more cells than names,
+            # such as "Smith, Ada" without quotes, and would read the user from a wrong column.
             return rows.map_batches(
                 lambda read: read, projection_pushdown=False, streamable=True, schema=None
             )
@@ -224,8 +224,8 @@ class Table:
         return _polars().when(user != "").then(user).alias(_USER)
 
     def _passes(self, scope: TableScope, *columns: Any) -> tuple[int, Iterator[Any]]:
-        # The rows in lazy frames of about _A_PASS rows, and into how many parts to divide each.
-        # All rows of a user are in one part, which depends on the hash of the name alone.
+        # The rows in lazy frames of about _A_PASS rows, and the number of parts of each frame. All
+        # rows of a user are in one part, which depends only on the hash of the name.
         polars, rows = _polars(), self._frame()
         total = self._collected(rows.select(polars.len())).item()
         passes = -(-total // _A_PASS) or 1
@@ -239,7 +239,7 @@ class Table:
         return parts, (rows.filter(mine == number) for number in range(passes))
 
     def _parts(self, scope: TableScope, value: Any, rng: Rng) -> Iterator[tuple[Any, Booleans]]:
-        # The values of all rows in parts, and which of them count.
+        # The values of all rows in parts, and which of these rows count.
         polars, key = _polars(), rng.bits(256).to_bytes(32)
         parts, passes = self._passes(scope, value.alias(_VALUE))
         for rows in passes:
@@ -262,7 +262,7 @@ class Table:
             return self._frame().collect_schema()[column]
 
     def _text(self, column: str) -> Any:
-        # As text where a value has one spelling: 1 in a column of floats would be 1.0.
+        # The column as text, if values have a unique spelling: 1 in a float column would be 1.0.
         polars, kind = _polars(), self._kind(column)
         words = polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Null
         if not (kind.is_integer() or kind.is_temporal() or kind in words):
@@ -281,7 +281,7 @@ class Table:
         self._refuse(scope.user, self._named(scope) == str(user), reason)
 
     def _refuse_rows(self, scope: TableScope, *more: tuple[str, Any, str]) -> NoReturn:
-        # The first bad row of each kind, which a pass over the table has seen.
+        # Report the first bad row, which an earlier pass over the table has found.
         for column, bad, reason in ((scope.user, self._named(scope).is_null(), _NOBODY), *more):
             self._refuse(column, bad, reason)
         raise InvalidParameter("table", self.name, "changed while it was read")
@@ -302,16 +302,16 @@ class Table:
 
 
 def _counting(users: Any, most: int, key: bytes) -> Booleans:
-    r"""Which rows count: of each user at most ``most``, those first in an order by a keyed hash.
+    r"""Which rows count: at most ``most`` of each user, the first in the order of a keyed hash.
 
-    The hash is AES of the hash of the name and the place of the row among the user's rows. So the
-    choice depends only on the key and on this user's rows. Without the key it cannot be told from a
-    uniform choice.
+    The hash is AES of the hash of the name and the index of the row among the user's rows. So the
+    choice depends only on the key and on this user's rows. Without the key it is computationally
+    indistinguishable from a uniform choice.
     """
     hashed = users.hash().to_numpy()
     width = len(users).bit_length()
     numbers = np.arange(len(users), dtype=np.uint64)
-    # Rows by user, in their order: a user is the top of the hash, where all these differ.
+    # Rows sorted by user: the leading bits of the hash identify the user if they all differ.
     for exact in (False, True):
         user = users.rank("dense").to_numpy().astype(np.uint64) if exact else hashed >> width
         ordered = np.sort(user << width | numbers)
@@ -327,7 +327,7 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     blocks = np.column_stack((hashed[rows], place.astype(np.uint64))).tobytes()
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - blocks differ
     words = np.frombuffer(encryptor.update(blocks), dtype=np.uint64)[::2]
-    # Of a word 40 bits, whatever other users have: a tie between them goes by place.
+    # 40 bits of each word order the rows of a user; a tie is decided by the index of the row.
     if len(sizes) >> 24:
         raise InvalidParameter("users", len(sizes), "must be fewer than 2^24 in a part of a table")
     owner = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
@@ -338,14 +338,14 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
 
 
 def _converted(frame: Any, name: str) -> Any:
-    # What another library holds may be values that no column of Polars takes, such as 1 and "x".
+    # Other libraries may hold values that no Polars column can contain, such as 1 and "x".
     try:
         return frame.to_polars()
-    except Exception as error:  # noqa: BLE001 - of whatever library the frame is from
+    except Exception as error:  # noqa: BLE001 - any error of the library of the frame
         for column in frame.columns:
             try:
                 frame.select(column).to_polars()
-            except Exception:  # noqa: BLE001 - the same
+            except Exception:  # noqa: BLE001 - as above
                 reason = "contains values of several types, or of an unsupported type"
                 raise InvalidParameter("column", column, reason) from None
         raise InvalidParameter("table", name, f"cannot be read: {_line_of(error)}") from None

@@ -1,7 +1,7 @@
 r"""Random allocation: each unit is in uniformly random rounds of an epoch, independently.
 
-Also known as balls and bins: one round of t, or k of t. A shuffled dataset is different: moving one
-example also moves others. Proofs: docs/proofs/subsampling.md.
+This is also known as balls and bins: one round of t, or k of t. A shuffled dataset is different:
+moving one example also moves others. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _MOST_LISTED: Final = 10**5
 class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with Gaussian noise on the reals.
 
-    Each unit is in ``picks`` of the ``rounds`` rounds, all such choices equally likely,
-    independently of all other units, drawn anew for each epoch and kept secret. One pick has both
+    Each unit is in ``picks`` of the ``rounds`` rounds, where all choices are equally likely,
+    independent of all other units, drawn anew for each epoch and kept secret. One pick has both
     bounds, several picks only an upper bound. Epochs compose by Renyi orders, and with one pick
     also by their losses.
 
@@ -67,7 +67,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return cast("Allocation", self.description.scheme)
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""Bound D_alpha by chords between integer orders: (alpha - 1) D_alpha is convex."""
+        r"""An upper bound on D_alpha by chords between integer orders of (alpha - 1) D_alpha."""
         variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
         always = picks * order / (2 * variance)
         if order > MOST_ORDER:
@@ -86,11 +86,11 @@ class AllocatedSample(ByOrder, DescribedSample):
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
     def listing(self, *, above: bool, present: bool) -> Listing:
-        r"""The loss of one epoch, with the unit against without it or in reverse, from one side."""
+        r"""One bound on the loss of an epoch, for (with, without) the unit or the reverse pair."""
         return allocated(self.density, self.scheme.rounds, Side(above=above, present=present))
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The discretised pairs of an epoch with one pick; otherwise none."""
+        r"""The discretised pairs of an epoch with one pick; raises for several picks."""
         if not self.listed:
             return ByOrder.dominating_pairs(self)
         density, rounds = self.density, self.scheme.rounds
@@ -111,7 +111,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=above, attained=below, aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds of delta from both discretisations, and from the best order."""
+        r"""Bounds on delta from both discretisations, and from the best order."""
         found = ByOrder.enclose_delta(self, epsilon, bits)
         if not self.listed:
             return found
@@ -119,7 +119,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return Enclosure(Fraction(low), min(found.upper, Fraction(high)))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""By bisection on both discretisations, and the bound from the best order."""
+        r"""Bounds on epsilon by bisection of both discretisations, and from the best order."""
         found, most = ByOrder.enclose_epsilon(self, delta, bits), probability("delta", delta)
         if not self.listed or not 0 < most < 1:
             return found
@@ -132,7 +132,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return Enclosure(Fraction(lows[0]), min(found.upper, upper))
 
     def _between(self, epsilon: Fraction) -> tuple[float, float]:
-        # The larger one of both directions, from below and from above.
+        # The larger value of the two directions, as a lower and an upper bound.
         low, high = (
             max(self.listing(above=above, present=side).delta(epsilon)[above] for side in _SIDES)
             for above in (False, True)

@@ -1,11 +1,11 @@
 r"""The total privacy loss of a fixed list of pairs, by the best applicable method.
 
-L = sum of independent losses L_i, with k_i copies each. One release: its own pair. One Gaussian
-law, discrete or not, with the same shift in every round: the sum of the noise is one law.
-Otherwise: enumeration of the outcomes if there are few, or the contour integral with one small
-Gaussian added (:mod:`accounting.fourier.pld_composition`), of listings in the requested direction.
-Some mass may be lost beforehand: with probability 1 - ``shown`` a claim (epsilon, delta) gives no
-guarantee.
+L is the sum of independent losses L_i with k_i copies each. For one release it is the loss of its
+pair. For one Gaussian law, discrete or not, with the same shift in every round, the sum of the
+noise is one law. Otherwise the outcomes are enumerated if there are few, or a contour integral with
+one small additional Gaussian is used (:mod:`accounting.fourier.pld_composition`), of listings in
+the requested direction. With probability 1 - ``shown`` an (epsilon, delta) claim gives no
+guarantee: this mass is lost beforehand.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
 _MOST_BITS: Final = 1 << 12
-_WIDE: Final = 4  # an integral may end a little wider than asked: that is not worth naming outcomes
+_WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
 
 _FEW_ROUNDS: Final = 16
 _NARROW: Final = 10**4
-_UNSEEN: Final = 1e-30  # outcomes of less mass are not named
+_UNSEEN: Final = 1e-30  # outcomes of less mass are not enumerated
 
 _Counted = TypeVar("_Counted")
 
 Law: TypeAlias = Pair | NormalLoss | LossPart
-"""One independent part of a round: a pair of laws, or a loss that bounds one from one side."""
+"""An independent part of a round: a pair of laws, or a loss that bounds it from one side."""
 
 
 def loss_of(law: Law, *, above: bool) -> LossPart:
@@ -73,7 +73,7 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedLoss:
-    r"""``parts``: laws with counts >= 1. ``lost``: (delta_i, count) of claims.
+    r"""``parts`` are laws with counts >= 1, ``lost`` are pairs (delta_i, count) of claims.
 
     With listings, the total is an upper bound if ``above``, otherwise a lower bound.
 
@@ -100,7 +100,7 @@ class ComposedLoss:
 
     @property
     def exact(self) -> bool:
-        r"""Whether the bounds avoid discretising the privacy loss."""
+        r"""Whether the bounds are computed without discretising the privacy loss."""
         engine = self._engine()
         if not isinstance(engine, ContourIntegral):
             return True
@@ -108,7 +108,7 @@ class ComposedLoss:
 
     @property
     def method(self) -> str:
-        r"""The engine: "direct" or "contour"."""
+        r"""The name of the engine: "direct" or "contour"."""
         return "contour" if isinstance(self._engine(), ContourIntegral) else "direct"
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
@@ -116,7 +116,7 @@ class ComposedLoss:
         found = self._delta_of_shown(epsilon, relative)
         if not self.lost:
             return found
-        # h + (1 - h) delta', which rises in both.
+        # h + (1 - h) delta', which increases in both.
         hidden = narrow(self._hidden, _HIDDEN_BITS) if self._known() else Enclosure.exactly(1)
         low, high = (
             share + (1 - share) * end
@@ -133,7 +133,7 @@ class ComposedLoss:
         share = self._share(delta) if self._known() else Enclosure.exactly(-1)
         if share.upper < 0:
             return Enclosure.infinite()
-        # epsilon falls in the share of delta that is left.
+        # epsilon decreases in the remaining share of delta.
         low = self._epsilon_of_shown(Fraction(share.upper), relative).lower
         if share.lower < 0:
             return Enclosure(low, math.inf)
@@ -155,7 +155,7 @@ class ComposedLoss:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
                 except NotDerived:
-                    # A loss so far out that its size is not told: a bound is enough.
+                    # The size of a loss so far out is unknown: a bound suffices.
                     return self._line().delta(epsilon, relative)
 
     def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
@@ -182,17 +182,17 @@ class ComposedLoss:
         line: ContourIntegral,
         relative: Fraction,
     ) -> Enclosure:
-        # Few outcomes are named at once, more of them where the integral stays wide.
+        # Few outcomes are enumerated immediately, more of them if the integral is too wide.
         named = ask(Enumeration(parts=line.parts))
         found = ask(line) if named is None else named
-        assert found is not None  # noqa: S101  # the integral always has an answer
+        assert found is not None  # noqa: S101  # the integral always returns an enclosure
         if found.lower == math.inf or found.upper - found.lower <= _WIDE * relative * found.upper:
             return found
         named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
         return found if named is None else named
 
     def tradeoff(self, alpha: Fraction) -> Enclosure:
-        r"""A bound of the least type II error in [0, 1], in the direction of the discretisation.
+        r"""A bound on the least type II error in [0, 1], in the direction of the discretisation.
 
         Raises :class:`NotDerived` if there are too many outcomes to list.
         """
@@ -218,14 +218,14 @@ class ComposedLoss:
         return all(delta < 1 for delta, _ in self.lost)
 
     def _hidden(self) -> arb:
-        # h = 1 - prod (1 - d)^k, with no cancellation.
+        # h = 1 - prod (1 - d)^k, without cancellation.
         return -self._log_shown().expm1()
 
     def _log_shown(self) -> arb:
         return sum((count * (-ball(delta)).log1p() for delta, count in self.lost), arb(0))
 
     def _share(self, delta: Fraction) -> Enclosure:
-        # (delta - h)/(1 - h): what is left of delta. Whether that is 0 is decided exactly.
+        # (delta - h)/(1 - h), the remaining share of delta. Whether it is 0 is decided exactly.
         bits = sum(count * (1 - d).denominator.bit_length() for d, count in self.lost)
         if bits <= _MOST_EXACT and 1 - delta == math.prod((1 - d) ** k for d, k in self.lost):
             return Enclosure.exactly(0)
@@ -240,7 +240,7 @@ class ComposedLoss:
             case ((GaussianPair(noise=noise, shift=step), count),) if (
                 noise.sigma_squared >= NEARLY_REAL
             ):
-                # The sum of all outputs has the loss of all rounds.
+                # The loss of the sum of all outputs is the total loss of all rounds.
                 whole = DiscreteGaussianSum(count=count, sigma_squared=noise.sigma_squared)
                 return GaussianSumPair(noise=whole, shift=count * step)
         normal = [count * law.variance for law, count in self.parts if isinstance(law, NormalLoss)]
@@ -249,7 +249,7 @@ class ComposedLoss:
         return self._line()
 
     def _line(self) -> ContourIntegral:
-        # Of few narrow Gaussians the outcomes are few.
+        # A few narrow Gaussians have few outcomes.
         few = sum(count for _, count in self.parts) <= _FEW_ROUNDS and all(
             law.noise.sigma_squared <= _NARROW
             for law, _ in self.parts
@@ -272,7 +272,7 @@ def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int]
     counts: dict[_Counted, int] = {}
     for law, count in parts:
         counts[law] = counts.get(law, 0) + count
-    # In one order, whatever order they came in: a total is the same number to the last digit.
+    # The order of the parts is canonical, so that a total has the same digits for any input order.
     return tuple(sorted(counts.items(), key=repr))
 
 
@@ -284,6 +284,6 @@ def _largest(law: Law) -> Enclosure:
 
 
 def _bits(relative: Fraction) -> int:
-    # A width of 2^-bits or less is within `relative`; pairs are asked for at least a float's.
+    # A width of 2^-bits or less is within `relative`; pairs are computed at least to float width.
     ratio = relative.denominator // relative.numerator
     return min(max(ratio.bit_length() + 1, _FEWEST_BITS), _MOST_BITS)

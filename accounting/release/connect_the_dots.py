@@ -1,8 +1,8 @@
 r"""Connect the dots: a discrete pair that dominates one or several curves.
 
-For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is convex, falls from h(0)
-= 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with the larger
-curve dominates, also under adaptive composition. So upper bounds of h at chosen points, joined by
+For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is convex, decreases from
+h(0) = 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with a larger
+curve dominates, also under adaptive composition. So upper bounds on h at chosen points, joined by
 straight lines, give a pair with finitely many losses that can replace (P, Q); the maximum of
 several curves is treated the same way. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect
 the dots" (2022). Proofs: docs/proofs/subsampling.md.
@@ -45,9 +45,9 @@ _ROUNDED: Final = 2.0**-52
 _MOST: Final = 2000
 _FEWEST: Final = 250
 _OUTCOMES: Final = 1 << 22
-_FINER: Final = 4  # dots for one of a single coordinate
+_FINER: Final = 4  # the factor of dots for several coordinates
 _BITS: Final = 256
-_CURVE_BITS: Final = 96  # of the size of delta; a chord between two dots is off by far more
+_CURVE_BITS: Final = 96  # relative to delta; a chord between two dots has a far larger error
 _PLACED: Final = 128
 _UNIT: Final = 320
 
@@ -58,7 +58,8 @@ class ConnectTheDotsPair(FixedTable):
 
     The corners start at (0, 1); x increases, h decreases, and the slopes increase strictly, from at
     least -1 to below 0. With q the change of slope at a corner x > 0, the pair has the masses P = x
-    q and Q = q there, so the loss log x; the last h is P(L = oo), and the rest of Q has no P-mass.
+    q and Q = q there, so the loss is log x; the last h is P(L = oo), and the other Q-mass has no
+    P-mass.
 
     >>> half = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
@@ -77,7 +78,7 @@ class ConnectTheDotsPair(FixedTable):
         if self.corners[:1] != (_START,):
             raise InvalidParameter("corners", self.corners, "must start at (0, 1)")
         if any(here[0] >= there[0] for here, there in pairwise(self.corners)):
-            raise InvalidParameter("corners", self.corners, "must have increasing places")
+            raise InvalidParameter("corners", self.corners, "must have increasing x-coordinates")
         slopes = self.slopes()
         if not all(before < after for before, after in pairwise(slopes)):
             raise InvalidParameter(
@@ -86,21 +87,21 @@ class ConnectTheDotsPair(FixedTable):
                 "must be strictly convex, and constant beyond the last corner",
             )
         if slopes[0] < -1 or self.corners[-1][1] < 0:
-            raise InvalidParameter("corners", self.corners, "must be at least 1 - x, and 0")
+            raise InvalidParameter("corners", self.corners, "must be at least 1 - x and at least 0")
 
     def __hash__(self) -> int:
-        # Of thousands of rationals, and asked for often.
+        # The corners may be thousands of rationals, and the hash is needed often.
         return hash((len(self.corners), self.corners[-1]))
 
     @classmethod
     def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
-        r"""The pair of the lower convex hull of the dots, dominating every curve below them.
+        r"""The pair of the lower convex hull of the dots: it dominates every curve below them.
 
-        Raises :class:`InvalidParameter` if a dot lies below 1 - x or 0, where no curve can be.
+        Raises :class:`InvalidParameter` if a dot lies below 1 - x or 0, where no curve can lie.
         """
         kept, lowest = [_START], Fraction(1)
         for x, u in sorted(dots):
-            lowest = min(lowest, u)  # h falls, so what bounds it here bounds it from here on
+            lowest = min(lowest, u)  # h decreases, so a bound here is a bound for every larger x
             if x == kept[-1][0]:
                 continue
             while len(kept) > 1 and _slope(kept[-2], kept[-1]) >= _slope(kept[-1], (x, lowest)):
@@ -111,7 +112,7 @@ class ConnectTheDotsPair(FixedTable):
         return cls(corners=tuple(kept))
 
     def largest_loss(self) -> Enclosure:
-        r"""At most the last corner; infinite if the curve does not decrease to 0."""
+        r"""The range [0, log x], x the last corner; infinite if the curve does not reach 0."""
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))
@@ -119,11 +120,11 @@ class ConnectTheDotsPair(FixedTable):
             return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
 
     def all_cells(self) -> Cells:
-        r"""The Q-mass without P-mass, each corner, and the P-mass without Q-mass."""
+        r"""The cells: Q-mass without P-mass, each corner, and P-mass without Q-mass."""
         return _corner_cells(self)
 
     def height(self, x: Fraction) -> Fraction:
-        r"""h(x) at a rational x >= 0, exactly."""
+        r"""The height h(x) at a rational x >= 0, exactly."""
         at = bisect_left(self.corners, (x,))
         if x <= 0 or at == len(self.corners):
             return Fraction(1) if x <= 0 else self.corners[-1][1]
@@ -131,7 +132,7 @@ class ConnectTheDotsPair(FixedTable):
         return high + (x - left) * (low - high) / (right - left)
 
     def slopes(self) -> list[Fraction]:
-        r"""Between the corners, and 0 for the flat part."""
+        r"""The slopes between the corners, and 0 for the flat part."""
         return [*(_slope(here, there) for here, there in pairwise(self.corners)), Fraction(0)]
 
 
@@ -165,8 +166,8 @@ def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
 def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
     r"""A pair that dominates all ``products`` at every epsilon, for rounds chosen among them.
 
-    The dots of a product are at its losses, where its curve bends, so little is lost. Their number
-    is about ``most``, up to the loss beyond which a P-mass of 2^-160 remains, which counts as
+    The dots of a product are at its losses, where its curve bends, so little is lost. There are
+    about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains, which is counted as
     hidden.
 
     >>> from accounting.law_pairs.laplace import LaplacePair
@@ -206,8 +207,8 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
 
-    Above, with the total variation distance h: everything is revealed with probability h, or
-    nothing. Below, all outputs of positive Q-mass are merged: post-processing.
+    If ``above``, with the total variation distance h, everything is revealed with probability h,
+    otherwise nothing. If not, all outputs of positive Q-mass are merged: post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())
@@ -218,8 +219,8 @@ def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsP
 
 
 def _dots(listing: Listing, most: int) -> Iterator[CurvePoint]:
-    # h(x) <= hidden + sum (P - x Q)+ for integers P, Q in units of 2^-_UNIT that round the masses
-    # up and down: the sum is exact, over the losses whose P/Q exceeds x.
+    # h(x) <= hidden + sum (P - x Q)+ for integers P, Q in units of 2^-_UNIT, the masses rounded up
+    # and down: the sum over the losses with P/Q > x is exact.
     hidden, atoms = _units(listing)
     if not atoms:
         yield Fraction(1), _rounded_up(Fraction(hidden, 1 << _UNIT))
@@ -260,7 +261,7 @@ def _down(mass: arb) -> int:
 def _crossing(
     places: list[Fraction], left: list[Fraction], right: list[Fraction]
 ) -> Fraction | None:
-    # Where two curves that lead on either side of a cell meet, if not at its ends.
+    # The point inside a cell where two curves cross, if different curves lead at its ends.
     i, j = left.index(max(left)), right.index(max(right))
     ahead, behind = left[i] - left[j], right[j] - right[i]
     if not (ahead > 0 and behind > 0):

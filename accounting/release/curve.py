@@ -1,7 +1,7 @@
 r"""The privacy curve of a single release: delta, epsilon, Renyi divergences, and tests.
 
-Both bounds of every number are proven, for the exact worst case over all neighbouring data: all
-shifts that the sensitivity allows, in both directions. Proofs: docs/proofs/curve.md.
+Both bounds on every number are proven, for the exact worst case over all neighbouring data: all
+shifts that the sensitivity permits, in both directions. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
 
 NO_RENYI: Final = (
-    "Renyi divergences of such samples have no proven bounds here; use epsilon(delta) or "
-    "delta(epsilon), and for many rounds those of compose((sampled, rounds))"
+    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), and "
+    "for many rounds those of compose((sampled, rounds))"
 )
 
 _BITS: Final = 64
 _LEAST_BITS: Final = 8
 _FINEST: Final = Fraction(1, 10**11)
-"""The relative width for several coordinates, and for laws whose events are not rays."""
+"""The relative width for several coordinates, and for laws whose optimal tests are not rays."""
 
 _WIDTH: Final = Fraction(1, 1 << _BITS)
 
@@ -48,7 +48,7 @@ _WIDTH: Final = Fraction(1, 1 << _BITS)
 class OneRelease(Guarantee):
     r"""The privacy loss of one release, as enclosures computed from the law.
 
-    By default to a relative width of 2^-64. The ``enclose_`` methods return the same numbers as an
+    The default relative width is 2^-64. The ``enclose_`` methods return the same numbers as an
     :class:`Enclosure`, to a relative width of 2^-``bits``, for further computations.
     """
 
@@ -58,7 +58,7 @@ class OneRelease(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""Unproven assumptions; empty for exact samplers."""
+        r"""The unproven assumptions; empty for exact samplers."""
         return ()
 
     @abstractmethod
@@ -86,9 +86,9 @@ class OneRelease(Guarantee):
         return self._both(self.enclose_renyi(order, bits_of(relative)))
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of laws of one round, for compositions.
+        r"""The dominating pairs of one round, for compositions.
 
-        Raises :class:`NotDerived` if none are known.
+        Raises :class:`NotDerived` if no pairs are known.
         """
         raise NotDerived(
             f"a single dominating pair for {self!r}",
@@ -107,7 +107,7 @@ class OneRelease(Guarantee):
         )
 
     def to_json(self) -> Any:
-        r"""The description, as text."""
+        r"""The description as JSON, with numbers as text."""
         found = self.description
         return None if found is None else found.to_json()
 
@@ -131,9 +131,9 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
 
-    epsilon and delta follow at the best order, only as upper bounds.
+    epsilon and delta follow from the best order, as upper bounds only.
 
-    Proofs: docs/proofs/composition.md. Such parts compose by their orders. Errors as in
+    Proofs: docs/proofs/composition.md. Such parts compose order by order. The errors are those of
     :class:`OneRelease`.
     """
 
@@ -141,32 +141,32 @@ class ByOrder(OneRelease):
 
     @property
     def listed(self) -> bool:
-        r"""Whether pairs of laws are known as well."""
+        r"""Whether dominating pairs are known as well."""
         return False
 
     @abstractmethod
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound of D_alpha, alpha = ``order`` > 1; possibly infinite."""
+        r"""An upper bound on D_alpha, alpha = ``order`` > 1; possibly infinite."""
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Between 0 and the bound."""
+        r"""The enclosure [0, :meth:`most_renyi`]."""
         del bits
         return Enclosure(Fraction(0), self.most_renyi(order_above_one(order)))
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Between 0 and the bound of the best order."""
+        r"""An enclosure from 0 to the bound from the best order."""
         del bits
         found = delta_from_renyi(self.most_renyi, at_least_zero("epsilon", epsilon))
         return Enclosure(Fraction(0), found.upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Between 0 and the bound of the best order; infinite at delta = 0."""
+        r"""An enclosure from 0 to the bound from the best order; infinite at delta = 0."""
         del bits
         found = approx_from_renyi(self.most_renyi, probability("delta", delta))
         return Enclosure(Fraction(0), found.upper)
 
     def _both(self, found: Enclosure) -> Bound:
-        # Nothing is known from below.
+        # No lower bound is known.
         return replace(
             Bound(upper=found.upper, method="renyi", theorem=self.theorem),
             assumptions=self.assumptions,
@@ -203,7 +203,7 @@ class PrivacyCurve(OneRelease):
     >>> curve.zcdp(), curve.pure()
     (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
 
-    Raises :class:`InvalidParameter` as :class:`Mechanism` does, and for arguments out of range;
+    Raises :class:`InvalidParameter` like :class:`Mechanism`, and for arguments out of range;
     :class:`NotDerived` if no theorem gives the number.
     """
 
@@ -266,7 +266,7 @@ class PrivacyCurve(OneRelease):
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
 
-        1 - alpha is perfect privacy, 0 is none (Dong, Roth and Su 2022).
+        1 - alpha is perfect privacy, 0 is no privacy (Dong, Roth and Su 2022).
         """
         return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
 
@@ -311,7 +311,7 @@ class PrivacyCurve(OneRelease):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
-        Exactly Delta_2^2/2v for the discrete Gaussian.
+        For the discrete Gaussian it is exactly Delta_2^2/2v.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
@@ -324,15 +324,15 @@ class PrivacyCurve(OneRelease):
         return Sensitivity.of(self.sensitivity)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of the noise."""
+        r"""The dominating pairs of the noise."""
         return of_noise(self.noise, self._moves)
 
     def _products(self) -> tuple[Coordinates, ...]:
-        # At every epsilon one of them is the worst.
+        # At every epsilon one of these products is the worst.
         return candidates(self.noise, self._moves)
 
     def _closed(self) -> Iterator[tuple[Coordinates, ClosedPair | None]]:
-        # Each, and its pair where the curve of that is computed in balls.
+        # Each product, with its pair if the curve of that pair is computed in balls.
         for each in self._products():
             match each:
                 case ((ClosedPair() as pair, 1),):
@@ -344,14 +344,14 @@ class PrivacyCurve(OneRelease):
 def _between(
     product: Coordinates, ask: Callable[[ComposedLoss], Enclosure], *, rising: bool = True
 ) -> Enclosure:
-    # From the listings of either side; whether the answer rises with the losses.
+    # Bounds from the listings of both directions; ``rising``: the result increases with the losses.
     below, above = (ask(ComposedLoss(parts=product, above=side)) for side in (False, True))
     low, high = (below, above) if rising else (above, below)
     return Enclosure(low.lower, high.upper)
 
 
 def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: int) -> Enclosure:
-    # Independent coordinates add.
+    # The losses of independent coordinates add.
     found = [(_loss(partial(ask, pair), bits), count) for pair, count in product]
     return Enclosure(
         sum((count * each.lower for each, count in found), Fraction(0)),
@@ -372,7 +372,7 @@ def _zcdp(pair: Pair) -> Loss | Enclosure:
 
 
 def _shown(product: Coordinates) -> arb:
-    # P(L < oo): what is left to a test that never errs under Q.
+    # P(L < oo): the type II error of the best test that never errs under Q.
     shown = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
     return math.prod(shown, start=arb(1))
 
@@ -391,7 +391,7 @@ def _largest(found: Iterable[Enclosure]) -> Enclosure:
     enclosures: list[Enclosure] = []
     for each in found:
         if each.lower == math.inf:
-            return each  # nothing exceeds it: the rest need not be computed
+            return each  # nothing exceeds infinity: the others need not be computed
         enclosures.append(each)
     return Enclosure(max(e.lower for e in enclosures), max(e.upper for e in enclosures))
 

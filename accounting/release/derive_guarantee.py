@@ -1,6 +1,6 @@
 r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
 
-This module chooses the engine by the kind of a release; a law whose engine is in a later module
+This module chooses the engine by the kind of release; a law whose engine is in a later module
 registers it with :func:`serve`. No function takes an epsilon from its caller.
 """
 
@@ -63,8 +63,8 @@ def guarantee(
 ) -> Guarantee:
     r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
 
-    A :class:`Description` also has noise on the reals, a sampling scheme and a group. The guarantee
-    of a local report is the log of its largest likelihood ratio, rounded up.
+    A :class:`Description` may also have noise on the reals, a sampling scheme and a group. The
+    guarantee of a local report is the log of its largest likelihood ratio, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -114,9 +114,9 @@ def sampled(
 ) -> OneRelease:
     r"""The guarantee of the release of ``curve`` from a sample of the units.
 
-    ``curve`` is the release of all units. Its relation is add-remove, for samples of a fixed size
-    replace. Neighbours differ in ``group`` units, by ``relation``, by default the first of the
-    scheme.
+    ``curve`` is the release of all units. Its relation must be replace for samples of a fixed size,
+    otherwise add-remove. Neighbours differ in ``group`` units by ``relation``, by default the first
+    relation of the scheme.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> from dpcore import Scope
@@ -126,8 +126,8 @@ def sampled(
     >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
     Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
 
-    Raises :class:`InvalidParameter` for anything but a curve, for a curve of another relation, and
-    as :class:`Description` does.
+    Raises :class:`InvalidParameter` if ``curve`` is not a curve or has another relation, and like
+    :class:`Description`.
     """
     if not isinstance(curve, (PrivacyCurve, RealCurve)):
         raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
@@ -145,11 +145,11 @@ def sampled(
     return curve_of(asked.unsampled) if scheme.everybody else _sample_of(asked)
 
 
-def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # as the other guarantees
+def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # like a class
     r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
 
-    Units enter independently of one another. Neighbours differ by a unit added or removed, as they
-    must in ``curve``.
+    Units enter independently of one another. Neighbours differ by adding or removing a unit, as
+    they must in ``curve``.
 
     >>> from dpcore import DiscreteGaussian, Scope
     >>> scope = Scope(relation="add-remove")
@@ -164,12 +164,12 @@ def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: 
     return sampled(curve, Poisson(rate=rate))
 
 
-def FixedSizeSampled(  # noqa: N802  # as the other guarantees
+def FixedSizeSampled(  # noqa: N802  # like a class
     *, curve: Curve, sample: int, population: int
 ) -> OneRelease:
     r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
 
-    Every subset of this size is equally likely. Neighbours differ by a unit replaced, as they must
+    Every subset of this size is equally likely. Neighbours differ by replacing a unit, as they must
     in ``curve``.
 
     >>> from dpcore import DiscreteGaussian

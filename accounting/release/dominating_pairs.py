@@ -2,7 +2,7 @@ r"""The dominating pairs of one round of a guarantee.
 
 A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. If several
 pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity), each
-round may have any of them, depending on earlier rounds: then one pair above all of them
+round may have any of them, depending on earlier rounds: then one pair that dominates all of them
 (:mod:`accounting.release.connect_the_dots`) bounds the total from above, and lists that repeat one
 of them bound it from below. If the datasets determine the direction (subsampling: which dataset has
 the added unit), it is the same in every round. Proofs: docs/proofs/composition.md.
@@ -36,17 +36,17 @@ _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and
 _MAXIMA: Final = "one pair that dominates every possible pair (Doroshenko et al. 2022)"
 
 Laws: TypeAlias = tuple[tuple[Law, int], ...]
-"""Independent laws of one round, with their counts."""
+"""The independent laws of one round, with their counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DominatingPairs:
-    r"""``above``: lists of pairs such that, per direction, one of them dominates every possible
+    r"""``above`` has lists of pairs: for each direction, one of them dominates every possible
     round.
 
-    ``attained``: lists that some neighbours have in every round; equal to ``above`` if the bound is
-    exact, empty if none is known. ``lost`` is the delta of a claim. If ``aligned``, both have the
-    same directions.
+    ``attained`` has lists that some neighbours have in every round; it equals ``above`` if the
+    bound is exact, and is empty if no such list is known. ``lost`` is the delta of a claim. If
+    ``aligned``, both have the same directions.
     """
 
     above: tuple[Laws, ...]
@@ -70,7 +70,7 @@ class DominatingPairs:
 
 
 def of_table(table: LossTable) -> DominatingPairs:
-    r"""A pair that dominates every round and need not be attained."""
+    r"""A pair that dominates every round but need not be attained."""
     return DominatingPairs(above=(((_tabled(table), 1),),), attained=())
 
 
@@ -78,7 +78,7 @@ def of_table(table: LossTable) -> DominatingPairs:
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
     r"""The pairs of one release of integer noise.
 
-    Raises :class:`NotDerived` as :func:`accounting.law_pairs.registry.candidates` does.
+    Raises :class:`NotDerived` like :func:`accounting.law_pairs.registry.candidates`.
     """
     if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
         shifts: tuple[Shift, ...] = (heaviest(sensitivity),)
@@ -98,7 +98,7 @@ def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
 
 
 def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
-    # The coordinates of one shift are so many rounds of one coordinate each.
+    # Each coordinate of a shift acts as a round of one coordinate.
     each: list[tuple[Law, Law, int]] = []
     above: list[tuple[Law, int]] = []
     for step, count in shift:
@@ -113,8 +113,8 @@ def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
 
 
 def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:
-    # Coordinates of one step are exchangeable: only how many of them move down matters. The two
-    # aligned lists come first; of very many mixtures some are left out, evenly.
+    # Coordinates with equal steps are exchangeable: only the number that move down matters. The two
+    # aligned lists come first; of many mixtures an evenly spaced selection is tried.
     tried = max(int(_MOST_SIGNS ** (1 / len(each)) + _ROOT), 2)
     downs = [sorted({count * i // (tried - 1) for i in range(tried)}) for _, _, count in each]
     mixed = product(*downs) if tried ** len(each) <= _MOST_SIGNS else ()
@@ -137,7 +137,7 @@ def _tabled(table: LossTable) -> LossPart:
 def over_totals(
     found: list[tuple[DominatingPairs, int]], ask: Callable[[ComposedLoss], Enclosure]
 ) -> Bound:
-    r"""Evaluate ``ask`` on the worst composition of ``rounds`` rounds of these pairs."""
+    r"""Evaluate ``ask`` on the worst composition of the ``found`` pairs, each with its rounds."""
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
     upper = [ask(total) for total in above]
     highest = max(e.upper for e in upper)
@@ -146,7 +146,7 @@ def over_totals(
     if all(each.attained for each, _ in found):
         reached = _totals([(each, each.attained, rounds) for each, rounds in found], above=False)
         if aligned:
-            # The direction that is worst from above has a lower end as good as any.
+            # The direction with the largest upper bound gives a lower bound as good as any.
             reached = [reached[[e.upper for e in upper].index(highest)]]
         known = {total.parts: each for total, each in zip(above, upper, strict=True) if total.exact}
         lower = max(
@@ -163,7 +163,7 @@ def over_totals(
 def _totals(
     listed: list[tuple[DominatingPairs, tuple[Laws, ...], int]], *, above: bool
 ) -> list[ComposedLoss]:
-    # Direction by direction; a part with one direction has it in every one.
+    # One total for each direction; a part with one direction has it in every total.
     totals = []
     for at in range(max(len(choices) for _, choices, _ in listed)):
         laws = (

@@ -1,8 +1,9 @@
 r"""The matrix mechanism: training or streams with noise correlated between rounds.
 
-B(C x + z) is released, round by round: x_t is the sum of round t, z fresh noise, B C the workload
-(prefix sums, also with momentum or weight decay). It costs as much as one release of C x + z; with
-Gaussian noise this is one Gaussian with the sensitivity of C. Proofs: docs/proofs/continual.md.
+B(C x + z) is released, round by round: x_t is the sum of round t, z is fresh noise, and B C is the
+workload (prefix sums, also with momentum or weight decay). It costs as much as one release of C x +
+z; with Gaussian noise this is one Gaussian with the sensitivity of C. Proofs:
+docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 _BITS: Final = 64
 _THEOREM: Final = (
-    "one Gaussian of the sensitivity of the strategy, inputs chosen adaptively (Denisov et al. "
+    "one Gaussian with the sensitivity of the strategy, inputs chosen adaptively (Denisov et al. "
     "2022; Choquette-Choo et al. 2023)"
 )
 
@@ -36,10 +37,10 @@ _THEOREM: Final = (
 class MatrixMechanism:
     r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
-    ``sensitivity`` bounds the move of x_t by one participation in l2, in any number of coordinates;
-    ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit takes part in
-    the same rounds; under ``add-remove`` the rounds stay the same without the unit. Inputs may
-    depend on earlier releases, and so may the rounds of a unit.
+    ``sensitivity`` bounds the change of x_t by one participation in l2, in any number of
+    coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit
+    takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
+    Inputs may depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.matrix.strategy import Banded
     >>> from accounting.release.derive_guarantee import guarantee
@@ -51,8 +52,8 @@ class MatrixMechanism:
     >>> guarantee(training).epsilon("1e-6")
     Bound([5.14928409056672..., 5.14928409056672...], 'exact')
 
-    Raises :class:`InvalidParameter` for arguments of another type, a sensitivity that is not one
-    number or in l2, and integer noise with a strategy whose entries are not integers.
+    Raises :class:`InvalidParameter` for arguments of another type, a sensitivity that is neither
+    one number nor l2-squared, and integer noise with a strategy that has non-integer entries.
     """
 
     strategy: Strategy
@@ -86,15 +87,15 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The sensitivity of C x to participations of norm 1."""
+        r"""The sensitivity of C x to participations of norm 1, squared."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property
     def variances(self) -> tuple[Fraction, Fraction]:
-        r"""Bounds of D^2/sigma^2, where D is the sensitivity of C x; they determine the privacy."""
+        r"""Bounds on D^2/sigma^2, where D is the sensitivity of C x; they determine the privacy."""
         moves = Sensitivity.of(self.sensitivity)
         amount = moves.amount
-        assert isinstance(amount, int)  # noqa: S101  # it is no box
+        assert isinstance(amount, int)  # noqa: S101  # it is not a box
         step = amount if moves.norm is Norm.L2_SQUARED else amount * amount
         noise = self.noise
         sigma_squared = (
@@ -106,7 +107,7 @@ class MatrixMechanism:
         ) / sigma_squared
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields, as text."""
+        r"""All fields as JSON, with numbers as text."""
         return {
             "strategy": self.strategy.to_json(),
             "participation": {"most": self.participation.most, "apart": self.participation.apart},
@@ -122,7 +123,7 @@ class _OneMatrix(OneRelease):
 
     @property
     def description(self) -> None:
-        r"""None: the mechanism is its own description."""
+        r"""None, since a matrix mechanism has no :class:`Description`."""
         return None
 
     @property
@@ -131,7 +132,7 @@ class _OneMatrix(OneRelease):
         return self.mechanism.scope
 
     def to_json(self) -> dict[str, Any]:
-        r"""The mechanism, as text."""
+        r"""The mechanism as JSON, with numbers as text."""
         return {"claim": "matrix", **self.mechanism.to_json()}
 
 
@@ -139,8 +140,8 @@ class _OneMatrix(OneRelease):
 class MatrixCurve(_OneMatrix):
     r"""The curve of a :class:`MatrixMechanism` with noise on the reals: that of one Gaussian.
 
-    Both bounds are exact if the sensitivity is; otherwise the lower one comes from one
-    participation, and the upper one from a bound over all.
+    Both bounds are exact if the sensitivity is; otherwise the lower bound comes from one pattern of
+    participations, and the upper bound from a bound over all patterns.
     """
 
     theorem: ClassVar[str] = _THEOREM
@@ -188,7 +189,7 @@ class MatrixCurve(_OneMatrix):
         return Enclosure(*(loss.renyi(at) for loss in self.losses()))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho: D^2/2 sigma^2."""
+        r"""The zCDP parameter D^2/2 sigma^2."""
         del relative
         return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
 
@@ -197,8 +198,8 @@ class MatrixCurve(_OneMatrix):
 class MatrixOrders(ByOrder, _OneMatrix):
     r"""A :class:`MatrixMechanism` with integer noise: rho = D^2/2 sigma^2 in zCDP.
 
-    The integer vectors that move the noised numbers are chosen depending on earlier releases: there
-    is no single dominating pair for all choices, but Renyi divergences add for every choice.
+    The integer vectors that move the noised numbers may be chosen depending on earlier releases:
+    there is no single dominating pair for all choices, but Renyi divergences add for every choice.
     """
 
     theorem: ClassVar[str] = (
@@ -207,7 +208,7 @@ class MatrixOrders(ByOrder, _OneMatrix):
     )
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""alpha D^2/2 sigma^2."""
+        r"""The bound alpha D^2/2 sigma^2 on D_alpha."""
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:

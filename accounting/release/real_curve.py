@@ -1,6 +1,6 @@
 r"""The privacy curve of real Gaussian or Laplace noise, assuming that code samples it exactly.
 
-No code draws such noise exactly: every bound of it, and of compositions with it, lists this as an
+No code draws such noise exactly: every bound on it, and on compositions with it, lists this
 assumption. Proofs: docs/proofs/cells.md.
 """
 
@@ -40,8 +40,8 @@ _THEOREMS: Final[dict[type[RealNoise], str]] = {
 class RealCurve(OneRelease):
     r"""The exact curve of a query with real noise, assuming ideal sampling.
 
-    Gaussian noise with an l2 sensitivity costs the same in any number of coordinates; Laplace noise
-    needs a sensitivity of one number or in l1.
+    Gaussian noise with an l2 sensitivity costs the same in any number of coordinates; for Laplace
+    noise the sensitivity must be one number or in l1.
 
     >>> curve = RealCurve(noise=Gaussian(sigma=1), sensitivity=1)
     >>> curve.delta(1)
@@ -49,8 +49,8 @@ class RealCurve(OneRelease):
     >>> curve.delta(1).assumptions == curve.assumptions != ()
     True
 
-    Raises :class:`InvalidParameter` for anything but a :class:`RealNoise` and for a scale far below
-    the sensitivity, and :class:`NotDerived` for Laplace noise with another norm.
+    Raises :class:`InvalidParameter` if ``noise`` is not a :class:`RealNoise` or its scale is far
+    below the sensitivity, and :class:`NotDerived` for Laplace noise with another norm.
     """
 
     noise: RealNoise
@@ -91,8 +91,8 @@ class RealCurve(OneRelease):
         )
 
     def pair(self, rate: Fraction = Fraction(1)) -> RealPair:
-        r"""The pair of one release, with Poisson sampling or without: with the unit against without
-        it.
+        r"""The pair of one release with and without the unit, under Poisson sampling at ``rate`` if
+        it is below 1.
         """
         return RealPair.sampled(self.density, rate)
 
@@ -100,14 +100,14 @@ class RealCurve(OneRelease):
     def in_floats(self) -> bool:
         r"""Whether float64 can represent the losses of many rounds: D/sigma from 1e-15 to 1e10.
 
-        One round of one unit has a closed form for all sizes.
+        One round of one unit has a closed form for all ratios.
         """
         loss = self.loss()
         size = loss.variance if loss else self._spread() ** 2
         return _LEAST_SQUARE <= size <= _MOST_SQUARE
 
     def check_size(self) -> None:
-        r"""Refuse noise outside the range of float64."""
+        r"""Raise :class:`InvalidParameter` for noise outside the range of float64."""
         if not self.in_floats:
             must = "must be between 1e-10 and 1e15 times the sensitivity"
             name = "sigma" if isinstance(self.noise, Gaussian) else "scale"
@@ -140,7 +140,7 @@ class RealCurve(OneRelease):
         return within(found, Fraction(0), math.inf)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair, in closed form for Gaussian noise."""
+        r"""The pair; for Gaussian noise its loss is in closed form."""
         loss = self.loss()
         if loss:
             return DominatingPairs.exactly(((loss, 1),))
@@ -154,7 +154,7 @@ class RealCurve(OneRelease):
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""rho: D^2/2 sigma^2 for Gaussian noise; a supremum over orders for Laplace noise."""
+        r"""The zCDP parameter: D^2/2 sigma^2 for Gaussian noise, a supremum for Laplace noise."""
         loss = self.loss()
         if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))
@@ -174,18 +174,18 @@ class RealCurve(OneRelease):
         return Fraction(moves.amount if moves.norm is Norm.L2_SQUARED else moves.amount**2)
 
     def _spread(self) -> Fraction:
-        # l = D/scale.
+        # The ratio l = D/scale.
         moves = Sensitivity.of(self.sensitivity)
         if isinstance(moves.amount, tuple) or moves.norm is Norm.L2_SQUARED:
             raise NotDerived(
                 f"the curve of real Laplace noise under {moves!r}",
                 "its sensitivity must be one number, or in l1",
             )
-        assert isinstance(self.noise, Laplace)  # noqa: S101  # the other law has no spread
+        assert isinstance(self.noise, Laplace)  # noqa: S101  # Gaussian noise has a loss
         return moves.amount / Fraction(self.noise.scale)
 
     def _laplace_renyi(self, order: Fraction) -> arb:
-        # (alpha e^((alpha-1) l) + (alpha-1) e^(-alpha l))/(2 alpha - 1), under log/(alpha - 1).
+        # log((alpha e^((alpha-1) l) + (alpha-1) e^(-alpha l))/(2 alpha - 1))/(alpha - 1).
         spread, excess = ball(self._spread()), ball(order - 1)
         above, below = (excess * spread).exp(), (-ball(order) * spread).exp()
         whole = (ball(order) * above + excess * below) / ball(2 * order - 1)

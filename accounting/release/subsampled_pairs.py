@@ -1,14 +1,14 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-With gamma the probability that a unit is in the sample, and (P, Q) the laws of a release with and
-without that unit in its sample, the unit is absent with probability 1 - gamma:
+Let gamma be the probability that a unit is in the sample, and (P, Q) the laws of a release with and
+without that unit in its sample. The unit is absent with probability 1 - gamma, so
 
     delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0.
 
-This holds for Poisson sampling when a unit is added or removed, and for samples of a fixed size
-when a unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
+This holds for Poisson sampling if a unit is added or removed, and for samples of a fixed size if a
+unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
 compositions, need pairs of laws (``directions``). Every round draws a new sample, independently of
-earlier rounds, and keeps it secret; a unit is that of the scope. Proofs:
+earlier rounds, and keeps it secret; the unit is that of the scope. Proofs:
 docs/proofs/subsampling.md.
 """
 
@@ -50,14 +50,14 @@ Curve: TypeAlias = PrivacyCurve | RealCurve
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2
-"""Discrete Gaussian noise from this variance on, and this wide for its shift, uses cells."""
+"""Discrete Gaussian noise of at least this variance and width relative to its shift uses cells."""
 
 _SMALLEST: Final = Fraction(1, 1 << 2000)
 _SPARE: Final = 64
 _TRIES: Final = 4
 _DOTS: Final = 1500
 MOST_MEMBERS: Final = 64
-"""The largest supported group in a sample."""
+"""The largest supported group size for samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -97,9 +97,9 @@ class DescribedSample(OneRelease):
 
 
 class SampledRelease(DescribedSample):
-    r"""A release whose sample has known pairs of laws, given by the subclass.
+    r"""A release whose sample has known pairs of laws, defined by the subclass.
 
-    The curve is computed in balls, from pairs of noise on the reals.
+    The curve is computed in balls from pairs of noise on the reals.
     """
 
     __slots__ = ()
@@ -107,15 +107,15 @@ class SampledRelease(DescribedSample):
     @property
     @abstractmethod
     def directions(self) -> tuple[Tables, ...]:
-        r"""(probability, pair) of each possible round, for each order of the two datasets.
+        r"""The (probability, pair) of each possible round, for each direction of the two datasets.
 
         The datasets determine the direction, so it is the same in all rounds, and a composition
-        costs at most the larger cost of all directions.
+        costs at most the maximum over the directions.
         """
 
     @property
     def unsampled(self) -> Curve:
-        r"""The loss without sampling, an upper bound."""
+        r"""The release without sampling, whose loss is an upper bound."""
         return curve_of(self.description.unsampled)
 
     @property
@@ -124,12 +124,12 @@ class SampledRelease(DescribedSample):
         return True
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The directions."""
+        r"""The discretised pairs of each direction."""
         found = DominatingPairs.tabled(*self.directions)
         return found if self.attained else replace(found, attained=(), aligned=False)
 
     def at(self, epsilon: arb) -> arb:
-        r"""delta at ``epsilon`` >= 0, over all directions."""
+        r"""The delta at ``epsilon`` >= 0, over all directions."""
         found = [
             sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
             for kinds in cast("tuple[Kinds, ...]", self.directions)
@@ -157,7 +157,7 @@ class SampledRelease(DescribedSample):
         return inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The largest D_alpha, alpha = ``order`` > 1, over all directions, to 1e-6 or so.
+        r"""The largest D_alpha, alpha = ``order`` > 1, over all directions, to about 1e-6.
 
         Raises :class:`NotDerived` if no neighbours are known to have these pairs; epsilon and delta
         are always available.
@@ -169,7 +169,7 @@ class SampledRelease(DescribedSample):
 
 
 class AmplifiedSample(SampledRelease):
-    r"""A sample whose curve is that of the unsampled release at another point."""
+    r"""A sample whose curve is that of the unsampled release at a transformed epsilon."""
 
     __slots__ = ()
 
@@ -187,7 +187,7 @@ class AmplifiedSample(SampledRelease):
 
 
 class PoissonSample(AmplifiedSample):
-    r"""Poisson sampling, a unit added or removed: its pair with and without the unit."""
+    r"""Poisson sampling where a unit is added or removed: its pair with and without the unit."""
 
     __slots__ = ()
 
@@ -212,7 +212,7 @@ class PoissonSample(AmplifiedSample):
     def attained(self) -> bool:
         r"""Whether some neighbours have these pairs in every round.
 
-        With several candidates or coordinates, one pair that dominates all of them is sampled.
+        With several candidates or coordinates, one pair that dominates them all is sampled.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):
@@ -224,25 +224,25 @@ class PoissonSample(AmplifiedSample):
 
 
 class FixedSizeSample(AmplifiedSample):
-    r"""A sample of a fixed size, without replacement, a unit replaced.
+    r"""A sample of a fixed size, without replacement, where a unit is replaced.
 
-    A pair with this curve exists, but neighbours need not have it: no Renyi divergence is derived.
+    A pair with this curve exists, but neighbours need not attain it: no Renyi divergence is proven.
     """
 
     __slots__ = ()
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""A pair that dominates both orders of the datasets."""
+        r"""One direction: a pair that dominates both orders of the datasets."""
         return (((Fraction(1), self.pair()),),)
 
     @property
     def attained(self) -> bool:
-        r"""False."""
+        r"""False: neighbours need not attain the pair."""
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair."""
+        r"""The dominating pair, as an upper bound only."""
         return of_table(self.pair())
 
     def pair(self) -> ConnectTheDotsPair:
@@ -254,21 +254,21 @@ class FixedSizeSample(AmplifiedSample):
             base = dominating(_candidates(curve))
         places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
         right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
-        # Neighbours have both orders: h(1/x) = 1 - 1/x + h(x)/x.
+        # Neighbours occur in both orders: h(1/x) = 1 - 1/x + h(x)/x.
         left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
         return ConnectTheDotsPair.through(left + right)
 
 
 class ReplacedSample(SampledRelease):
-    r"""Poisson sampling of noise on the reals, a unit replaced by one with the opposite effect:
-    this pair dominates all others.
+    r"""Poisson sampling of noise on the reals where a unit is replaced by one with the opposite
+    effect: this pair dominates all others.
     """
 
     __slots__ = ()
 
     theorem: ClassVar[str] = (
-        "one pair above all neighbours: advanced joint convexity (Balle, Barthe and Gaboardi 2018, "
-        "Theorem 2) and the Neyman-Pearson lemma"
+        "one pair that dominates all neighbours: advanced joint convexity (Balle, Barthe and "
+        "Gaboardi 2018, Theorem 2) and the Neyman-Pearson lemma"
     )
 
     @property
@@ -281,20 +281,20 @@ class ReplacedSample(SampledRelease):
 class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
-    The w_j are those of :class:`Shifts`, or binomial: units of a group that are all added, or all
-    removed, are in a Poisson sample independently. In the worst case all move the query in one
+    The w_j are those of :class:`Shifts`, or binomial: units of a group, all added or all removed,
+    are in a Poisson sample independently. In the worst case they all move the query in one
     direction, so both bounds are exact. Raises :class:`InvalidParameter` for noise outside the
-    range of floats, and a group of more than 64 units.
+    range of floats, and for a group of more than 64 units.
     """
 
     @property
-    def theorem(self) -> str:  # type: ignore[override]  # one of two
-        r"""That of the scheme."""
+    def theorem(self) -> str:  # type: ignore[override]  # depends on the scheme
+        r"""The theorem for the scheme."""
         if isinstance(self.description.scheme, Shifts):
-            return "a mixture of shifts rises against the noise alone"
+            return "the likelihood ratio of shifted to unshifted noise is increasing"
         return (
-            "the members sampled are binomial, and all in one direction are the worst "
-            "(Neyman-Pearson lemma)"
+            "the number of sampled members is binomial, and moving all in one direction is the "
+            "worst case (Neyman-Pearson lemma)"
         )
 
     def __post_init__(self) -> None:
@@ -327,7 +327,7 @@ def curve_of(asked: Description) -> Curve:
 def both_ways(
     *pairs: RealPair, chances: tuple[Fraction, ...] = (Fraction(1),)
 ) -> tuple[Kinds, ...]:
-    r"""Rounds of these pairs, and of their swaps."""
+    r"""Both directions of rounds of these pairs: the pairs, and the pairs swapped."""
     swaps = tuple(pair.swapped() for pair in pairs)
     return tuple(tuple(zip(chances, each, strict=True)) for each in (pairs, swaps))
 
@@ -342,7 +342,7 @@ def _delta(curve: Curve, rate: Fraction, epsilon: RationalLike, bits: int) -> En
     while True:
         with precision(working):
             inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
-        # delta falls in epsilon.
+        # delta is non-increasing in epsilon.
         most, least = (
             curve.enclose_delta(Fraction(end), bits + 8) for end in (inner.lower, inner.upper)
         )
@@ -362,7 +362,7 @@ def _epsilon(curve: Curve, rate: Fraction, delta: RationalLike, bits: int) -> En
 
 
 def _amplified(epsilon: End, rate: Fraction) -> Enclosure:
-    # log(1 + gamma (e^epsilon - 1)).
+    # The amplified epsilon log(1 + gamma (e^epsilon - 1)).
     if not isinstance(epsilon, Fraction):
         return Enclosure.infinite()
     return Enclosure.of((ball(rate) * ball(epsilon).expm1()).log1p())

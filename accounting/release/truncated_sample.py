@@ -1,7 +1,7 @@
 r"""Poisson samples truncated at random to a largest size: the loss of one round.
 
 Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
-a Poisson sample. If they do, the unit replaces a random other one with a known probability: it
+a Poisson sample. If they do, the unit replaces a random other unit with a known probability: it
 moves the sum by up to twice as much. A round that reveals which of the two cases holds dominates
 every round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089.
 Proofs: docs/proofs/subsampling.md.
@@ -33,11 +33,11 @@ _CHANCE_BITS: Final = 192
 
 
 class TruncatedSample(SampledRelease):
-    r"""A Poisson sample truncated to ``most`` units, all subsets of a large one equally likely.
+    r"""A Poisson sample truncated to ``most`` units: all subsets of that size are equally likely.
 
     ``examples`` is the size of the dataset: of the larger one if a unit is added or removed, of
-    both if one is replaced. The upper bound reveals whether the other units filled the batch; the
-    lower bound is for neighbours whose other units contribute 0.
+    both if a unit is replaced. The upper bound reveals whether the other units filled the batch;
+    the lower bound is for neighbours whose other units contribute 0.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -66,7 +66,7 @@ class TruncatedSample(SampledRelease):
 
     @property
     def kept(self) -> Enclosure:
-        r"""The probability that a unit is in a batch: E[min(1, most/sampled)] if it is sampled."""
+        r"""The probability that a unit is in a batch: rate E[min(1, most/sampled) | sampled]."""
         most, examples = self.scheme.most, self.scheme.examples
         filled, cut = self.filled, self._more_than(most, examples)
         low, high = (
@@ -83,10 +83,10 @@ class TruncatedSample(SampledRelease):
         return kind(description=replace(self.description, scheme=scheme))
 
     def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
-        r"""(probability, rate, moves) of the possible rounds: not filled by the others, filled,
-        either.
+        r"""The (probability, rate, moves) of the possible rounds: not filled by the other units,
+        filled, or unknown.
 
-        The third kind, worse than both, has the mass between the two bounds of ``filled``.
+        The third kind, worse than both, has the mass between the two bounds on ``filled``.
         """
         filled, rate = self.filled, self.rate
         found = (
@@ -120,22 +120,22 @@ class TruncatedSample(SampledRelease):
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Between the delta of :attr:`least` and that of the kinds."""
+        r"""An enclosure from the delta of :attr:`least` to that of the kinds."""
         upper = SampledRelease.enclose_delta(self, epsilon, bits).upper
         return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Between D_alpha of :attr:`least` and that of the kinds."""
+        r"""An enclosure from the D_alpha of :attr:`least` to that of the kinds."""
         upper = SampledRelease.enclose_renyi(self, order, bits).upper
         return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Between the epsilon of :attr:`least` and that of the kinds."""
+        r"""An enclosure from the epsilon of :attr:`least` to that of the kinds."""
         upper = SampledRelease.enclose_epsilon(self, delta, bits).upper
         return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
 
     def _more_than(self, count: int, units: int) -> Enclosure:
-        # The chance that more than `count` of so many units are sampled.
+        # The probability that more than `count` of `units` units are sampled.
         if count >= units:
             return Enclosure.exactly(0)
         if self.rate == 1:
@@ -143,7 +143,7 @@ class TruncatedSample(SampledRelease):
         return Binomial(trials=units, probability=self.rate).enclose_sf(count, _CHANCE_BITS)
 
     def _kept_if_filled(self, filled: Enclosure) -> Fraction:
-        # From above: a unit is kept less often than it is sampled.
+        # An upper bound: a unit is kept at most as often as it is sampled.
         if filled.lower == 0:
             return self.rate
         most, examples = self.scheme.most, self.scheme.examples

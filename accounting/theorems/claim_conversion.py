@@ -43,7 +43,7 @@ class _Conversion(Protocol[_P, _W_co]):
 def _keeping_assumptions(
     convert: Callable[Concatenate[Guarantee, _P], _W_co],
 ) -> _Conversion[_P, _W_co]:
-    # What is assumed of a claim is assumed, for the same reason, of what follows from it.
+    # If a claim is assumed, so is every claim derived from it, for the same reason.
     @wraps(convert)
     def converted(claim: Guarantee, /, *args: _P.args, **named: _P.kwargs) -> _W_co | Assumed:
         if isinstance(claim, Assumed):
@@ -77,7 +77,7 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
     >>> as_zcdp(Pure("1/10")), as_zcdp(Pure(3)), as_zcdp(ZCdp("1/800"))
     (ZCdp('1/200'), ZCdp(3), ZCdp('1/800'))
 
-    Raises :class:`NotDerived` for an Approx or Rdp claim: no theorem bounds all orders by either.
+    Raises :class:`NotDerived` for an Approx or Rdp claim: neither implies a bound at all orders.
     """
     try:
         found = _of_guarantee(claim).zcdp().upper
@@ -85,7 +85,7 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
         largest = math.inf if isinstance(claim, (Approx, Rdp)) else claim.pure().upper
         if not isinstance(largest, Fraction):
             raise
-        # What bounds the loss bounds every order.
+        # A bound on the loss bounds every order.
         found = Pure(largest).zcdp().upper
     rho = _finite(found, f"a zCDP claim from {claim!r}", "D_alpha/alpha is unbounded")
     return ZCdp(rho, scope=claim.scope)
@@ -118,7 +118,7 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
 def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     r"""Convert a claim to (epsilon, delta): the least epsilon at ``delta`` in [0, 1], rounded up.
 
-    Exact for Pure and Approx claims, whose worst case is randomised response.
+    The result is exact for Pure and Approx claims, whose worst case is randomised response.
 
     >>> as_approx(Pure(1), 0), float(as_approx(Pure(1), "1/10").stated_epsilon)
     (Approx(1, 0), 0.8529...)
@@ -138,7 +138,7 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
 
 @_keeping_assumptions
 def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx:
-    r"""The least delta that the claim implies at ``epsilon`` >= 0, rounded up.
+    r"""Convert a claim to (epsilon, delta): the least delta at ``epsilon`` >= 0, rounded up.
 
     >>> as_approx_at(Approx(1, "1e-6"), 2), float(as_approx_at(ZCdp("1/800"), 1).stated_delta)
     (Approx(2, '1/1000000'), 2.09...e-90)
@@ -150,7 +150,7 @@ def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx:
 
 
 def _bounded(claim: Guarantee, bound_of: Callable[[Guarantee], End]) -> End:
-    # Where there is no exact curve, what bounds every order bounds it too.
+    # Without an exact curve, bounds on all orders give a bound.
     try:
         return bound_of(_of_guarantee(claim))
     except NotDerived:

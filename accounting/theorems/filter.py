@@ -37,10 +37,10 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 from dpcore.numbers.rounding import brief, up
 
 SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
-r"""A counter counts shares of its budget, each the budget divided by this.
+r"""The number of shares in a budget: a counter counts shares.
 
-Below 2^61, so that a full counter plus one more charge fits a signed 64-bit column; with many small
-factors, so that ten charges of a tenth use the budget exactly.
+It is below 2^61, so that a full counter plus one more charge fits a signed 64-bit column, and has
+many small factors, so that ten charges of a tenth use the budget exactly.
 """
 
 _KEPT: Final = 40
@@ -52,8 +52,8 @@ class Price:
     r"""The cost of one charge: an integer per counter, rounded up.
 
     An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
-    costs more than the whole budget. ``assumptions`` are the reasons of an :class:`Assumed` claim.
-    ``costs`` are the same amounts before the conversion to shares, without the limit.
+    costs more than the whole budget. ``assumptions`` has the reasons of an :class:`Assumed` claim.
+    ``costs`` has the same amounts before the conversion to shares, without the limit.
     """
 
     amounts: tuple[int, ...]
@@ -65,7 +65,7 @@ class Price:
 class Filter(ABC):
     r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
-    ``counters`` are the names of the summed quantities, ``limits`` their largest values as
+    ``counters`` has the names of the summed quantities, ``limits`` their largest values as
     integers, ``budgets`` the exact values of the limits.
     """
 
@@ -120,7 +120,7 @@ class Filter(ABC):
         return Price(amounts=tuple(map(_shares, costs, self.budgets)), costs=costs)
 
     def admits(self, total: Sequence[int], price: Price) -> bool:
-        r"""Whether every counter, at ``total`` now, stays within its limit after ``price``.
+        r"""Whether every counter, now at ``total``, stays within its limit after ``price``.
 
         >>> full = PureFilter(budget=Pure(1))
         >>> full.admits((0,), full.price(Pure(1))), full.admits((1,), full.price(Pure(1)))
@@ -154,7 +154,7 @@ class Filter(ABC):
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
-        r"""The guarantee of the counters at ``total``: the filter's counter, not an odometer.
+        r"""The guarantee implied by the counters at ``total``; a filter is not an odometer.
 
         It is a guarantee only for a list of releases that was fixed in advance. For adaptively
         chosen releases the guarantee is the budget; see also ``accounting.theorems.odometer``.
@@ -166,11 +166,11 @@ class Filter(ABC):
         return self._claim(self.held(total))
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee of this budget spent anew in each of ``periods`` periods.
+        r"""The guarantee if this budget is spent anew in each of ``periods`` periods.
 
-        Counters that each stay within ``periods`` times their limit are a filter again, so it holds
-        for charges that were chosen adaptively, in all periods, if their number is fixed in
-        advance.
+        Counters that each stay within ``periods`` times their limit are again a filter, so it holds
+        for charges that were chosen adaptively, in all periods, if the number of periods is fixed
+        in advance.
 
         >>> PureFilter(budget=Pure(2)).together(3)
         Pure(6)
@@ -194,7 +194,7 @@ def _shares(cost: Fraction, budget: Fraction) -> int:
 
 
 def _short(rho: Fraction) -> Fraction:
-    # About 40 bits, and a margin of as much: another version's search confirms it.
+    # Rounded down to about 40 bits, with a margin: the search of another version confirms it.
     shift = rho.denominator.bit_length() - rho.numerator.bit_length() + _KEPT + 1
     return Fraction(math.floor(rho * (1 - Fraction(1, 1 << _KEPT)) * Fraction(2) ** shift)) / (
         Fraction(2) ** shift
@@ -286,7 +286,7 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
-    The sum of rho is limited to a value that gives (epsilon, slack), the sum of delta to delta -
+    The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
     slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
     costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
     ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit of the sum; it
@@ -296,8 +296,8 @@ class ApproxFilter(Filter):
     >>> opened.counters, opened.slack
     (('rho', 'delta'), Fraction(1, 2000000))
 
-    Raises :class:`InvalidParameter` for a slack outside (0, delta] or a charge_delta above the rest
-    of delta, and for a rho that does not give (epsilon, slack).
+    Raises :class:`InvalidParameter` for a slack outside (0, delta], for a charge_delta above delta
+    - slack, and for a rho that does not imply (epsilon, slack).
     """
 
     kind: ClassVar[str] = "approx"
@@ -327,7 +327,7 @@ class ApproxFilter(Filter):
         if self.rho is None:
             rho = positive_rational("rho", _short(rho_within(epsilon, slack)), _NOTHING)
         else:
-            # A stored one is kept, for the counters were written in its shares, and checked anew.
+            # A stored rho is checked but kept, as the counters were written in its shares.
             rho = positive_rational("rho", self.rho, _NOTHING)
             if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
                 reason = f"implies an epsilon above {epsilon} at delta = {slack}"
@@ -354,14 +354,14 @@ class ApproxFilter(Filter):
 
     def format_cost(self, price: Price) -> str:
         r"""The increments of rho and delta by a charge, as text, rounded up."""
-        # A dataclass with slots is made twice: the one super() would look for is the first.
+        # A dataclass with slots is created twice: super() would refer to the first class.
         cost = Filter.format_cost(self, price)
         return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
 
     def to_json(self) -> dict[str, Any]:
         r"""The filter as text; :func:`filter_from_json` reads it back."""
         return {
-            # A dataclass with slots is made twice: the one super() would look for is the first.
+            # A dataclass with slots is created twice: super() would refer to the first class.
             **Filter.to_json(self),
             "slack": str(self.slack),
             "charge_delta": str(self.charge_delta),

@@ -1,7 +1,7 @@
 r"""Published bounds on the privacy loss of integer noise, as stated in the papers.
 
-Guarantees never use them: they come from the exact law. They are shown for comparison, and are the
-calibration of other libraries.
+Guarantees never use these bounds: they are derived from the exact law. The bounds are shown for
+comparison, and other libraries calibrate with them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-r"""Privacy odometers: bounds of the privacy loss so far that hold at all times.
+r"""Privacy odometers: bounds on the privacy loss so far that hold at all times.
 
 A filter guarantees its budget whenever the releases stop. An odometer gives more: a loss that grows
 with the counters and may be read at any time, even a time chosen depending on earlier readings. For
-pure charges the sum is such a loss. For the others a supermartingale gives a bound
+pure charges the sum is such a loss. For other charges a supermartingale gives a bound
 
     loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda for all times, except with probability
     delta_j
@@ -36,9 +36,9 @@ _ROOT: Final = 64
 class AtAllTimes:
     r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of the outputs up to any time.
 
-    P and Q are the laws under two neighbouring datasets, ``epsilon`` is the reading of the odometer
-    at that time, which may depend on all earlier releases. If epsilon never exceeds e, this is (e,
-    delta)-DP.
+    P and Q are the laws under two neighbouring datasets; ``epsilon`` is the reading of the odometer
+    at that time, which may depend on all earlier releases. If epsilon never exceeds e, this is
+    (e, delta)-DP.
     """
 
     epsilon: Fraction
@@ -85,7 +85,7 @@ class Odometer:
         if isinstance(self.filter, ApproxFilter) and any(
             n > most for n, most in zip(total, self.filter.limits, strict=True)
         ):
-            # The delta of what it refuses is not paid for.
+            # The delta of charges beyond the limits is not accounted for.
             raise InvalidParameter("total", total, "must lie within the limits of the filter")
         match self.filter:
             case PureFilter():
@@ -129,9 +129,9 @@ class Odometer:
 
 
 def _rate(most: Fraction, slack: Fraction, j: int) -> tuple[Fraction, Fraction]:
-    # The lambda of line j, about the best where the sum of rho is most/2^(j-1), and its share of
-    # the slack: 1/(j(j+1)) adds up to less than 1. Integers only: a line must be the same one at
-    # every time and on every machine.
+    # The lambda of line j, approximately the best one if the sum of rho is most/2^(j-1), and its
+    # share of the slack, 1/(j(j+1)), which adds up to less than 1. Only integers are used, so that
+    # a line is the same at every time and on every machine.
     share = Fraction(1, j * (j + 1))
     log = Fraction(693, 1000) * math.ceil(1 / (share * slack)).bit_length()
     square = log / (most / 2 ** (j - 1))

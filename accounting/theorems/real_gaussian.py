@@ -1,8 +1,8 @@
-r"""Real Gaussian noise, the reference against which the papers calibrate.
+r"""Real Gaussian noise, the reference for the calibrations in the papers.
 
-sigma/Delta = r: delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle
-and Wang 2018, Theorem 8). It decreases in r, since more noise is the same plus independent noise.
-dpcore never samples it; it is only for comparison.
+With sigma/Delta = r, delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r)
+(Balle and Wang 2018, Theorem 8). It decreases in r, as more noise is less noise plus independent
+noise. dpcore never samples it; it is only for comparison.
 """
 
 from __future__ import annotations

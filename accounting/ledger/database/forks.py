@@ -1,10 +1,10 @@
 r"""SQLite connections in processes that fork.
 
-SQLite keeps the locks of a file in the memory of the process as well. A child inherits that memory
-and not the locks: it believes that it holds what only its parent holds, and when the parent closes
-the file, what the child writes is lost, also through a connection that the child opened itself.
-So before a fork every connection that rests is closed. One that a transaction is using cannot be:
-the child must not touch that file. Proofs: docs/proofs/ledger.md.
+SQLite also keeps the locks of a file in the memory of the process. A child inherits that memory but
+not the locks: it believes that it holds the locks of its parent, and when the parent closes the
+file, data written by the child are lost, also through a connection that the child opened itself.
+So every idle connection is closed before a fork. A connection in a transaction cannot be closed:
+the child must not touch its file. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _USED: Final[Counter[Path]] = Counter()
 
 
 class _Torn:
-    # The files that a parent was using: this process must not touch them.
+    # The files that a parent was using at a fork: this process must not touch them.
     def __init__(self) -> None:
         self.files: set[Path] = set()
         forget_after_fork(self)
@@ -54,7 +54,7 @@ class FileConnection(sqlite3.Connection):
     r"""A connection that is closed before a fork."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
-        super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed on
+        super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
         self.path = Path(database).resolve()
         with _GATE:
             _OPEN.add(self)
@@ -68,7 +68,7 @@ class FileConnection(sqlite3.Connection):
 
 
 def closed_before_forks(engine: Engine) -> Engine:
-    r"""``engine``, whose idle connections will be closed before every fork."""
+    r"""Return ``engine``, whose idle connections will be closed before every fork."""
     with _GATE:
         _ENGINES.add(engine)
     return engine
@@ -76,7 +76,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""Context of a transaction on the file ``path``, including its connection."""
+    r"""A context for a transaction on the file ``path``, including its connection."""
     with _GATE:
         if path in _TORN:
             raise LedgerUnavailable(
@@ -97,7 +97,7 @@ def _before() -> None:
     for engine in [*_ENGINES]:
         engine.pool.dispose()
     if any(connection.rests_open() for connection in _OPEN):
-        gc.collect()  # those of ledgers that nobody closed or has any more
+        gc.collect()  # closes connections of ledgers that were dropped without close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,10 +1,10 @@
 r"""The database address of a ledger, and the location of an SQLite file in one private folder.
 
-SQLite names the log and the locks of a file after its path. One file that is reached through two
+SQLite names the log and the locks of a file after its path. A file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
-is mounted alone is refused, and so is one that lies in another folder than the one that it was made
-in or adopted into: the file ``<name>-home`` next to it says which ledger lives here, and in which
-folder. Proofs: docs/proofs/ledger.md.
+is mounted without its folder is refused, and so is a file in another folder than the one in which
+it was created or adopted: the file ``<name>-home`` next to it records which ledger lives here, and
+in which folder. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def address_of(url: object) -> URL:
         if address.database in (None, "", ":memory:"):
             raise InvalidParameter("url", shown, "must be a file, not in memory")
         if address.host or address.username or address.query:
-            # Such as nolock=1, which would let two charge at once.
+            # For example, nolock=1 would let two processes charge at once.
             raise InvalidParameter("url", shown, f"{_KINDS}, without options")
         return address
     if address.drivername in ("postgresql", "postgresql+psycopg"):
@@ -76,7 +76,7 @@ def is_file(address: URL) -> bool:
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
-    r"""Device and inode of the file, or None where there is none."""
+    r"""The device and inode of the file, or None if there is no file."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -90,9 +90,9 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
 
 
 def refuse_mounted(path: Path, where: str) -> None:
-    r"""Refuse a file that is a mount point by itself, with :class:`LedgerUnavailable`.
+    r"""Raise :class:`LedgerUnavailable` for a file that is a mount point by itself.
 
-    ``path`` has no links. If a system does not list its mounts, no path is refused here:
+    ``path`` must not contain links. If a system does not list its mounts, no path is refused here:
     :func:`home_of` decides.
     """
     mounts = [_mount_of(each) for each in (path, path.parent)]
@@ -102,7 +102,7 @@ def refuse_mounted(path: Path, where: str) -> None:
 
 
 def _mount_of(path: Path) -> bytes | None:
-    # O_PATH, because closing an ordinary descriptor of the file would drop SQLite's locks on it.
+    # O_PATH is needed: closing an ordinary descriptor of the file would drop SQLite's locks on it.
     opened = getattr(os, "O_PATH", None)
     if opened is None:
         return None
@@ -117,7 +117,7 @@ def _mount_of(path: Path) -> bytes | None:
 
 
 def _read(path: str) -> bytes:
-    # Of a small file: Path.read_bytes takes several times as long, and each charge reads three.
+    # For a small file Path.read_bytes takes several times as long, and each charge reads three.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(handle, 1 << 12)
@@ -134,8 +134,8 @@ def home_path(path: Path) -> Path:
 def home_of(path: Path) -> str:
     r"""The identity of the ledger recorded at this location; "" if there is none.
 
-    ``path`` has no links. The folder is known by its inode, which lasts as long as it does. Its
-    device does not: numbers of devices are given anew when a machine starts.
+    ``path`` must not contain links. The folder is identified by its inode, which is constant. Its
+    device may change: device numbers are assigned anew when a machine starts.
     """
     try:
         ledger, folder = _read(f"{path}-home").decode("ascii").split()
@@ -168,14 +168,14 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 def made_private(path: Path) -> None:
     r"""Create an empty private file at ``path``, if missing, before SQLite creates a readable one.
 
-    Its log and the index of that take the mode of the file. A file with something in it keeps the
-    mode that its owner gave it.
+    The log and its index take the mode of the file. A non-empty file keeps the mode that its owner
+    gave it.
     """
     try:
-        # Not opened: closing it would drop the locks of a thread that has it open by then.
+        # The file is not opened: closing it would drop the locks of a thread that has it open.
         os.mknod(path, PRIVATE | stat.S_IFREG)
     except PermissionError:
-        # A system on which only root makes nodes; or no right to the folder, which SQLite tells.
+        # Only root may create nodes, or the folder is not writable, which SQLite will report.
         with suppress(OSError):
             path.touch(PRIVATE, exist_ok=False)
     except FileExistsError:

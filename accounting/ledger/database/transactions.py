@@ -1,7 +1,7 @@
 r"""The database of a ledger, an SQLite file or PostgreSQL, and its transactions.
 
-A transaction that writes has the ledger to itself, one that reads sees one moment of it. Whatever
-the database reports leaves as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
+A writing transaction has the ledger to itself; a reading one sees a single snapshot of it. Errors
+of the database are raised as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from accounting.ledger.database.place import (
 from accounting.ledger.database.waiting import waited_for_process, waited_for_session
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 
-_PATIENCE: Final = 60  # seconds for which a charge waits for others
-_CREATION: Final = 0x64_70_63_6F_72_65  # names the advisory lock under which tables are made
-_LOG: Final = 4 << 20  # bytes that the write-ahead log of a file may grow to
+_PATIENCE: Final = 60  # the time in seconds for which a charge waits for others
+_CREATION: Final = 0x64_70_63_6F_72_65  # the advisory lock under which tables are created
+_LOG: Final = 4 << 20  # the largest size of the write-ahead log of a file, in bytes
 _FOLDER: Final = ": the folder must exist and be writable"
 _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-# What PostgreSQL says of a statement that fits the tables, when the tables do not: no such table,
-# column or function, another type, a sum out of range.
+# The errors of PostgreSQL for a valid statement on other tables: no such table, column or function,
+# a wrong type, a sum out of range.
 _OTHER_TABLES: Final = frozenset({"42P01", "42703", "42883", "42804", "22003"})
 _LOCK_TIMEOUT: Final = "55P03"
 
@@ -51,9 +51,9 @@ class Store:
     def __init__(self, url: str) -> None:
         address = address_of(url)
         self.where, self.is_file = where_of(address), is_file(address)
-        # As the driver does it: at once, so that another folder later changes nothing.
+        # Resolved now, as by the driver, so that a later change of the folder has no effect.
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
-        # Where links lead to another file later, it is not the one that is open: refused.
+        # If links lead to another file later, that file is not the open one, and is refused.
         self._real = Path(os.path.realpath(self.where))
         self._log = Path(f"{self._real}-wal")
         self.queue: Final = Path(f"{self._real}-queue")
@@ -70,11 +70,11 @@ class Store:
         self._process = os.getpid()
         self._inherited: list[Pool] = []
         self.file: tuple[int, int] | None = None
-        r"""Device and inode of the file that is open."""
+        r"""The device and inode of the open file."""
 
     @property
     def patience(self) -> float:
-        r"""Seconds that a charge waits for other writers."""
+        r"""The time in seconds that a charge waits for other writers."""
         return _PATIENCE
 
     def mode(self) -> int:
@@ -86,8 +86,8 @@ class Store:
         r"""An exclusive write transaction, durable when the block ends.
 
         On SQLite it starts with the write lock. On PostgreSQL the caller's first statement locks
-        the one row of ``ledger``; each later one sees what was committed before that. With
-        ``create`` the tables, or the file, may not be there yet.
+        the one row of ``ledger``; each later statement sees all data committed before that. With
+        ``create`` the tables, or the file, need not exist yet.
         """
         if create and self.is_file:
             made_private(self._path)
@@ -109,18 +109,18 @@ class Store:
     def settle_here(self, ledger: str) -> None:
         r"""Record next to a file that the ledger of this identity is at this location.
 
-        Inside a transaction that writes.
+        Call it inside a writing transaction.
         """
         if self.is_file:
             settle_in(self._path, ledger)
 
     def must_hold_tables(self, connection: Connection) -> None:
-        r"""Refuse a database without a ledger."""
+        r"""Raise :class:`LedgerUnavailable` for a database without a ledger."""
         if not self.has_tables(connection):
-            raise LedgerUnavailable(self.where, "holds no ledger: create one with a budget")
+            raise LedgerUnavailable(self.where, "contains no ledger: create one with a budget")
 
     def has_tables(self, connection: Connection) -> bool:
-        r"""Whether the database contains a ledger: all of its tables, or none."""
+        r"""Whether the database contains a ledger, that is all of its tables and not only some."""
         tables = inspect(connection)
         found = {tables.has_table(name) for name in ("ledger", "ledger_charges", "ledger_users")}
         if len(found) > 1:
@@ -128,36 +128,36 @@ class Store:
         return found.pop()
 
     def settle(self) -> None:
-        r"""Flush to disk the writes of a process that died before it did.
+        r"""Flush to disk the writes of a process that died before it flushed them.
 
         SQLite shows others such a charge: it is complete, but a power cut could still undo it. Call
         this inside a writing transaction. PostgreSQL flushes before it shows a charge.
         """
         if self.is_file:
             for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
-                with suppress(FileNotFoundError):  # no log: all of it is in the file
+                with suppress(FileNotFoundError):  # without a log all data are in the file
                     bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
-        r"""The error of a charge that timed out, naming the blocking process."""
+        r"""The error for a charge that timed out, naming the blocking process."""
         if self.is_file:
             return LedgerUnavailable(self.where, waited_for_process(self._path, _PATIENCE))
         return LedgerUnavailable(self.where, waited_for_session(self._engine, _PATIENCE))
 
     def close(self) -> None:
-        r"""Return the connections."""
+        r"""Close the connections."""
         self._engine.dispose()
         self.file = None
 
     @contextmanager
     def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
         if self.is_file and not create and identity(self._path, self.where) is None:
-            # Opening it would make an empty one.
+            # Opening a missing file would create an empty one.
             reason = "there is no such file: create a ledger with dpcore ledger open"
             raise LedgerUnavailable(self.where, reason)
         if os.getpid() != self._process:
-            # A connection that two processes use is nobody's: a child neither uses nor closes those
-            # of its parent, and keeps them so that nothing else does.
+            # A connection must not be shared by two processes: a child neither uses nor closes
+            # those of its parent, and keeps references so that they are not closed.
             self._inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
@@ -177,13 +177,13 @@ class Store:
                     self._must_be(file)
                     connection.info["home"] = home_of(self._real)
                     yield connection
-            # What was written to a file that nobody finds again is not acknowledged.
+            # A write to a file that has been moved or removed must not be acknowledged.
             self._must_be(file)
 
     def _shorten_log(self) -> None:
-        # SQLite before 3.51.3 may lose a commit that restarts the log while two others move it
-        # into the file (sqlite.org/wal.html, "the WAL-reset bug"). So no connection moves it by
-        # itself, and this one does while it keeps everybody else from writing.
+        # SQLite before 3.51.3 may lose a commit that restarts the log while two others checkpoint
+        # it (sqlite.org/wal.html, "the WAL-reset bug"). So connections never checkpoint on their
+        # own, and this one does so while it holds the write lock.
         try:
             length = self._log.stat().st_size
         except OSError:
@@ -210,7 +210,7 @@ class Store:
         except (SQLAlchemyError, self._driver.Error) as error:
             raise self._meaning(error) from error
         except OSError as error:
-            # Of the files beside the database, such as a log that cannot be brought to the disk.
+            # Errors of files next to the database, such as a log that cannot be flushed to disk.
             raise LedgerUnavailable(self.where, error.strerror or str(error)) from error
 
     def _meaning(self, error: Exception) -> LedgerDamaged | LedgerUnavailable:
@@ -219,7 +219,7 @@ class Store:
         line = lines[0] if lines else type(original).__name__
         name, state = getattr(original, "sqlite_errorname", ""), getattr(original, "sqlstate", "")
         if isinstance(original, self._driver.IntegrityError):
-            # Every rule of the tables is checked before a row is written.
+            # All constraints of the tables are checked before a row is written.
             return LedgerDamaged(self.where, f"contains rows that belong to no charge: {line}")
         if name.startswith("SQLITE_BUSY") or state == _LOCK_TIMEOUT:
             return self.waited()
@@ -240,16 +240,16 @@ def _engine(address: URL) -> Engine:
 
 
 def _prepare(connection: Any, record: Any) -> None:
-    # The driver would begin by itself, and later than it must.
+    # The driver would begin transactions by itself, and too late.
     connection.isolation_level = None
-    # What somebody wrote that is no text is shown as it is, not refused.
+    # Text that is not valid Unicode is shown as it is stored, not refused.
     connection.text_factory = as_stored
     _write_ahead(connection)
-    # An acknowledged charge survives a power cut.
+    # These make an acknowledged charge survive a power failure.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    # A log that starts again is cut: its size says how much of it is not in the file.
+    # A restarted log is truncated: its size shows how much of it is not in the file.
     connection.execute("PRAGMA journal_size_limit = 0")
     connection.execute("PRAGMA temp_store = MEMORY")
     found = connection.path.stat()
@@ -263,8 +263,8 @@ def as_stored(value: bytes) -> str:
 
 
 def _write_ahead(connection: Any) -> None:
-    # Readers do not stop a charge. The first change of a new file to this mode does not wait for
-    # others by itself.
+    # Readers do not block a charge. Changing a new file to this mode does not wait for others by
+    # itself.
     last = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -275,11 +275,11 @@ def _write_ahead(connection: Any) -> None:
                 raise
         time.sleep(0.001)
     if mode != "wal":
-        # In another mode a commit would not be on the disk when it returns.
-        raise sqlite3.OperationalError(f"keeps no write-ahead log, but mode {mode!r}")
+        # In another mode a commit might not be on the disk when it returns.
+        raise sqlite3.OperationalError(f"supports no write-ahead log, only mode {mode!r}")
 
 
 def _begin(connection: Connection) -> None:
-    # Not an event of the engine: those are looked for at each statement.
+    # This is not an event of the engine, since events are looked up at each statement.
     reads = connection.get_execution_options()["ledger_reads"]
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -11,11 +11,11 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 _LOCKS: Final = Path("/proc/locks")
-_WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: that byte of the file -shm
+_WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: the number of a byte of the file -shm
 
 _RETRY: Final = "then charge again: the same batch is charged once"
 
-# Whoever charges locks the row of the ledger; the one that does not wait for a lock has it.
+# A charging session locks the row of the ledger; the one that is not waiting for a lock holds it.
 _HOLDERS: Final = text(
     "SELECT a.pid, a.state, extract(epoch FROM now() - a.xact_start)::int AS since"
     " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
@@ -26,13 +26,13 @@ _HOLDERS: Final = text(
 
 
 def waited_for_process(path: Path, seconds: float) -> str:
-    r"""Why a charge to the SQLite file ``path`` timed out after ``seconds``, in one line."""
+    r"""The reason why a charge to the file ``path`` timed out after ``seconds``, in one line."""
     who = _named(_holder(path))
     return f"waited {seconds:g} s for {who}: wait for it to finish, or stop it; {_RETRY}"
 
 
 def waited_for_session(engine: Engine, seconds: float) -> str:
-    r"""Why a charge on a PostgreSQL server timed out, in one line."""
+    r"""The reason why a charge on a PostgreSQL server timed out, in one line."""
     with suppress(SQLAlchemyError), engine.connect() as connection:
         found = connection.execute(_HOLDERS).one_or_none()
         if found is not None:
@@ -46,19 +46,19 @@ def waited_for_session(engine: Engine, seconds: float) -> str:
 
 def _named(holder: int | None) -> str:
     if holder is None:
-        return "another process that is writing, which this system does not name"
+        return "another process that is writing, which this system cannot identify"
     if holder == os.getpid():
         return f"another thread of this process, {holder}, that is writing"
     name = ""
     with suppress(OSError):
-        # Not its arguments: they may hold a password.
+        # The arguments of the process are not shown: they may contain a password.
         command = Path(f"/proc/{holder}/comm").read_text(encoding="utf-8", errors="replace")
         name = f" ({ascii(command.strip())[1:-1]})"
     return f"process {holder}{name} that is writing"
 
 
 def _holder(path: Path) -> int | None:
-    # Not asked of the file: closing it would drop the locks that SQLite has there.
+    # The lock is not read from the open file: closing it would drop the locks of SQLite.
     with suppress(OSError, ValueError):
         index = Path(f"{path.resolve()}-shm").stat()
         device = f"{os.major(index.st_dev):02x}:{os.minor(index.st_dev):02x}:{index.st_ino}"

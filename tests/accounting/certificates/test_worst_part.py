@@ -46,7 +46,7 @@ def test_the_largest_of_the_parts_holds_and_no_less() -> None:
         assert failures(EPSILON, *turned) == []
         assert failures(EPSILON + 1, *turned) == []
         less = failures(EPSILON - Fraction(1, 10**9), *turned)
-        assert less == [("claims[0] (epsilon)", "is less than that of a part")]
+        assert less == [("claims[0] (epsilon)", "is less than the epsilon of a part")]
 
 
 def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
@@ -54,7 +54,7 @@ def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
     where, reason = failures(EPSILON, small)[0]
     assert (where, reason) == (
         "parts[0]",
-        f"claims less at {DELTA} than its own certificate proves",
+        f"claims a smaller epsilon at {DELTA} than its certificate proves",
     )
     for other in ({"scope": {"unit": "user", "relation": "replace"}}, {"inner": PARTS[1].inner}):
         wrong = replace(PARTS[0], **other)
@@ -73,13 +73,13 @@ def test_a_pure_epsilon_is_a_bound_at_every_delta_and_no_less() -> None:
     alone = replace(PARTS[0], certificate=own, claims={DELTA: Fraction(1, 10)})
     assert failures(Fraction(1, 10), alone) == []
     less = replace(alone, claims={DELTA: Fraction(1, 10) - Fraction(1, 10**9)})
-    assert "claims less" in failures(Fraction(1, 10), less)[0][1]
+    assert "claims a smaller" in failures(Fraction(1, 10), less)[0][1]
     # A claim of another kind bounds no epsilon.
     other = certify(curve, deltas=(), epsilons=["1/100"]).to_json()
     rest = [each for each in other["claims"] if each["quantity"] == "delta"]
     bare = {**other, "claims": rest, "digest": ""}
     bare["digest"] = digest_of(bare)
-    assert "claims less" in failures(Fraction(1, 10), replace(alone, certificate=bare))[0][1]
+    assert "claims a smaller" in failures(Fraction(1, 10), replace(alone, certificate=bare))[0][1]
 
 
 def test_a_certificate_that_does_not_hold_is_named_in_its_part() -> None:

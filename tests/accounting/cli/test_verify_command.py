@@ -85,7 +85,7 @@ def test_an_honest_run_holds(command: Verify) -> None:
         epsilon = part["claims"][0]["epsilon"]
         assert lines[1 + i] == (
             f"parts[{i}]: holds: epsilon <= {epsilon} at delta 1/1000000, of 1 round of "
-            f"discrete-laplace:scale={noise['scale']} (sensitivity {moved}): computed again"
+            f"discrete-laplace:scale={noise['scale']} (sensitivity {moved}): recomputed"
         )
     assert lines[-1] == "every claim holds"
 
@@ -103,7 +103,7 @@ def test_what_is_assumed_is_said_first_and_last(
     answer = command(of_a_run(**options))
     assert answer.code == 0
     assert answer.out.startswith(first)
-    assert answer.out.splitlines()[-1] == "every claim holds, given what is assumed"
+    assert answer.out.splitlines()[-1] == "every claim holds under the stated assumptions"
 
 
 def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
@@ -124,7 +124,7 @@ def test_a_changed_run_does_not_hold(command: Verify) -> None:
     answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
     assert answer.code == 1
     lines = answer.out.splitlines()
-    assert lines[0] == "claims[0] (epsilon): fails: is less than that of a part"
+    assert lines[0] == "claims[0] (epsilon): fails: is less than the epsilon of a part"
     assert lines[-1] == "DOES NOT HOLD"
     found = command(json.dumps(edited), "--json")
     assert (found.code, found.json["holds"]) == (1, False)

@@ -211,7 +211,7 @@ def test_routes_bound_or_say_why(guarantee: Any, without: set[str]) -> None:
 def test_what_is_infinite_is_said_to_be() -> None:
     found = table(Approx("1/10", "1e-3"), 4)
     assert upper(found, "exact") == math.inf
-    assert reason(found, "basic") == "it bounds no epsilon at this delta"
+    assert reason(found, "basic") == "it gives no finite epsilon at this delta"
 
 
 def test_assumptions_stay() -> None:

@@ -210,7 +210,7 @@ def test_odd_names_are_names(ledger: Ledger, odd: str) -> None:
 
 
 def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
-    with pytest.raises(LedgerUnavailable, match=r"no such file|holds no ledger"):
+    with pytest.raises(LedgerUnavailable, match=r"no such file|contains no ledger"):
         Ledger.open(url)
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], per_user("1/2"), batch="one")

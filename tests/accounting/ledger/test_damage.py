@@ -32,29 +32,29 @@ EDITS = [
     ("UPDATE ledger_charges SET guarantee = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
     ("UPDATE ledger_charges SET guarantee = '{}' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
     ("UPDATE ledger_charges SET assumed = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
-    ("UPDATE ledger_charges SET paid = 1 WHERE id = 2", "charge 2 (batch 'two'): 1 users paid"),
+    ("UPDATE ledger_charges SET paid = 1 WHERE id = 2", "has 2 rows in ledger_paid"),
     ("UPDATE ledger_charges SET digest = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edited"),
     ("UPDATE ledger_charges SET previous = 'x' WHERE id = 2", "does not follow the charge before"),
     ("UPDATE ledger_charges SET id = 9 WHERE id = 2", "charge 9 (batch 'two'): was edited"),
     ("DELETE FROM ledger_charges WHERE id = 2", "charge 2: is missing"),
-    ("DELETE FROM ledger_charges WHERE id = 3", "ledger: its last charge was 3, and is 2 now"),
-    ("DELETE FROM ledger_charges", "charge 1: there is no such charge, and 2 users paid in it"),
-    ("DELETE FROM ledger_paid WHERE charge = 2 AND name = 'bob'", "2 users paid when"),
-    ("DELETE FROM ledger_paid WHERE charge = 2", "2 users paid when it was made, 0 now"),
-    ("INSERT INTO ledger_paid VALUES (2, 'eve')", "2 users paid when it was made, 3 now"),
+    ("DELETE FROM ledger_charges WHERE id = 3", "last charge differs: 3 is recorded, 2 was"),
+    ("DELETE FROM ledger_charges", "1: there is no such charge, but ledger_paid"),
+    ("DELETE FROM ledger_paid WHERE charge = 2 AND name = 'bob'", "has 1 rows in ledger_paid"),
+    ("DELETE FROM ledger_paid WHERE charge = 2", "has 0 rows in ledger_paid"),
+    ("INSERT INTO ledger_paid VALUES (2, 'eve')", "has 3 rows in ledger_paid"),
     ("INSERT INTO ledger_paid VALUES (7, 'eve')", "charge 7: there is no such charge"),
-    ("UPDATE ledger_paid SET name = 'eve' WHERE name = 'bob'", "the users paid were edited"),
-    ("UPDATE ledger_paid SET charge = 3 WHERE charge = 2 AND name = 'bob'", "2 users paid when"),
-    ("UPDATE ledger_spared SET name = 'eve'", "(batch 'three'): the users spared were edited"),
-    ("DELETE FROM ledger_spared", "1 users spared when it was made, 0 now"),
-    ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, the history"),
+    ("UPDATE ledger_paid SET name = 'eve' WHERE name = 'bob'", "its rows in ledger_paid were"),
+    ("UPDATE ledger_paid SET charge = 3 WHERE charge = 2 AND name = 'bob'", "has 1 rows in ledger"),
+    ("UPDATE ledger_spared SET name = 'eve'", "its rows in ledger_spared were edited"),
+    ("DELETE FROM ledger_spared", "has 0 rows in ledger_spared"),
+    ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, but the"),
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
     ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': was charged, but has no counters"),
-    ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, the history"),
+    ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, but the history"),
     ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': was charged, but has"),
     ("DELETE FROM ledger", "the row of the ledger is missing"),
-    ("UPDATE ledger SET charges = 2", "ledger: its last charge was 2, and is 3 now"),
-    ("UPDATE ledger SET head = 'x'", "ledger: its last charge was 3, and is 3 now, or was edited"),
+    ("UPDATE ledger SET charges = 2", "last charge differs: 2 is recorded, 3 was"),
+    ("UPDATE ledger SET head = 'x'", "last charge differs: 3 is recorded, 3 was"),
     ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter differs from"),
     # The same to a reader, and yet not what was written.
     ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter differs from the one"),
@@ -221,7 +221,7 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
         receipts = three_charges(ledger)
         rewrite(url, ledger, forget=1)
         assert ledger.check() == ()  # it is whole: another history
-        assert said(ledger, *receipts) == "charge 3: is missing, and has a receipt"
+        assert said(ledger, *receipts) == "charge 3: is missing, but has a receipt"
         ledger.charge(["eve"], per_user("1/4"), batch="three")
         for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
             # Of two receipts for one charge, one is wrong.

@@ -102,7 +102,7 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
             elif Path("/proc/locks").exists():
                 assert f"for process {holding.pid} (python" in said
             else:
-                assert "which this system does not name" in said
+                assert "which this system cannot identify" in said
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 

@@ -152,7 +152,7 @@ def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: li
     ]
     assert isinstance(one, Receipt)
     assert [str(each) for each in ledger.check(one, three)][:1] == [
-        f"user 'hurt': rho is 7, the history adds up to {ledger.filter.limits[0] // 2}"
+        f"user 'hurt': rho is 7, but the history adds up to {ledger.filter.limits[0] // 2}"
     ]
 
 

@@ -90,11 +90,11 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
     ("text", "match"),
     [
         ("", "is empty"),
-        ("user,x,x\nada,1,2\n", "column 3 has the name 'x' of another"),
+        ("user,x,x\nada,1,2\n", "column 3 has the same name 'x' as another"),
         ("user,,x\nada,1,2\n", "column 2 has no name"),
         ("name,x\nada,1\n", "user = user: is not a column of .*, which has name, x"),
         ("user,y\nada,1\n", "column = x: is not a column"),
-        ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row needs its user"),
+        ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row must have a user"),
         ("user,x\nada,1\nbob,\n", "row 2, column x: must be a finite number"),
         ("user,x\nada,1\nbob,n/a\n", "row 2, column x = n/a: must be a finite number"),
         ("user,x\nada,NaN\n", "row 1, column x = NaN"),

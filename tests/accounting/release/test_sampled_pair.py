@@ -122,7 +122,9 @@ def test_several_shifts_or_directions_are_sampled_from_above() -> None:
             truth = max(hockey_stick(world, at) for world in worlds)
             bound = max(composed(kinds, 1, at) for kinds in sampled.directions)
             assert truth - mpmath.mpf("1e-14") <= bound <= truth * (1 + mpmath.mpf("1e-9"))
-    with pytest.raises(NotDerived, match=r"no proven bounds here; use epsilon\(delta\)"):
+    with pytest.raises(
+        NotDerived, match=r"no Renyi divergence is proven for such samples; use epsilon\(delta\)"
+    ):
         sampled.enclose_renyi(2)
 
 

@@ -140,7 +140,7 @@ def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
     ):
         found = recheck(as_if(document, last, **fields)).failures
         assert [each.where for each in found] == [f"parts[{last}]"], fields
-        assert "is not that of" in found[0].reason
+        assert "is too small for" in found[0].reason
     for fields, reason in (
         ({"reach": 10**6}, "bits, more than"),
         ({"honest": users + 1}, "must be <= users"),
@@ -318,5 +318,5 @@ def test_a_claim_that_is_too_small_is_found_at_each_delta(which: int) -> None:
         each["claims"][which]["epsilon"] = "0.1"
     verdict = recheck(sealed(edited))
     assert not verdict.holds
-    reason = f"claims less at {DELTAS[which]} than its own certificate proves"
+    reason = f"claims a smaller epsilon at {DELTAS[which]} than its certificate proves"
     assert {finding.reason for finding in verdict.failures} == {reason}

@@ -76,7 +76,7 @@ def test_pure_releases_are_computed_again_whatever_their_size(trust: LinearTrust
     less = [
         {**part, "claims": [{"delta": "1/1000000", "epsilon": "9.2"}]} for part in document["parts"]
     ]
-    assert "claims less" in str(recheck(changed(text, parts=less)))
+    assert "claims a smaller" in str(recheck(changed(text, parts=less)))
     # And a part that states a smaller largest loss than its noise has.
     (own, *_) = (part["certificate"] for part in document["parts"])
     pure = [each for each in own["claims"] if each["quantity"] == "pure"]
@@ -155,7 +155,7 @@ def smaller_rho(document: Any) -> None:
         (less_noise, "proven: the value is"),
         (smaller_moves, "proven: the value is"),
         (smaller_rho, "proven: the value is"),
-        (smaller_epsilon, "claims less at"),
+        (smaller_epsilon, "claims a smaller epsilon at"),
     ],
 )
 def test_a_twin_of_the_factorisation_is_refused(twin: Any, reason: str) -> None:

@@ -152,7 +152,7 @@ def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
         receipt = ledger.charge(["ada"], PRICE, batch="one")
     file.write_bytes(kept)
     with opened(file) as ledger:
-        assert str(ledger.check(receipt)[0]) == "charge 1: is missing, and has a receipt"
+        assert str(ledger.check(receipt)[0]) == "charge 1: is missing, but has a receipt"
 
 
 @by_day(1)

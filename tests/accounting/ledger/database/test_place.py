@@ -182,6 +182,6 @@ def test_the_log_is_moved_into_the_file_and_nobody_writes_meanwhile(
 def test_a_file_that_keeps_no_log_is_refused() -> None:
     with (
         closing(sqlite3.connect(":memory:")) as connection,
-        pytest.raises(sqlite3.OperationalError, match="keeps no write-ahead log"),
+        pytest.raises(sqlite3.OperationalError, match="supports no write-ahead log"),
     ):
         _write_ahead(connection)
