@@ -111,7 +111,7 @@ class Peer:
     def refuses(self, question: Question) -> str | None:
         r"""Why it cannot be asked."""
         if question.marks and not self.words:
-            return "an output is no number"
+            return "an output is not a number"
         if question.sides[0].shape[1] > 1 and not self.vectors:
             return "an output is a list"
         return "a delta is claimed" if question.delta and not self.delta else None
