@@ -1,7 +1,7 @@
 r"""DP-Sniper itself on the mechanisms of its battery, with 10^6 runs over both datasets.
 
-``python -m benchmarks.auditing.dp_sniper [NAME ...] [--peer /path/to/python]``, an interpreter
-that has dpsniper; without names it writes ``results/dp_sniper.json``.
+``python -m benchmarks.auditing.dp_sniper [NAME ...] [--peer /path/to/python]``: the interpreter
+must have dpsniper. Without names the results are written to ``results/dp_sniper.json``.
 
 A fifth of the runs on each dataset is used for training, a fifth on the second dataset to choose
 the threshold, and a fifth on each for the estimate. Each classifier is used separately at level

@@ -178,7 +178,7 @@ def _least(
         beyond = float(value) * off**power * (1 + _ASIDE)
         inside = min(max(beyond, low * (1 + 2 * _ASIDE)), high / (1 + 2 * _ASIDE))
         value = Fraction(math.ceil(inside * _GRID), _GRID)
-    raise NotDerived("noise for this route", "its epsilon does not come down to the promise")
+    raise NotDerived("noise for this route", "no noise reached the target epsilon")
 
 
 @lru_cache(maxsize=1 << 10)
@@ -277,7 +277,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
 
 def _listed(argument: str, values: object) -> tuple[Any, ...]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidParameter(argument, values, "must be several, e.g. a tuple")
+        raise InvalidParameter(argument, values, "must be a collection, for example a tuple")
     found = tuple(values)
     if not found:
         raise InvalidParameter(argument, values, "must not be empty")
