@@ -1,1 +1,1 @@
-r"""Speed, tightness and power beside the peers, as JSON; never asserted in tests."""
+r"""Benchmarks of speed, tightness and power against peers, with results as JSON."""

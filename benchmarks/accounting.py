@@ -1,10 +1,10 @@
-r"""How tight and how fast the accountant is, beside dp-accounting and prv-accountant.
+r"""Tightness and speed of the accountant, compared with dp-accounting and prv-accountant.
 
-``python -m benchmarks.accounting [--quick]``. Ours is an enclosure or a bound: both ends, its
-width, and milliseconds with every cache of ours emptied first, tables included (``again_ms``: the
-same question once more). A peer's row gives its number with its default discretisation, its excess
-over our upper end (positive: looser; negative by more than the last digits: no bound at all),
-milliseconds and the ratio of times. BLAS has one thread. ``truth``: where both our ends agree.
+``python -m benchmarks.accounting [--quick]``. For dpcore each row has both bounds, their width, and
+the milliseconds with all caches and tables of dpcore emptied first (``again_ms``: the time of a
+second call). For a peer it has the epsilon with its default discretisation, its excess over our
+upper bound (positive: looser; clearly negative: not an upper bound), milliseconds and the ratio of
+times. BLAS uses one thread. ``truth`` has the digits on which both our bounds agree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import Any
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    # Read when numpy is loaded, so before anything that loads it.
+    # numpy reads this variable when it is loaded, so it must be set before any import of numpy.
     os.environ[_threads] = "1"
 
 from accounting import PrivacyCurve  # noqa: E402  # after the threads are set
@@ -41,7 +41,7 @@ RENYI_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 128, 256, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""A list of (noise, shift, rounds), the delta asked for, and how wide the answer may be."""
+    r"""A list of (noise, shift, rounds), the requested delta, and the largest allowed width."""
 
     name: str
     parts: tuple[tuple[Noise, int, int], ...]
@@ -129,7 +129,7 @@ Peer = Callable[[], float]
 
 
 def peer(name: str, case: Case) -> Peer | None:
-    r"""epsilon(delta) of the case by one peer; None where it is not installed."""
+    r"""epsilon(delta) of the case, computed by one peer; None if the peer is not installed."""
     try:
         return {"pld": _pld, "rdp": _rdp, "prv": _prv}[name](case)
     except ImportError:
@@ -162,7 +162,7 @@ def _pld(case: Case) -> Peer:
 
 
 def _rdp(case: Case) -> Peer:
-    # Its own events: Gaussian (whose Renyi curve bounds that of the discrete law) and Laplace.
+    # The peer's events: Gaussian (whose Renyi curve bounds that of the discrete law) and Laplace.
     events = import_module("dp_accounting.dp_event")
     rdp = import_module("dp_accounting.rdp.rdp_privacy_accountant")
 
@@ -180,7 +180,7 @@ def _rdp(case: Case) -> Peer:
 
 
 def _prv(case: Case) -> Peer:
-    # For Gaussian noise on the reals only: near the discrete one, and no bound of it.
+    # Only for Gaussian noise on the reals: close to the discrete law, but not a bound on it.
     prv = import_module("prv_accountant")
 
     def run() -> float:
@@ -195,7 +195,7 @@ def _prv(case: Case) -> Peer:
 
 
 def asked(name: str, case: Case, repeats: int) -> dict[str, Any]:
-    r"""What a peer says of a case and how long it takes, or why it says nothing."""
+    r"""The epsilon and the time of a peer for a case, or the reason why it has none."""
     run = peer(name, case)
     if run is None:
         return {"refused": "not installed"}
@@ -207,7 +207,7 @@ def asked(name: str, case: Case, repeats: int) -> dict[str, Any]:
 
 
 def fresh_seconds(work: Callable[[], object], repeats: int) -> float:
-    r"""The least time of a call that finds every cache of ours empty."""
+    r"""The least time of a call with all caches of dpcore emptied."""
     best = math.inf
     for _ in range(repeats):
         forget()
@@ -218,7 +218,7 @@ def fresh_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def forget() -> None:
-    r"""Empty what functions of accounting and dpcore remember between calls."""
+    r"""Empty the caches of the functions of accounting and dpcore."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("accounting", "dpcore"):
             for each in vars(module).values():
@@ -231,7 +231,7 @@ def forget() -> None:
 
 
 def total_row(case: Case, relative: str, repeats: int) -> dict[str, Any]:
-    r"""Ours and the peers on epsilon(delta) of a list of releases."""
+    r"""A row with epsilon(delta) of a list of releases, by dpcore and by the peers."""
     total = compose(
         *(
             (PrivacyCurve(noise=noise, sensitivity=Sensitivity(shift)), rounds)
@@ -262,11 +262,11 @@ def total_row(case: Case, relative: str, repeats: int) -> dict[str, Any]:
 
 
 def renyi_row(repeats: int) -> dict[str, Any]:
-    r"""CZ, Lemma 3: the exact divergence of Skellam noise beside the bound, and the noise saved."""
+    r"""A row with the exact divergence of Skellam noise, the bound of CZ Lemma 3, and the ratio."""
     order, shift, variance = 32, 4, 16
     run = partial(PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift).renyi, order)
     found, stated = run(), skellam_renyi_bound(order, variance, shift)
-    # The least variance on a grid of 1/64 that truly keeps the bound: divergences fall in it.
+    # The least variance on a grid of 1/64 that satisfies the bound; divergences decrease with it.
     low, high = 0, 64 * variance
     while high - low > 1:
         middle = (low + high) // 2
@@ -283,7 +283,7 @@ def renyi_row(repeats: int) -> dict[str, Any]:
 
 
 def epsilon_row(noise: Noise, delta: str, repeats: int) -> dict[str, Any]:
-    r"""Ours and the peer on epsilon(delta) of one release."""
+    r"""A row with epsilon(delta) of one release, by dpcore and by the peer."""
     curve = PrivacyCurve(noise=noise, sensitivity=Sensitivity(1))
     found = curve.epsilon(delta)
     row: dict[str, Any] = {
@@ -292,7 +292,7 @@ def epsilon_row(noise: Noise, delta: str, repeats: int) -> dict[str, Any]:
         "ours": shown(found),
         "ours_ms": 1e3 * fresh_seconds(lambda: curve.epsilon(delta), repeats),
     }
-    # The peer's grid has a point for every loss within reach: hopeless at a deviation of 2^40.
+    # The peer's grid has a point for every loss in its range: infeasible at a deviation of 2^40.
     if noise not in (GAUSSIAN, ONE_LAPLACE):
         return row
     case = Case(name=repr(noise), parts=((noise, 1, 1),), delta=delta)
@@ -307,7 +307,7 @@ def epsilon_row(noise: Noise, delta: str, repeats: int) -> dict[str, Any]:
 
 
 def point_rows(repeats: int) -> list[dict[str, Any]]:
-    r"""The other questions one may ask of a curve, in milliseconds."""
+    r"""Rows with the milliseconds of the other methods of a curve."""
     rows = []
     for noise in (GAUSSIAN, ONE_LAPLACE):
         curve = PrivacyCurve(noise=noise, sensitivity=Sensitivity(1))
@@ -323,7 +323,7 @@ def point_rows(repeats: int) -> list[dict[str, Any]]:
 
 
 def shown(found: Enclosure | Bound) -> dict[str, Any]:
-    r"""Both ends as floats, rounded outwards, the exact width, and it as a power of two."""
+    r"""Both bounds as floats, rounded outwards, and the exact width, also as a power of two."""
     low, upper = found.lower, found.upper
     width = bits = None
     if isinstance(low, Fraction) and isinstance(upper, Fraction):
@@ -341,7 +341,7 @@ def shown(found: Enclosure | Bound) -> dict[str, Any]:
 
 
 def agreed(found: Enclosure | Bound) -> str | None:
-    r"""The decimal digits on which both ends agree, up to 15 of them."""
+    r"""The decimal digits, at most 15, on which both bounds agree."""
     if found.lower is None:
         return None
     for digits in range(15, 0, -1):
@@ -352,12 +352,12 @@ def agreed(found: Enclosure | Bound) -> str | None:
 
 
 def finite_or_text(value: float) -> float | str:
-    r"""JSON has no infinity: it is written as text."""
+    r"""Write infinity as text, because JSON has no infinity."""
     return value if math.isfinite(value) else str(value)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    r"""The rows of totals as text: case, ours, peers, times and ratios."""
+    r"""The rows of totals as text: case, bounds of dpcore, peers, times and ratios."""
     lines = []
     for row in rows:
         ours = row["ours"]

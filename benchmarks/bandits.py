@@ -1,20 +1,20 @@
-r"""How fast bandits are played: rounds, drawn rounds, and the bare drawing of as many rewards.
+r"""Speed of bandit runs: rounds, drawn rounds, and the time of only drawing the same rewards.
 
-``OPENBLAS_NUM_THREADS=1 python -m benchmarks.bandits [--quick]``: one core. Threads of BLAS that
-wait for each other would count several times.
+``OPENBLAS_NUM_THREADS=1 python -m benchmarks.bandits [--quick]`` uses one core, because the waiting
+time of several BLAS threads would be counted as processor time.
 
-A run draws the rewards of the batches that are released; what is pulled after an algorithm has
-committed to an arm, or in a batch that the horizon cuts, is counted and not drawn. Both counts are
-in the result; seconds are those of the processor. ``identical means`` is the case where nothing can
-be eliminated, at a horizon that ends with a batch: every round is drawn. The bare work is
-``rng.normal`` and ``clip`` for the same number of rewards, in chunks that stay in the cache, on the
-same core; the first run of an algorithm also builds its tables of noise and its radii, which later
-ones find.
+A run draws the rewards of the batches that are released; pulls after an algorithm has committed to
+an arm, or in a batch that the horizon cuts off, are counted but not drawn. The result has both
+counts; seconds are processor time. In the case ``identical means`` no arm can be eliminated and the
+horizon is the end of a batch, so every round is drawn. The bare work is ``rng.normal`` and ``clip``
+for the same number of rewards, in chunks that stay in the cache, on the same core. The first run of
+an algorithm also builds the tables of noise and the radii, which later runs reuse.
 
-``lzj/fig2``: a run of 10^6 rounds, beside drawing and clipping as many averages as were sent.
+For ``lzj/fig2``, a run of 10^6 rounds is compared with drawing and clipping the same number of
+averages.
 
-Peer: the code released with Chowdhury and Zhou runs 0.09 to 0.12 million rounds a second. This is
-cited and not measured here.
+The code released with Chowdhury and Zhou runs 0.09 to 0.12 million rounds per second; this speed is
+cited, not measured here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PEER: Final = [0.09, 0.12]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting(Environment):
-    r"""Another environment, whose draws are counted in ``drawn``."""
+    r"""A wrapper of an environment that counts the draws in ``drawn``."""
 
     of: ClippedNormal
     drawn: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Counting(Environment):
 
 
 def policies(horizon: int) -> dict[str, Policy[Any]]:
-    r"""One of every trust model, at epsilon = 1/2, batches of 4^b and the exact radius."""
+    r"""One policy per trust model, at epsilon = 1/2, with batches of 4^b and the exact radius."""
     rule = ExactRadius(batches=RELEASED.batches(horizon))
 
     def eliminate(trust: Trust, scaling: int = 1) -> BatchedElimination:
@@ -108,7 +108,7 @@ def bare_seconds(count: int) -> float:
 def measure(
     name: str, policy: Policy[Any], worlds: Sequence[ClippedNormal], horizon: int
 ) -> dict[str, Any]:
-    r"""The time of one run in each of ``worlds``, twice: with tables to build, and with them."""
+    r"""The time of one run in each of ``worlds``, without and with its tables in the cache."""
 
     def once() -> tuple[float, int]:
         drawn, start = 0, time.process_time()
@@ -140,7 +140,7 @@ def measure(
 
 
 def bare_averages(drawn: Sequence[tuple[int, int]]) -> float:
-    r"""The time to draw and clip what clients of these phases hold: (clients, actions) each."""
+    r"""The time to draw and clip the averages of the clients of phases (clients, actions)."""
     world = np.random.default_rng(1)
     start = time.process_time()
     for clients, actions in drawn:
@@ -154,7 +154,7 @@ def bare_averages(drawn: Sequence[tuple[int, int]]) -> float:
 
 
 def measure_linear(name: str, instances: int, horizon: int) -> dict[str, Any]:
-    r"""The time of a run of ``lzj/fig2``, the first with its calibrations and tables, and later."""
+    r"""The time of the first run of ``lzj/fig2``, with tables to compute, and of a later run."""
     experiment = Experiment(
         preset="lzj/fig2",
         algorithms=(name,),
@@ -176,7 +176,7 @@ def measure_linear(name: str, instances: int, horizon: int) -> dict[str, Any]:
 
     first, found = once()
     again, _ = once()
-    # As many numbers as clients sent, about 28 a client.
+    # The same number of values as the clients sent, about 28 per client.
     phases = [(numbers // _NUMBERS, _NUMBERS) for numbers, _ in found]
     bare = bare_averages(phases) / instances
     return {
@@ -194,10 +194,10 @@ def measure_linear(name: str, instances: int, horizon: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bandits", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short runs, printed and not kept")
+    parser.add_argument("--quick", action="store_true", help="short runs, results are not written")
     quick = parser.parse_args().quick
     instances, horizon, last = (2, 10**5, 6) if quick else (20, 10**7, 10)
-    # The first ``last`` batches of 4^b, of all arms: a horizon at which every round is drawn.
+    # The horizon is the end of batch ``last`` of all arms, so every round is drawn.
     stress = ARMS * sum(RELEASED.pulls(batch) for batch in range(1, last + 1))
     same = [ClippedNormal(centers=(0.5,) * ARMS)] * instances
     cases = {
@@ -209,7 +209,7 @@ def main() -> None:
     for case, (worlds, rounds) in cases.items():
         for name, policy in policies(rounds).items():
             row = {"case": case, **measure(name, policy, worlds, rounds)}
-            # The row to reach is 10^7 rounds in each of 20 instances; a longer one is scaled.
+            # The goal is for 10^7 rounds in each of 20 instances; a longer run is scaled.
             row["seconds_per_20_runs_of_1e7"] = round(row["seconds"] * 2e8 / row["rounds"], 2)
             quick_enough = row["seconds_per_20_runs_of_1e7"] < _SECONDS
             row["reached"] = quick_enough and row["ratio_to_bare"] <= _RATIO

@@ -3,13 +3,13 @@ r"""Combinatorial bandits: seconds, LDP1 against LDP2, the tree against doubling
 ``python -m benchmarks.combinatorial [--quick] [--part NAME]``: speed, ratios, exponents, gaps or
 reasons, each kept in one file of results. Worlds are ``csb/topk``; regret is a mean over instances.
 
-*speed*: 20 runs of 10^5 rounds together, m = 20, K = 8, beside the bare drawing of their outcomes,
+*speed*: 20 runs of 10^5 rounds together, m = 20, K = 8, compared with only drawing their outcomes,
 ties and noise, with numba if it is installed. *ratios*: at epsilon = 2, LDP1 over LDP2 with the
-paper's bonuses (c = 4), and the tree over doubling with exact ones. *exponents*: the slope of ln
-regret in ln K, ln m or ln 1/epsilon, with twice its standard error over instances. *gaps*: the same
-in ln 1/gap, also over ten times the rounds. *reasons*: the exponent of 1/epsilon again where upper
-confidence bounds are not clipped, where the regret of the same worlds without privacy is taken
-off, and over ten times the rounds. The paper has no experiments.
+paper's bonuses (c = 4), and the tree over doubling with exact bonuses. *exponents*: the slope of ln
+regret in ln K, ln m or ln 1/epsilon, with twice its standard error over instances. *gaps*: the
+slope in ln 1/gap, also for ten times the rounds. *reasons*: the exponent of 1/epsilon without
+clipping the upper confidence bounds, after subtracting the regret without privacy in the same
+worlds, and for ten times the rounds. The paper has no experiments.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SWEPT: Final = (("cucb-ldp1", "tree"), ("cucb-ldp2", "tree"), ("cucb-dp", "doub
 
 
 def experiment(name: str, release: str, *, horizon: int, runs: int, **more: Any) -> Experiment:
-    r"""One algorithm in csb/topk; ``more`` are fields of the experiment."""
+    r"""An experiment with one algorithm in csb/topk; ``more`` are further fields."""
     fields = {"epsilons": ("2",), "super_arm": 8, **more}
     return Experiment(
         preset="csb/topk",
@@ -73,9 +73,9 @@ def regrets(wanted: Experiment) -> Floats:
 
 
 def speed(horizon: int, runs: int) -> dict[str, Any]:
-    r"""Processor seconds of all runs together, and of drawing alone what they draw."""
+    r"""Processor seconds of all runs together, and of only drawing their random numbers."""
     rows = []
-    # What is imported and compiled once is no part of a round.
+    # Imports and compilation happen once and are not part of the measured time.
     for name, release in _KINDS:
         regrets(experiment(name, release, horizon=1 << 14, runs=20))
     for name, release in _KINDS:
@@ -103,7 +103,7 @@ def speed(horizon: int, runs: int) -> dict[str, Any]:
 
 
 def ratios(horizon: int, runs: int) -> dict[str, Any]:
-    r"""LDP1 over LDP2 with the paper's bonuses; the tree over doubling with exact ones."""
+    r"""Regret of LDP1 over LDP2 (the paper's bonuses) and of tree over doubling (exact bonuses)."""
     rows = []
     for size in _SIZES:
         own = {"horizon": horizon, "runs": runs, "super_arm": size}
@@ -131,7 +131,7 @@ def ratios(horizon: int, runs: int) -> dict[str, Any]:
 
 
 def exponents(horizon: int, runs: int) -> dict[str, Any]:
-    r"""How regret grows with K, with m and with 1/epsilon, exact bonuses."""
+    r"""Exponents of the regret in K, m and 1/epsilon with exact bonuses."""
     sweeps: dict[str, list[dict[str, Any]]] = {
         "K": [{"super_arm": size, "at": size} for size in _SIZES],
         "m": [{"super_arm": 4, "arms": m, "at": m} for m in (10, 20, 40)],
@@ -158,7 +158,7 @@ def exponents(horizon: int, runs: int) -> dict[str, Any]:
 
 
 def gaps(horizon: int, runs: int) -> dict[str, Any]:
-    r"""How regret grows with 1/gap: means 1/2 + gap/2 and 1/2 - gap/2, K = 4, epsilon = 2."""
+    r"""Exponents of the regret in 1/gap for means 1/2 ± gap/2, K = 4, epsilon = 2."""
     rows = []
     for (name, release), rounds in product(_SWEPT, (horizon, 10 * horizon)):
         points = []
@@ -183,7 +183,7 @@ def gaps(horizon: int, runs: int) -> dict[str, Any]:
 
 
 def reasons(horizon: int, runs: int) -> dict[str, Any]:
-    r"""Why regret grows slower with 1/epsilon than the theorems say: K = 4, epsilon = 8, 4, 2."""
+    r"""Test why exponents in 1/epsilon are below the theorems': K = 4, epsilon = 8, 4, 2."""
     rows = []
     for name, release, rounds in (
         ("cucb-ldp2", "tree", horizon),
@@ -209,7 +209,7 @@ def reasons(horizon: int, runs: int) -> dict[str, Any]:
 
 
 def _alone(name: str, release: str, epsilon: str, rounds: int, runs: int, *, clip: int) -> Floats:
-    # Reg(T)/T of each instance; worlds and coins are those of the instance, whatever is played.
+    # Reg(T)/T of each instance; worlds and coins depend on the instance, not on the algorithm.
     wanted = experiment(name, release, horizon=rounds, runs=runs, super_arm=4, epsilons=(epsilon,))
     worlds = [world for world in wanted.worlds().environments if isinstance(world, BitWorld)]
     setting = wanted.setting(epsilon, 20, worlds[0].model)
@@ -220,7 +220,7 @@ def _alone(name: str, release: str, epsilon: str, rounds: int, runs: int, *, cli
 
 
 def slope(points: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
-    r"""The slope of ln mean regret in ln x, and its standard error from that of the means.
+    r"""The slope of the logarithm of mean regret in ln x, with its standard error.
 
     >>> exponent, error = slope([(x, np.array([3 * x**2] * 4)) for x in (1.0, 2.0, 4.0)])
     >>> round(exponent, 6), round(error, 6)
@@ -243,14 +243,14 @@ PARTS: Final[dict[str, Callable[[int, int], dict[str, Any]]]] = {
 
 
 def measure(part: str, *, quick: bool) -> dict[str, Any]:
-    r"""One part of the figures."""
+    r"""Measure one part of the figures."""
     runs = 20 if part == "speed" else 10
     horizon = 50_000 if part in ("exponents", "gaps", "reasons") else 10**5
     return PARTS[part](2_000 if quick else horizon, 3 if quick else runs)
 
 
 def main() -> None:
-    r"""Measure, print, and keep; parts that are not measured stay as they were."""
+    r"""Measure, print and write the results; parts that are not measured stay unchanged."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--part", choices=[*PARTS], action="append")

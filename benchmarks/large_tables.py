@@ -1,7 +1,7 @@
-r"""Releases from a table of many rows, beside the engine's own group-by of its users.
+r"""Releases from a table with many rows, compared with the engine's own group-by of the users.
 
-Each is a process of its own: seconds of processor time, start included, and its peak memory. The
-group-by counts the rows of each user and adds them up, as Polars does it on a stream.
+Each measurement is a separate process: processor seconds, including its start, and peak memory. The
+group-by counts the rows of each user and adds up the amounts, streamed by Polars.
 
 python -m benchmarks.large_tables [ROWS]
 """
@@ -41,7 +41,7 @@ print(rows.group_by("user").agg(pl.len(), amounts).sum().collect(engine="streami
 """
 SCOPE: Final = ("--user", "user", "--epsilon", "1")
 MOST_ROWS: Final = (10, 3)
-r"""Rows of a user that count: 1 user in 70 has more than ten, and most have more than three."""
+r"""Values of ``--rows-per-user``: 1 user in 70 has over ten rows, most users have over three."""
 NUMBERS: Final = ("--column", "amount", "--clip", "0", "200", "--step", "0.5")
 QUESTIONS: Final = {
     "count": (),
@@ -52,7 +52,7 @@ QUESTIONS: Final = {
 
 
 def table(path: Path, rows: int) -> None:
-    r"""A file with a user, a city and an amount in each row, five rows a user on average."""
+    r"""Write a file with a user, a city and an amount per row, five rows per user on average."""
     rng = np.random.default_rng(7)
     users = pl.Series(rng.integers(0, rows // A_USER, rows))
     amounts = np.minimum(np.round(rng.exponential(40, rows), 2), 200)
@@ -92,7 +92,7 @@ def main() -> None:
         keys.write_text("".join(f"city{n}\n" for n in range(50)), encoding="utf-8")
         for kind, count in (("parquet", rows), ("csv", ROWS_OF_CSV)):
             path = Path(folder, f"rows.{kind}")
-            # By another process: the peak of a new one is at least that of the one that starts it.
+            # Written by another process: the peak memory of a child is at least that of its parent.
             ran("-c", MAKE, str(path), str(count))
             engine = measured("-c", GROUP_BY, str(path))
             each: dict[str, Any] = {"rows": count, "group-by": engine}

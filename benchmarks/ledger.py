@@ -1,4 +1,4 @@
-r"""The ledger: a million users in one call, ten thousand charges, eight writers, OpenDP's odometer.
+r"""Speed of the ledger: a million users, ten thousand charges, eight writers, OpenDP's filter.
 
 python -m benchmarks.ledger
 """
@@ -68,7 +68,7 @@ def million(folder: str) -> dict[str, Any]:
 
 
 def in_a_row(charge: Callable[[int], object], count: int) -> dict[str, Any]:
-    """``count`` charges, and the processor's time for one of the first and of the last tenth."""
+    """Make ``count`` charges and time them, with the processor time of the first and last tenth."""
     start, times = time.perf_counter(), [time.process_time()]
     for number in range(count):
         charge(number)
@@ -98,7 +98,7 @@ def ten_thousand(folder: str) -> dict[str, Any]:
 
 
 def writer(url: str, me: int, at_once: int, barrier: Barrier, worst: Queue[float]) -> None:
-    """One of the writers: its share of the charges, so many in a call; its longest wait."""
+    """One writer: make ``EACH`` calls with ``at_once`` charges and report the longest wait."""
     price, waits = ZCdp("1/1000000", scope=USER), [0.0]
     with Ledger.open(url) as ledger:
         barrier.wait()
@@ -115,7 +115,7 @@ def writer(url: str, me: int, at_once: int, barrier: Barrier, worst: Queue[float
 
 
 def processes(folder: str, at_once: int) -> dict[str, Any]:
-    """Charges a second of eight processes at one file, ``at_once`` in a call."""
+    """Charges per second of eight processes on one file, with ``at_once`` charges per call."""
     with opened(folder, f"processes {at_once}.db"):
         pass
     url = str(Path(folder, f"processes {at_once}.db"))
@@ -146,7 +146,7 @@ def processes(folder: str, at_once: int) -> dict[str, Any]:
 
 
 def threads(folder: str, count: int) -> dict[str, Any]:
-    """Charges a second of threads that share one ledger, one in a call."""
+    """Charges per second of threads that share one ledger, with one charge per call."""
     price = ZCdp("1/1000000", scope=USER)
     with opened(folder, f"threads {count}.db") as ledger, ThreadPoolExecutor(count) as pool:
         start = time.perf_counter()
@@ -159,7 +159,7 @@ def threads(folder: str, count: int) -> dict[str, Any]:
 
 
 def flush(folder: str) -> float:
-    """Milliseconds that this disk takes for one flush of two pages: no charge alone is faster."""
+    """Milliseconds of one flush of two pages to this disk, the least time of a single charge."""
     with Path(folder, "flushed").open("wb", buffering=0) as file:
         start = time.perf_counter()
         for _ in range(100):
@@ -192,7 +192,7 @@ def peer() -> dict[str, Any] | None:
 
 
 def main() -> None:
-    # Beside this file: a folder for temporary files may lie in memory, where a flush costs nothing.
+    # In this folder, because a temporary folder may be in memory, where a flush costs nothing.
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
         ours: dict[str, Any] = {"writers": writers(folder)}
         ours |= {"million_users": million(folder), "one_user": ten_thousand(folder)}

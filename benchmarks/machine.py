@@ -1,7 +1,7 @@
-r"""What every benchmark shares: the machine it ran on, fair timing, and JSON on both ends.
+r"""Functions that all benchmarks share: the description of the machine, timing, and JSON files.
 
-Peers run in turn in one process, so that a ratio compares like with like; absolute times are of
-the machine named beside them. Results are written to benchmarks/results/NAME.json.
+Peers take turns in one process, so that ratios of times are fair; absolute times are for the
+machine that the result names. Results are written to benchmarks/results/NAME.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 __all__ = ["AS_INSTALLED", "best_seconds", "interleaved", "machine", "write"]
 
 AS_INSTALLED: Final = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-r"""The environment of a timed process: Python keeps the bytecode of its first run."""
+r"""The environment of a timed process; Python stores the bytecode of the first run."""
 
 _PACKAGES = (
     "dpcore",
@@ -44,7 +44,7 @@ _RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
-    r"""The processor, its cores and the versions that a figure depends on."""
+    r"""The processor, its number of cores and the versions on which a figure depends."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -72,7 +72,7 @@ def _version(package: str) -> str | None:
 
 
 def best_seconds(work: Callable[[], object], *, repeats: int = 5) -> float:
-    r"""The least time of ``repeats`` calls: the one the rest of the machine disturbed least."""
+    r"""The least time of ``repeats`` calls, which other work on the machine disturbed least."""
     return interleaved({"": work}, repeats=repeats)[""]
 
 
@@ -82,7 +82,7 @@ def interleaved(
     repeats: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    r"""The least seconds of each work, the works taking turns so that none has the quiet hour."""
+    r"""The least seconds of each work; works take turns, so that the load is the same for all."""
     best = dict.fromkeys(works, float("inf"))
     for _ in range(repeats):
         for name, work in works.items():
@@ -93,8 +93,8 @@ def interleaved(
 
 
 def write(name: str, result: Mapping[str, Any]) -> None:
-    r"""Print the result as JSON and keep it, whole or not at all, as ``results/NAME.json``."""
-    # A folder of somebody's machine is nobody's business.
+    r"""Print the result as JSON and write ``results/NAME.json`` atomically."""
+    # Paths of the machine are private and are not written.
     words = [re.sub(r"(^|=)/.*/", r"\1", word) for word in sys.argv[1:]]
     command = [Path(sys.executable).name, "-m", f"benchmarks.{name}", *words]
     document = {"benchmark": name, "command": " ".join(command), "machine": machine(), **result}

@@ -1,11 +1,11 @@
-r"""What masked aggregation costs as users grow: seconds of each role, bytes of each user.
+r"""The cost of masked aggregation by number of users: seconds of each role, bytes of each user.
 
-``python -m benchmarks.masked_aggregation [--quick | --large]``. All roles run in turn on one core,
-each doing its own work through the bytes; a tenth of the users vanishes before its masked input.
-Seconds are processor time; those of a user are the mean over users. Each number of users runs
-twice: everyone with everyone, and over the least neighbourhood for a tenth that vanishes and a
-tenth that colludes. Only ``--large`` runs 1000 users among everyone, and 10,000 over
-neighbourhoods, which takes many minutes.
+``python -m benchmarks.masked_aggregation [--quick | --large]``. All roles run in turn on one core
+and exchange encoded messages; a tenth of the users drop out before their masked input. Seconds are
+processor time; those of a user are the mean over users. Each number of users runs twice: with keys
+between all users, and over the least neighbourhood for a tenth dropping out and a tenth colluding.
+Only ``--large`` runs 1000 users with keys between all users, and 10,000 over neighbourhoods, which
+takes many minutes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Clock:
 
 
 def row(users: int, neighbourhood: Neighbourhood | None) -> dict[str, Any]:
-    r"""One round of ``users``, every role timed."""
+    r"""A row with one round of ``users`` and the time of every role."""
     dropouts = users // 10
     parts = MaskedAggregation(
         users=users,
@@ -111,7 +111,7 @@ def row(users: int, neighbourhood: Neighbourhood | None) -> dict[str, Any]:
 
 
 def ready(step: int, state: Any, given: bytes, values: Any) -> Callable[[], Any]:
-    r"""A user's step, ready to run."""
+    r"""A step of a user as a function without arguments."""
     steps: list[Callable[[], Any]] = [
         lambda: masked_user.advertise_keys(state),
         lambda: masked_user.share_keys(state, given),
@@ -122,7 +122,7 @@ def ready(step: int, state: Any, given: bytes, values: Any) -> Callable[[], Any]
 
 
 def rows(users: int, *, everyone: bool) -> list[dict[str, Any]]:
-    r"""Over everyone, unless that takes too long, and over the least neighbourhood."""
+    r"""Rows with keys between all users (if fast enough) and over the least neighbourhood."""
     tenth = users // 10
     least = size_neighbourhood(users=users, dropouts=tenth, colluding=tenth)
     graphs = ([None] if everyone else []) + ([least] if least is not None else [])

@@ -1,9 +1,9 @@
-r"""Staircase noise, local reports and private selection, each beside a peer in the same run.
+r"""Speed of staircase noise, local reports and private selection, with a peer in the same run.
 
-Processor seconds, the least of a few. Staircase noise beside Laplace noise of the same epsilon, of
-OpenDP and numpy; reports and their estimates beside multi-freq-ldpy, which loops over users; a
-selection among a million scores beside OpenDP's noisy max and numpy's Gumbel noise. numpy is
-neither exact nor private, and is here as the speed of light.
+Times are processor seconds, the least of a few. Staircase noise is compared with Laplace noise at
+the same epsilon by OpenDP and numpy; reports and their estimates with multi-freq-ldpy, which loops
+over users; a selection among a million scores with OpenDP's noisy max and numpy's Gumbel noise.
+numpy is neither exact nor private and serves as a reference for speed.
 
 python -m benchmarks.mechanisms
 """
@@ -31,7 +31,7 @@ from dpcore.selection import NoisyMax, Rule, Selection
 
 MANY: Final = 10**6
 FEW: Final = 10**5
-r"""Draws or users of a peer that loops."""
+r"""The number of draws or users for a peer that loops."""
 
 VALUES: Final = 16
 
@@ -39,7 +39,7 @@ Works = dict[str, Callable[[], object]]
 
 
 def staircase(epsilon: int, sensitivity: int) -> dict[str, Any]:
-    r"""Million draws a second, and the variances."""
+    r"""Millions of draws per second, and the variances."""
     noise = Staircase(epsilon=epsilon, sensitivity=sensitivity)
     laplace = DiscreteLaplace(scale=f"{sensitivity}/{epsilon}")
     works: Works = {
@@ -58,7 +58,7 @@ def staircase(epsilon: int, sensitivity: int) -> dict[str, Any]:
 
 
 def local_reports() -> dict[str, Any]:
-    r"""Million users a second, with reports made and counts estimated."""
+    r"""Millions of users per second, including the reports and the estimates of the counts."""
     users = np.random.default_rng(7).integers(0, VALUES, MANY)
 
     def estimated(mechanism: LocalReport) -> Callable[[], object]:
@@ -78,7 +78,7 @@ def local_reports() -> dict[str, Any]:
 
 
 def selection() -> dict[str, Any]:
-    r"""Milliseconds of a choice among a million scores."""
+    r"""Milliseconds of one selection among a million scores."""
     scores = np.random.default_rng(7).poisson(1000, MANY).astype(np.int64)
     rng = np.random.default_rng(1)
 

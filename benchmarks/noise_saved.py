@@ -1,9 +1,9 @@
-r"""How much less noise the exact laws need than the papers' bounds, for the same proven guarantee.
+r"""The noise that the exact laws and the papers' bounds need for the same proven guarantee.
 
-``python -m benchmarks.noise_saved [--quick]``. Every row names a guarantee, the noise variance that
-the paper's theorem asks for, the least variance that the exact law needs (certified: a grid step
-less fails), and the ratio of the two. Variances are in squared steps, of one coordinate, rounded to
-the nearest float; milliseconds are those of the exact calibration.
+``python -m benchmarks.noise_saved [--quick]``. Every row has a guarantee, the noise variance that
+the paper's theorem requires, the least variance that the exact law needs (certified: one grid step
+less fails), and the ratio of the two. Variances are in squared steps, for one coordinate, rounded
+to the nearest float; milliseconds are those of the exact calibration.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def row(case: str, guarantee: str, theirs: float, ours: float, seconds: float) -
 
 
 def binary_rows() -> list[dict[str, Any]]:
-    r"""TKMS Algorithm 3 beside the fewest fair bits."""
+    r"""Rows that compare TKMS Algorithm 3 with the least number of fair bits."""
     rows = []
     for epsilon in ("0.5", "0.1"):
         start = time.perf_counter()
@@ -69,10 +69,10 @@ def binary_rows() -> list[dict[str, Any]]:
 
 
 def vector_rows() -> list[dict[str, Any]]:
-    r"""LZJ Algorithm 2 beside the fewest bits for a box, and real Gaussian noise for the l2 ball.
+    r"""Rows that compare LZJ Algorithm 2 with the fewest bits (box) and Gaussian noise (l2 ball).
 
-    The exact bits hide a user who moves every coordinate by all g steps, which is more than the
-    paper promises: its vectors have l2 norm at most Delta, and 2 Delta is g steps.
+    The exact bits protect a user who changes every coordinate by all g steps, which is more than
+    the paper promises: its vectors have l2 norm at most Delta, and 2 Delta is g steps.
     """
     rows = []
     for coordinates, epsilon, delta in ((1, "1", DELTA), (20, "1", DELTA), (20, "10", "0.25")):
@@ -102,7 +102,7 @@ def vector_rows() -> list[dict[str, Any]]:
 
 
 def least_on_grid(holds: Callable[[Fraction], bool], start: Fraction) -> Fraction:
-    r"""The least multiple of start/1024 with holds."""
+    r"""The least multiple of start/1024 for which ``holds`` is true."""
     return start / GRID * least(lambda j: j >= 1 and holds(start / GRID * j), GRID)
 
 
@@ -117,7 +117,7 @@ def from_renyi(bound: Callable[[int], Fraction], delta: Fraction) -> Fraction:
 
 
 def skellam_rows() -> list[dict[str, Any]]:
-    r"""CZ Lemma 3 beside the exact curve: for (epsilon, delta), and for one Renyi order."""
+    r"""Rows that compare CZ Lemma 3 with the exact curve, at (epsilon, delta) or a Renyi order."""
     rows = []
     for epsilon, d in ((Fraction(1), 1), (Fraction(1), 16), (Fraction(1, 10), 1)):
         delta = Fraction(DELTA)
@@ -152,7 +152,7 @@ def skellam_rows() -> list[dict[str, Any]]:
 
 
 def gaussian_sum_rows() -> list[dict[str, Any]]:
-    r"""Proposition 13 (CZ Lemma 4), through zCDP, beside the exact curve of the sum."""
+    r"""Rows that compare Proposition 13 (CZ Lemma 4), by zCDP, with the exact curve of the sum."""
     rows = []
     for count, d in ((16, 1), (16, 4), (100, 4)):
         ratio = real_gaussian_ratio(1, DELTA).upper_float
@@ -179,7 +179,7 @@ def gaussian_sum_rows() -> list[dict[str, Any]]:
 
 
 def classical_rows() -> list[dict[str, Any]]:
-    r"""What the classical Gaussian calibration truly gives beyond epsilon = 1 (LZJ)."""
+    r"""Rows with the true delta of the classical Gaussian calibration beyond epsilon = 1 (LZJ)."""
     rows = []
     for epsilon, delta in (("10", "0.25"), ("10", DELTA)):
         ratio = lzj_classical_gaussian(epsilon, delta)
@@ -198,7 +198,7 @@ def classical_rows() -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
-    r"""The rows for a person."""
+    r"""The rows as a text table."""
     shown = Table(title="Noise variance for the same proven guarantee")
     for heading in ("case", "guarantee", "paper", "exact", "variance ratio", "ms"):
         shown.add_column(heading, justify="left" if heading in ("case", "guarantee") else "right")

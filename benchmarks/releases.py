@@ -1,9 +1,9 @@
-r"""One table, four questions, the same guarantee: ``dpcore release`` beside other libraries.
+r"""Four queries on one table at the same guarantee, by ``dpcore release`` and by other libraries.
 
 Each user has one row, neighbours differ by one user, and every answer costs epsilon = 1 (pure).
-Of each library: the lines that its questions take, and of each question the mean absolute error and
-the processor seconds from the CSV to the answer. A library that is not installed, or has no such
-question, is left out.
+The result has, for each library, the lines of code of its queries, and for each query the mean
+absolute error and the processor seconds from the CSV to the answer. A library that is not installed
+or does not support a query is omitted.
 
 python -m benchmarks.releases
 """
@@ -32,7 +32,7 @@ Answer = Callable[[str], Any]
 
 
 def table(folder: str) -> str:
-    r"""A CSV with a user, a city and an amount in cents in each row."""
+    r"""Write a CSV with a user, a city and an amount in cents in each row."""
     rng, path = np.random.default_rng(7), str(Path(folder, "visits.csv"))
     amounts = np.minimum(np.round(rng.exponential(40, USERS), 2), HIGH)
     cities = rng.choice(CITIES, USERS, p=(0.1, 0.2, 0.3, 0.4))
@@ -179,7 +179,7 @@ def pipeline_dp() -> dict[str, Answer]:
 
 
 def lines(library: Callable[[], dict[str, Answer]]) -> int:
-    r"""The lines of all questions of a library, without blank ones and those of the frame."""
+    r"""The number of lines of all queries of a library, without blank lines and common code."""
     source = inspect.getsource(library).splitlines()
     return sum(bool(line.strip()) for line in source) - 2
 

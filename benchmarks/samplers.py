@@ -1,7 +1,8 @@
-r"""Speed of the samplers beside their peers, and what the time of a draw tells of its value.
+r"""Speed of the samplers and their peers, and the correlation of a draw's time with its value.
 
-``python -m benchmarks.samplers [--quick]``. Ours draw with the operating system's entropy. OpenDP
-is exact and private; numpy is neither and is here as the speed of light. Ratios are ours / peer.
+``python -m benchmarks.samplers [--quick]``. dpcore draws with the operating system's entropy.
+OpenDP is exact and private; numpy is neither and serves as a reference for speed. Ratios are dpcore
+/ peer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _float(noise: Noise, parameter: str) -> float:
 
 
 def opendp_measurement(noise: Noise, *, vector: bool) -> Any:
-    r"""OpenDP's mechanism of the same law on a vector or on one integer; None where missing."""
+    r"""OpenDP's mechanism with the same law on a vector or on one integer; None if it has none."""
     match noise:
         case DiscreteLaplace():
             scale = _float(noise, "scale")
@@ -66,7 +67,7 @@ def opendp_measurement(noise: Noise, *, vector: bool) -> Any:
 
 
 def numpy_sampler(noise: Noise) -> Callable[[int], object] | None:
-    r"""The usual inexact recipe of the law, where numpy has one for such parameters."""
+    r"""numpy's inexact sampler of the law, if numpy has one for these parameters."""
     rng = np.random.default_rng(1)
     match noise:
         case DiscreteLaplace() if _float(noise, "scale") <= 2**20:
@@ -99,7 +100,7 @@ def numpy_sampler(noise: Noise) -> Callable[[int], object] | None:
 
 
 def batch_row(noise: Noise, repeats: int) -> dict[str, Any]:
-    r"""Million draws a second of ours and the peers for one parameter."""
+    r"""Millions of draws per second of dpcore and the peers for one parameter set."""
     batch_of.cache_clear()
     start = time.perf_counter()
     noise.sample(1)
@@ -130,7 +131,7 @@ def batch_row(noise: Noise, repeats: int) -> dict[str, Any]:
 
 
 def scalar_row(noise: Noise, count: int) -> dict[str, Any]:
-    r"""Single draws a second of a reused noise object, beside OpenDP's scalar mechanism."""
+    r"""Single draws per second of a reused noise object and of OpenDP's scalar mechanism."""
     works: dict[str, Callable[[], object]] = {"dpcore": noise.sample}
     peer = opendp_measurement(noise, vector=False)
     if peer is not None:
@@ -152,7 +153,7 @@ def scalar_row(noise: Noise, count: int) -> dict[str, Any]:
 
 
 def timing_row(name: str, draw: Callable[[], Any], count: int) -> dict[str, Any]:
-    r"""Spearman correlation of |value| and the time of the draw that gave it."""
+    r"""Spearman's correlation between |value| and the time of its draw."""
     from scipy.stats import spearmanr
 
     for _ in range(1000):
@@ -169,7 +170,7 @@ def timing_row(name: str, draw: Callable[[], Any], count: int) -> dict[str, Any]
 
 
 def timing_of_batches(noise: Noise, count: int, size: int) -> dict[str, Any]:
-    r"""The same for a batch: its time against the mean magnitude of its values."""
+    r"""Spearman's correlation between the time of a batch and the mean magnitude of its values."""
     noise.sample(size)
     name = f"{noise!r}, batches of {size}"
     sums: list[float] = []
@@ -191,7 +192,7 @@ def timing_of_batches(noise: Noise, count: int, size: int) -> dict[str, Any]:
 
 
 def import_seconds(repeats: int) -> dict[str, float]:
-    r"""A fresh interpreter with ``import dpcore``, less one without it."""
+    r"""The start time of an interpreter with ``import dpcore``, minus that without the import."""
 
     def start(code: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,12 +1,13 @@
-r"""What DP-SGD spends: ours beside dp-accounting's PLD and RDP, in one run.
+r"""The cost of DP-SGD by dpcore and by the PLD and RDP accountants of dp-accounting, in one run.
 
-``python -m benchmarks.training [--quick]``. Each row: both our ends, their relative width and
-milliseconds with every cache of ours emptied first; the PLD's number at its default grid, by how
-much it exceeds our upper end, its milliseconds and the ratio of times; the RDP bound; of the first
-rows also the PLD at a grid of 1e-5 and the bracket of prv-accountant, timed once. Rows without a
-peer are those that it takes too long for. Then the same runs with discrete Gaussian noise under a
-wide shift, beside the noise on the reals; vectors; samples of a fixed size beside RDP; a delta far
-below all floats; the command itself. Times are the best of a few, taking turns.
+``python -m benchmarks.training [--quick]``. Each row has both bounds of dpcore, their relative
+width and the milliseconds with all caches of dpcore emptied first; the epsilon of the PLD
+accountant at its default grid, its excess over our upper bound, its milliseconds and the ratio of
+times; the RDP bound; and, in the first rows, the PLD epsilon at a grid of 1e-5 and the bounds of
+prv-accountant, timed once. A peer is omitted from rows that take it too long. Further rows are the
+same runs with discrete Gaussian noise at a large scale, compared with noise on the reals; vectors;
+samples of a fixed size, compared with RDP; a delta far below all floats; and the command itself.
+Times are the least of a few calls that take turns.
 """
 
 from __future__ import annotations
@@ -53,19 +54,19 @@ WIDE = (*RUNS[:5], ("5", "1/100", 10**4, "1e-6", True))
 
 
 def total(sigma: str, rate: str, rounds: int) -> Composition:
-    r"""The sampled rounds."""
+    r"""The composition of the sampled rounds."""
     curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=ADD_REMOVE)
     return compose((PoissonSampled(curve=curve, rate=rate), rounds))
 
 
 def ours(run: Composition, delta: str) -> Any:
-    r"""Both ends, from nothing."""
+    r"""Both bounds of dpcore, computed with empty caches."""
     forget()
     return run.epsilon(delta)
 
 
 def theirs(kind: str, sigma: str, rate: str, rounds: int, delta: str, grid: float = 1e-4) -> float:
-    r"""The number of one of dp-accounting's accountants, of PLD at its default grid."""
+    r"""The epsilon of an accountant of dp-accounting; PLD uses its default grid."""
     dp = import_module("dp_accounting")
     accountant = (
         dp.pld.PLDAccountant(value_discretization_interval=grid)
@@ -79,7 +80,7 @@ def theirs(kind: str, sigma: str, rate: str, rounds: int, delta: str, grid: floa
 
 
 def bracket(sigma: str, rate: str, rounds: int, delta: str) -> list[float]:
-    r"""Both ends that prv-accountant gives, with its estimate between them."""
+    r"""Both bounds of prv-accountant, with its estimate between them."""
     prv = import_module("prv_accountant")
     law = prv.PoissonSubsampledGaussianMechanism(
         noise_multiplier=float(Fraction(sigma)), sampling_probability=float(Fraction(rate))
@@ -91,14 +92,14 @@ def bracket(sigma: str, rate: str, rounds: int, delta: str) -> list[float]:
 
 
 def once(work: Callable[[], Any]) -> tuple[Any, float]:
-    r"""What it gives, and its milliseconds."""
+    r"""The result of one call, and its milliseconds."""
     start = time.perf_counter()
     found = work()
     return found, 1000 * (time.perf_counter() - start)
 
 
 def row(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
-    r"""One row."""
+    r"""A row of the results for one training run."""
     sigma, rate, rounds, delta, peers = run
     composed = total(sigma, rate, rounds)
     works: dict[str, Any] = {"ours": partial(ours, composed, delta)}
@@ -134,7 +135,7 @@ def row(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
 
 
 def wide(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
-    r"""The same run with noise on the integers, ``SHIFT`` of them for the shift of 1."""
+    r"""The same run with noise on the integers, where the shift of 1 is ``SHIFT`` steps."""
     sigma, rate, rounds, delta, _ = run
     noise = DiscreteGaussian(sigma_squared=(Fraction(sigma) * SHIFT) ** 2)
     curve = PrivacyCurve(noise=noise, sensitivity=SHIFT, scope=ADD_REMOVE)
@@ -160,7 +161,7 @@ def wide(run: tuple[str, str, int, str, bool], repeats: int) -> dict[str, Any]:
 
 
 def vectors(repeats: int) -> list[dict[str, Any]]:
-    r"""Sampled vectors of an l2 sensitivity, beside one number."""
+    r"""Sampled vectors with an l2 sensitivity, compared with a single number."""
     found = []
     for squared in (64, 256):
         curve = RealCurve(
@@ -185,7 +186,7 @@ def vectors(repeats: int) -> list[dict[str, Any]]:
 
 
 def fixed(sigma: int) -> dict[str, Any]:
-    r"""Samples of 100 of 10,000, one of them replaced, which moves the sum by 1: upper ends."""
+    r"""Upper bounds for samples of 100 of 10,000; replacing an example changes the sum by 1."""
     curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1)
     run = compose((FixedSizeSampled(curve=curve, sample=100, population=10_000), 10_000))
     found, ms = once(partial(ours, run, "1e-6"))
@@ -202,7 +203,7 @@ def fixed(sigma: int) -> dict[str, Any]:
 
 
 def deep() -> dict[str, Any]:
-    r"""delta(1) of 1,000 rounds of sigma 4 and rate 1%, which is about 1e-34."""
+    r"""delta(1) of 1,000 rounds with sigma 4 and rate 1%, about 1e-34."""
     run = total("4", "1/100", 1000)
 
     def work() -> Any:
@@ -214,7 +215,7 @@ def deep() -> dict[str, Any]:
 
 
 def command(repeats: int) -> dict[str, Any]:
-    r"""The first row as a command, with the start of Python and all imports."""
+    r"""The time of the first row as a command, including the start of Python and all imports."""
     words = [sys.executable, "-m", "dpcore", *COMMAND.split()]
     work = partial(subprocess.run, words, check=True, capture_output=True)
     return {
@@ -224,7 +225,7 @@ def command(repeats: int) -> dict[str, Any]:
 
 
 def calibration(repeats: int) -> dict[str, Any]:
-    r"""The least sigma for the run of the page."""
+    r"""The least sigma for the training run of docs/dpsgd.md."""
 
     def work() -> Any:
         forget()

@@ -1,7 +1,7 @@
-r"""The site: ``make site`` builds it with Sphinx from the pages, the docstrings and the commands.
+r"""Configuration of the site that ``make site`` builds with Sphinx from pages and docstrings.
 
-The source folder is the top of the tree, so that the links of the pages lead to the same places
-here and where the repository is read.
+The source folder is the top of the tree, so that the links of the pages work both on the site and
+in the repository.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 
 myst_heading_anchors = 6
-myst_enable_extensions: list[str] = []  # pages are CommonMark with tables, as other readers show it
+myst_enable_extensions: list[str] = []  # pages are CommonMark with tables, as code hosts render it
 logging.getLogger("traitlets").setLevel(logging.WARNING)
 nb_execution_mode = "force"
-nb_execution_timeout = 180  # of a cell, on a busy machine
+nb_execution_timeout = 180  # per notebook cell, enough for a busy machine
 nb_execution_raise_on_error = True
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # those of arrays are longer than what they say
+autodoc_typehints = "none"  # the type hints of arrays are too long to be useful
 autodoc_class_signature = "mixed"
 add_module_names = False
 python_use_unqualified_type_names = True
 
-smartquotes = False  # they turn the two signs of an option into a dash
+smartquotes = False  # they would turn the two hyphens of an option into a dash
 
 _CODE = re.compile(r"(``.*?``|:\w+:`.*?`|^ *>>> .*?(?:\n *\n|\Z))", re.DOTALL | re.MULTILINE)
 _MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?!\w))")
@@ -56,19 +56,19 @@ _FOLDER_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)*[\w/]+\)")
 
 def _append(_app: object, page: str, source: list[str]) -> None:
     if "tutorials/" not in page:
-        # A link to a folder has no page here: its text stays.
+        # A link to a folder has no page on the site: keep only its text.
         source[0] = _FOLDER_LINK.sub(r"\1", source[0]) + appended(page)
 
 
 def _as_text(
     _app: object, what: str, _name: str, _obj: object, _options: object, lines: list[str]
 ) -> None:
-    # Formulas in docstrings hold |x|, 2 * k and x_; outside of code none of these is markup.
+    # Formulas in docstrings contain |x|, 2 * k and x_, which are not markup outside of code.
     text = "\n".join(lines)
     parts = _CODE.split(text)
     parts[::2] = [_MARKUP.sub(r"\\\1", part) for part in parts[::2]]
     text = "".join(parts)
-    # Of a property the first line would be read as `type: meaning`.
+    # Sphinx would read the first line of a property as `type: meaning`.
     lines[:] = text.split("\n") if what == "property" else NumpyDocstring(text).lines()
 
 
@@ -80,7 +80,7 @@ def _finish(app: Any, failed: Exception | None) -> None:
     (out / "index.html").write_text(page, encoding="utf-8")
     for path in sorted([*out.rglob("*.html"), *out.rglob("*.css")]):
         if found := external_assets(path.read_text(encoding="utf-8")):
-            raise ExtensionError(f"{path.name} loads from another host: {found}")
+            raise ExtensionError(f"{path.name} loads files from another host: {found}")
 
 
 def setup(app: Any) -> None:

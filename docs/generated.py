@@ -1,7 +1,7 @@
-r"""Parts of the site that are generated: the navigation, the commands, the public names.
+r"""Generate the navigation, the commands and the public names for the site.
 
-The commands come from the parser of ``dpcore`` itself and the names from ``__all__``, so that no
-page can differ from the code. ``docs/conf.py`` appends each part to the page it belongs to.
+The commands come from the parser of ``dpcore`` itself and the names from ``__all__``, so that pages
+cannot differ from the code. ``docs/conf.py`` appends each part to its page.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def navigation() -> dict[str, list[str]]:
 
 
 def appended(page: str) -> str:
-    """The generated Markdown at the end of a page; empty for most pages."""
+    """The generated Markdown for the end of a page; empty for most pages."""
     if page == "docs/index":
         return "".join(_toctree(caption, pages) for caption, pages in navigation().items())
     if page == "docs/reference/commands":
@@ -61,7 +61,7 @@ def _toctree(caption: str, pages: list[str]) -> str:
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ("dpcore",)) -> Iterator[tuple[str, Any]]:
-    """Every command that help lists, groups before their members."""
+    """All commands that the help lists, each group before its members."""
     command = get_command(app) if command is None else command
     yield " ".join(path), command
     for name in getattr(command, "list_commands", lambda _: [])(None):
@@ -94,7 +94,7 @@ def _cell(parameter: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    # The help is marked up for a terminal: [bold]…[/bold] is set as code, other signs are text.
+    # The help has markup for a terminal: [bold]…[/bold] becomes code, other characters are text.
     text = text.replace("[bold]", "`").replace("[/bold]", "`").replace("\\[", "[")
     parts = text.split("`")
     for i in range(0, len(parts), 2):

@@ -1,7 +1,8 @@
-r"""Which of three pages do people like best? Nobody shows the server a single answer.
+r"""Find the most popular of three pages without showing the server any single answer.
 
-Every batch is one round of secure aggregation, and a tenth of its users vanish half-way. The noise
-of those who stay keeps epsilon = 1 at delta = 1e-6, for all three answers that a user may give.
+Every batch is one round of secure aggregation, and a tenth of its users drop out during the round.
+The noise of the remaining users gives epsilon = 1 at delta = 1e-6, for all three answers that a
+user may give.
 """
 
 import numpy as np

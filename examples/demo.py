@@ -1,7 +1,7 @@
-r"""The main job in half a screen: one claim proven, two false ones refuted with their witness.
+r"""A demonstration of audits: one claim is proven, and two false claims are refuted with a witness.
 
-Each line after ``$`` is a command you can run yourself; this script runs exactly that, with
-``--json`` added, and prints what matters of the answer.
+Each line after ``$`` is a command that you can run yourself; this script runs the same command with
+``--json`` and prints the main part of its report.
 """
 
 import json
@@ -21,7 +21,7 @@ STORY = (
         ["half-scale", "--claim", "epsilon=1", "-n", "20000", "--seed", "7"],
     ),
     (
-        "A counter that is silent about an empty room. Watched until the evidence is enough.",
+        "A counter without noise if there are no visitors. The audit stops at sufficient evidence.",
         [
             "examples/broken_counter.py:visitors",
             *EMPTY_ROOM,
@@ -33,7 +33,7 @@ STORY = (
         ],
     ),
     (
-        "The same counter with noise whatever the count.",
+        "The same counter, always with noise.",
         [
             "examples/broken_counter.py:visitors_protected",
             *EMPTY_ROOM,
@@ -47,7 +47,7 @@ STORY = (
 
 
 def audit(arguments: list[str]) -> dict[str, object]:
-    r"""The report of ``dpcore audit`` as it prints it with ``--json``."""
+    r"""The report that ``dpcore audit --json`` prints."""
     command = [sys.executable, "-m", "dpcore.command.app", "audit", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
@@ -61,7 +61,7 @@ def quoted(argument: str) -> str:
 
 
 def finding(report: dict[str, object]) -> str:
-    r"""The verdict, and what it rests on, in one sentence."""
+    r"""The verdict and its evidence in one sentence."""
     match report:
         case {"verdict": "proven", "exact": {"epsilon": [lower, upper]}}:
             exactly = f"{lower:g}" if lower == upper else f"between {lower} and {upper}"
@@ -75,8 +75,8 @@ def finding(report: dict[str, object]) -> str:
             )
         case _:
             return (
-                f"NOT REFUTED in {report['runs']} runs, which would have shown any output of "
-                f"probability {report['resolution']:.1g} that gives the data away."
+                f"NOT REFUTED in {report['runs']} runs, which would have detected any output of "
+                f"probability {report['resolution']:.1g} that reveals the dataset."
             )
 
 

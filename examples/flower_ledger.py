@@ -1,16 +1,16 @@
-r"""A Flower strategy that charges a ledger before each round, and stops when nobody can pay.
+r"""A Flower strategy that charges a ledger before each round and stops if a budget is exhausted.
 
 pip install flwr
 
-Wrap the strategy that clips, adds noise and aggregates; say what one round costs each of its
-clients::
+Wrap the strategy that clips, adds noise and aggregates, and state the cost of one round for each of
+its clients::
 
     strategy = ChargedStrategy(
         DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.1, 1.0, 10), ledger=ledger, cost=cost
     )
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=100)
 
-The cost is stated, not derived: Flower samples noise in floats, so it carries ``Assumed``.
+The cost is stated, not derived, because Flower samples noise in floats; use ``Assumed``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from accounting.ledger import BudgetExhausted
 
 
 class ChargedStrategy(Strategy):  # type: ignore[misc]  # Flower's types are not checked here
-    r"""``strategy``, with ``cost`` charged to every client of a round before it is asked to train.
+    r"""``strategy``, with ``cost`` charged to every client of a round before its training.
 
-    ``stopped`` holds the ledger's refusal once a round could not be paid; no client is then asked
-    any more, and the model stays as it is.
+    If the ledger refuses a round, ``stopped`` is its error; then no client trains any more, and the
+    model does not change.
     """
 
     def __init__(self, strategy: Any, *, ledger: Ledger, cost: Guarantee) -> None:
@@ -38,7 +38,7 @@ class ChargedStrategy(Strategy):  # type: ignore[misc]  # Flower's types are not
     def configure_train(
         self, server_round: int, arrays: Any, config: Any, grid: Any
     ) -> Iterable[Any]:
-        r"""The messages of the round, once all of its clients have paid."""
+        r"""Charge all clients of the round and return its messages, or no message if refused."""
         if self.stopped is not None:
             return []
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
@@ -52,22 +52,22 @@ class ChargedStrategy(Strategy):  # type: ignore[misc]  # Flower's types are not
         return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> Any:
-        r"""As the strategy does."""
+        r"""Call the wrapped strategy."""
         return self.strategy.aggregate_train(server_round, replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: Any, config: Any, grid: Any
     ) -> Iterable[Any]:
-        r"""As the strategy does: what clients report of the evaluation is not private."""
+        r"""Call the wrapped strategy; the clients' evaluation results are not private."""
         messages: Iterable[Any] = self.strategy.configure_evaluate(
             server_round, arrays, config, grid
         )
         return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
-        r"""As the strategy does."""
+        r"""Call the wrapped strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        r"""As the strategy does."""
+        r"""Call the wrapped strategy."""
         self.strategy.summary()

@@ -1,11 +1,12 @@
-r"""A bandit policy of your own: halve the arms, the better half each time, under central noise.
+r"""An example of your own bandit policy: sequential halving with noise added by the server.
 
-Compare it with a built-in one:
+Compare it with a built-in policy:
 
     dpcore bandit run cz/easy --algorithms examples/halving.py:Halving,cdp-se --epsilon 1 -T 1e5
 
 Sequential halving (Karnin, Koren and Somekh, 2013) spends half of the rounds on ceil(log2 K)
-phases, the same number of users on each arm that is left, then plays the arm that won.
+phases. Each phase has the same number of users for every remaining arm and keeps the better half of
+the arms. The other rounds play the last remaining arm.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bandits.batch import Commit, Pulls, Released
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    r"""The arms that are left, and how many users all phases have."""
+    r"""The remaining arms (``left``) and the number of users of all phases together (``users``)."""
 
     arms: int
     left: tuple[int, ...]
@@ -29,7 +30,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halving(Policy[Phase]):
-    r"""Sequential halving; ``epsilon`` is what each user is promised, by discrete Laplace noise."""
+    r"""Sequential halving; each user has pure ``epsilon``-DP, by discrete Laplace noise."""
 
     epsilon: Fraction = Fraction(1)
     name: str = "halving"
@@ -61,6 +62,6 @@ class Halving(Policy[Phase]):
 
 
 def _each(arms: int, users: int, left: int) -> int:
-    # How many users each arm that is left gets in a phase.
+    # The number of users of each remaining arm in a phase.
     phases = math.ceil(math.log2(arms))
     return max(users // phases // left, 1)

@@ -1,14 +1,14 @@
-r"""Let Opacus report a proven epsilon: an accountant that ``PrivacyEngine`` finds by name.
+r"""An accountant for Opacus that reports a proven epsilon: ``PrivacyEngine(accountant="dpcore")``.
 
 pip install 'dpcore[opacus]'
 
->>> import opacus_accountant  # registers it
+>>> import opacus_accountant  # registers the accountant
 >>> engine = PrivacyEngine(accountant="dpcore")
 >>> engine.get_epsilon(delta=1e-5)  # the proven upper bound
 
-Opacus draws its batches as it was told to: the number is for independent Poisson batches
-(``poisson_sampling=True``) and one example added or removed, and the noise is assumed to be exactly
-normal, which ``bounds`` lists.
+The epsilon is valid for independent Poisson batches (``poisson_sampling=True``) and neighbours that
+differ by adding or removing one example. It assumes ideal Gaussian noise; ``bounds`` lists this
+assumption.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dpcore.mechanism import Relation
 
 
 class ProvenAccountant(IAccountant):  # type: ignore[misc]  # Opacus has no types
-    r"""The composition of all steps, bounded from both sides."""
+    r"""An accountant with a lower and an upper bound on the composition of all steps."""
 
     def __init__(self) -> None:
         self.history: list[tuple[float, float, int]] = []
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        r"""Add a step; equal steps in a row are counted."""
+        r"""Add a step; consecutive equal steps are stored with their number."""
         steps = [*self.history, (noise_multiplier, sample_rate, 1)]
         self.history = [
             (*kind, sum(count for *_, count in group))
@@ -39,7 +39,7 @@ class ProvenAccountant(IAccountant):  # type: ignore[misc]  # Opacus has no type
         ]
 
     def bounds(self, delta: float) -> Bound:
-        r"""epsilon at ``delta``: both ends, and what is assumed."""
+        r"""The lower and upper bounds on epsilon at ``delta``, with their assumptions."""
         rounds = []
         for noise, rate, count in self.history:
             share = min(Fraction(rate), Fraction(1))
@@ -54,7 +54,7 @@ class ProvenAccountant(IAccountant):  # type: ignore[misc]  # Opacus has no type
         return compose(*rounds).epsilon(delta)
 
     def get_epsilon(self, delta: float, **_: Any) -> float:
-        r"""The upper end."""
+        r"""The proven upper bound on epsilon at ``delta``."""
         if not self.history:
             return 0.0
         return self.bounds(delta).upper_float

@@ -1,10 +1,10 @@
-r"""Charge an OpenDP measurement to a ledger, then release it: two queries, and a budget that ends.
+r"""Charge an OpenDP measurement to a ledger, then release it, until the budget is exhausted.
 
 pip install 'dpcore[peers]'
 python examples/opendp_ledger.py
 
-OpenDP derives what a measurement costs; dpcore did not, so the charge says that it is assumed, and
-why. The ledger refuses the third query before OpenDP draws anything.
+OpenDP derives the cost of a measurement, so the charge records it as assumed by dpcore, with the
+reason. The ledger refuses the third query before OpenDP draws anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def release(
 ) -> Any:
     r"""Charge ``measurement.map(d_in)`` to every user, then measure ``value``.
 
-    Raises :class:`BudgetExhausted`, and draws nothing, where a user cannot pay.
+    Raises :class:`BudgetExhausted`, and draws nothing, if a user has too little budget left.
     """
     loss, measure = Fraction(measurement.map(d_in)), measurement.output_measure
     pure = measure == dp.max_divergence()
@@ -42,7 +42,7 @@ def release(
 
 
 def main() -> None:
-    r"""Ada's budget pays for two counts of epsilon = 1/2."""
+    r"""Release two counts with epsilon = 1/2 and try a third, with a budget of epsilon = 1."""
     dp.enable_features("contrib")
     space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
     count = dp.m.make_laplace(*space, scale=2.0)

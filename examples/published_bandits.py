@@ -1,10 +1,10 @@
-r"""Audits the code that was published with a paper on private bandits, as it is.
+r"""Audit the code that was published with a paper on private bandits, without changes.
 
     python examples/published_bandits.py MABPrivate.py
 
 The file is that of the repository sayakrc/Differentially-Private-Bandits; it is not part of dpcore.
-Two of its algorithms are asked what they release of one batch, and the answers are held against the
-epsilon that they promise. docs/errata.md tells what is wrong, and how the audit finds out.
+The outputs of two of its algorithms on one batch are audited at the claimed epsilon. Section 9 of
+docs/errata.md explains the faults.
 """
 
 import os
@@ -23,7 +23,7 @@ EPSILON, USERS = 0.5, 64
 
 
 def made(kind: str, growth: int) -> Any:
-    r"""One of its algorithms for three arms, with the parameters of the paper's figures.
+    r"""Create an algorithm of the file for three arms, with the parameters of the paper's figures.
 
     The main part of the file does not run.
     """
@@ -33,8 +33,8 @@ def made(kind: str, growth: int) -> Any:
 
 
 def lead(sums: list[int], n: int, rng: np.random.Generator) -> list[int]:
-    r"""How far DP-SE has the first arm before the second, in thousandths: it drops arms by that."""
-    del rng  # the published code has a generator of its own
+    r"""The lead of the first arm over the second in DP-SE, in thousandths, which decides drops."""
+    del rng  # the published code has its own generator
     algorithm, leads = made("DPSE", 2), []
     for _ in range(n):
         algorithm.rewards = np.array(sums, dtype=float)
@@ -44,7 +44,7 @@ def lead(sums: list[int], n: int, rng: np.random.Generator) -> list[int]:
 
 
 def total(reward: int, n: int, rng: np.random.Generator) -> list[int]:
-    r"""What Dist-DP-SE reads of a batch of 64 users, in steps: one has ``reward``, all others 0."""
+    r"""The sum that Dist-DP-SE reads for 64 users, in steps: one has ``reward``, all others 0."""
     del rng
     algorithm, totals = made("BatchSEDistDP", 4), []
     algorithm.BatchSize = USERS
@@ -57,7 +57,7 @@ def total(reward: int, n: int, rng: np.random.Generator) -> list[int]:
 
 
 def main() -> int:
-    r"""Both audits; 1 if one of them refutes, as ``dpcore audit`` ends."""
+    r"""Run both audits and return 1 if one of them refutes, the exit code of ``dpcore audit``."""
     if len(sys.argv) != 2:
         print("usage: python examples/published_bandits.py MABPrivate.py", file=sys.stderr)
         return 2

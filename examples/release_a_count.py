@@ -1,4 +1,4 @@
-r"""Release a count of 42 people, and say what the release costs."""
+r"""Release a count of 42 people and print the cost of the release."""
 
 from accounting import guarantee
 from dpcore import DiscreteLaplace, Mechanism

@@ -1,9 +1,9 @@
-r"""Twelve people add up what they spent, show nobody a single amount, and three of them vanish.
+r"""Twelve people add up their expenses without revealing any single amount; three drop out.
 
-Each adds a share of the noise, masks hide every message, and the server reads one sum. Who vanishes
-takes a share along, so the shares are those of nine: any nine honest people who stay keep
-epsilon = 1. What is proven in the end is computed from those who stayed; the last line says what
-six would have kept.
+Each person adds a share of the noise, masks hide every message, and the server reads only the sum.
+A person who drops out adds no noise, so the shares are planned for nine: any nine honest people who
+stay give epsilon = 1. The proven guarantee is computed from the people who stayed; the last line
+shows the guarantee for six.
 """
 
 from accounting import guarantee
@@ -13,7 +13,7 @@ from dpcore.secure_aggregation.aggregation import Step
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "joe", "kim", "lea")
 PARTS = ("1/4", 1, "1/3", 0, "1/2", "3/4", 1, "1/2", "2/3", "1/8", 1, "1/2")  # of a budget
-VANISH = {"bob": Step.KEYS, "gus": Step.INPUT, "kim": Step.UNMASK}  # kim's amount is in by then
+VANISH = {"bob": Step.KEYS, "gus": Step.INPUT, "kim": Step.UNMASK}  # kim's amount is counted
 
 users, steps = len(NAMES), 8  # steps of 1/8: one person moves the sum by at most 8
 share = DiscreteLaplace(scale=steps).share(9)

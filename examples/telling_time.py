@@ -1,8 +1,8 @@
-"""Two answers that are private, and a call whose time is not: the feature `time` sees it.
+"""Two functions with private answers; the time of one of them is not private.
 
-Whether a record that is asked for is among the records is answered by randomised response at
-epsilon = 1. `found_early` stops looking at the first match, so that the time of a call tells where
-the record stands; `looked_at_all` always looks at every record.
+Both answer by randomised response at epsilon = 1 whether a record is in the dataset. `found_early`
+stops at the first match, so the time of a call reveals the position of the record, and the feature
+`time` detects it; `looked_at_all` always reads every record.
 
     dpcore audit examples/telling_time.py:found_early --claim epsilon=1 --feature time \
         --pair '{"first": 1, "others": 3000}' '{"first": 0, "others": 3000}' -n 2000
@@ -17,7 +17,7 @@ import numpy as np
 
 
 def _records(dataset: dict[str, int]) -> list[int]:
-    # One person who is asked for, or is not, and the others, who are not.
+    # The record of one person, which may match, and the records of the others, which do not.
     return [dataset["first"], *[0] * dataset["others"]]
 
 
@@ -26,7 +26,7 @@ def _answer(truth: int, rng: np.random.Generator) -> int:
 
 
 def found_early(dataset: dict[str, int], rng: np.random.Generator) -> Any:
-    """Leaves at the first match."""
+    """Whether a record matches, by randomised response; the search stops at the first match."""
     found = 0
     for record in _records(dataset):
         if record == 1:
@@ -36,7 +36,7 @@ def found_early(dataset: dict[str, int], rng: np.random.Generator) -> Any:
 
 
 def looked_at_all(dataset: dict[str, int], rng: np.random.Generator) -> Any:
-    """Takes as long whatever the records are."""
+    """Whether a record matches, by randomised response; the search reads every record."""
     found = 0
     for record in _records(dataset):
         found |= int(record == 1)

@@ -1,1 +1,1 @@
-"""What ``python -m benchmarks.auditing`` measures, a file for each kind of question."""
+"""The measurements of ``python -m benchmarks.auditing``, one file per kind."""

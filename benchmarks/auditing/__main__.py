@@ -1,19 +1,19 @@
-r"""What the auditor gets out of its runs: tightness, false alarms, detection and time.
+r"""Measure the auditor: tightness, false alarms, detection and time.
 
 ``python -m benchmarks.auditing [--quick] [--jobs 2] [--rows bounds boundary ...] [--output FILE]
 [--peer-python /path/to/python] [--only rappor ...]``.
 
-Runs are counted over both worlds together, alpha is 0.05 (but in the row ``default-level``), and a
-share of repeats comes with its exact one-sided 95% bounds. Methods that over-claim go through the
-harness of the false alarms as negative controls.
+Runs are counted over both datasets together, alpha is 0.05 (except in ``default-level``), and rates
+over repeats have exact one-sided 95% bounds. Methods that over-claim are tested for false alarms as
+negative controls.
 
-Peers: jax_privacy by the interpreter of ``--peer-python`` (this one, where it is not given), on the
-same data; where that has none, its bounds are re-derived, and the result says so. DP-Auditorium,
-StatDP and DP-Sniper are re-derived from what they publish.
+jax_privacy is run by the interpreter of ``--peer-python`` (by default this one) on the same data;
+if it is not installed there, its bounds are re-derived, and the result says so. DP-Auditorium,
+StatDP and DP-Sniper are re-derived from their publications.
 
-The usual rows end within the hour on two idle cores, ``--quick`` within minutes; the longest are
-measured where ``--rows`` names them. The results are in ``benchmarks/results/audit.json``, where a
-section says which machine it was measured on: a run of some rows keeps the others that are there.
+The usual rows take up to an hour on two idle cores, ``--quick`` takes minutes; the longest rows are
+measured only if ``--rows`` names them. The results are in ``benchmarks/results/audit.json``, where
+each section names its machine; a run of some rows keeps the sections of the others.
 ``--quick`` writes only to ``--output``.
 """
 
@@ -68,10 +68,10 @@ ROWS: Final[Mapping[str, Callable[[Effort], Iterator[Row]]]] = {
     "time-alarms": time_alarms,
     "battery-long": battery_long,
 }
-r"""What can be measured, by name. Times come first, while nothing else has warmed the machine."""
+r"""The measurements by name. Times are measured first, before other work heats the machine."""
 
 ASKED: Final = frozenset({"battery-long", "family-alarms"})
-r"""Rows that are measured only where ``--rows`` names them."""
+r"""The names of rows that are measured only if ``--rows`` names them."""
 
 _RESULT: Final = Path(__file__).parents[1] / "results" / "audit.json"
 _WIDTH: Final = 150
@@ -79,9 +79,9 @@ _SHOWN: Final = 160
 
 
 def measured(name: str, effort: Effort, before: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    r"""A section of the results, as it is after each line; each is told as soon as it is there.
-    Until the last one the lines that were there ``before`` stay where they have no new ones; where
-    only some were asked for, those of the others stay for good.
+    r"""Measure a section and yield it after each row; each row is printed when it is finished.
+    Until the last row, rows ``before`` remain if they have no new value; if only some mechanisms
+    are measured, the rows of the others remain.
     """
     rows: list[dict[str, Any]] = []
     old = list(before.get("rows", ()))
@@ -102,17 +102,17 @@ def measured(name: str, effort: Effort, before: Mapping[str, Any]) -> Iterator[d
 
 
 def command() -> str:
-    r"""How this was started, without the place of the interpreter."""
+    r"""The command line of this process, without the path of the interpreter."""
     return " ".join([f"{Path(sys.executable).name} -m benchmarks.auditing", *_public(sys.argv[1:])])
 
 
 def _public(words: list[str]) -> list[str]:
-    # A path of somebody's machine is nobody's business.
+    # Paths of the machine are private and are not written.
     return [Path(word).name if word.startswith("/") else word for word in words]
 
 
 def kept(path: Path) -> dict[str, Any]:
-    r"""The sections of an earlier result, wherever they were measured."""
+    r"""The sections of an earlier result, on any machine."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))["sections"])
     except (OSError, ValueError, KeyError):
@@ -120,7 +120,7 @@ def kept(path: Path) -> dict[str, Any]:
 
 
 def short(value: Any) -> str:
-    r"""A value in one line: of a rate itself and its bounds.
+    r"""Format a value on one line; a rate is followed by its bounds.
 
     >>> short({"runs": 100, "ours": {"hits": 1, "rate": 0.01, "at_least": 0.001, "at_most": 0.05}})
     'runs 100, ours 0.01 [0.001, 0.05]'
@@ -136,7 +136,7 @@ def short(value: Any) -> str:
 
 
 def show(sections: Mapping[str, Any]) -> None:
-    r"""All rows as a table on standard output."""
+    r"""Print all rows as a table."""
     marks = [row["reached"] for section in sections.values() for row in section["rows"]]
     title = f"{marks.count(True)} of {len(marks) - marks.count(None)} reached"
     table = Table("row", "what", "value", "to reach", "reached", "s", title=title)
@@ -153,7 +153,7 @@ def show(sections: Mapping[str, Any]) -> None:
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
-    r"""Whole or not at all."""
+    r"""Write the results atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f"{path.name}.part")
     half.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -166,7 +166,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="few repeats, to see that it works")
+    parser.add_argument("--quick", action="store_true", help="few repeats, as a test")
     parser.add_argument("--jobs", type=int, default=machine()["cores"], help="processes")
     usual = [name for name in ROWS if name not in ASKED]
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=usual)
@@ -179,7 +179,7 @@ def main() -> None:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="of the battery and of family-alarms, these mechanisms",
+        help="mechanisms of battery and family-alarms",
     )
     chosen = parser.parse_args()
     path = chosen.output or (None if chosen.quick else _RESULT)

@@ -1,4 +1,4 @@
-r"""How often correct mechanisms are refuted, and the same harness on methods that over-claim."""
+r"""Rates of refuted correct mechanisms, and of methods that over-claim as negative controls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TWINS: Final = (
     "rounded",
     "polya-shares",
 )
-r"""The twelve correct mechanisms of the audit chapter, by their names in the catalogue."""
+r"""The names in the catalogue of twelve correct mechanisms."""
 
 _SEED: Final = 2
 _RUNS: Final = 1000
@@ -52,7 +52,7 @@ _LEVEL: Final = str(ALPHA)
 _SPEND: Final = Fraction(_LEVEL) / BERGER_BOOS_SHARE
 
 Judge: TypeAlias = Callable[[NDArray[Any], NDArray[np.bool_], Subject, int], dict[str, bool]]
-r"""Which methods raise an alarm on these outputs and worlds; the last argument seeds coins."""
+r"""A function from outputs, datasets and a seed of coins to the methods that raise an alarm."""
 
 
 def _fixed(
@@ -69,7 +69,7 @@ def _fixed(
 def _watched(
     outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
 ) -> dict[str, bool]:
-    del seed  # no coins but the data's
+    del seed  # uses no coins
     process = watch(subject.epsilon, subject.delta).update(outputs, worlds)
     return {
         "at_any_run": process.rejected_at(_LEVEL) is not None,
@@ -78,7 +78,7 @@ def _watched(
 
 
 def _alarms(subject: Subject, judge: Judge, runs: int, repeat: int) -> dict[str, bool]:
-    # Of its own for each mechanism: their rates are independent.
+    # Each mechanism has its own seed, so that the rates are independent.
     rng = np.random.default_rng([_SEED, runs, repeat, *subject.name.encode()])
     outputs, worlds = drawn(subject, runs, rng)
     return judge(np.asarray(outputs), worlds, subject, repeat)
@@ -111,7 +111,7 @@ def _twins() -> list[Subject]:
 
 
 def boundary(effort: Effort) -> Iterator[Row]:
-    r"""Fixed n, mechanisms with nothing to spare."""
+    r"""False alarms at fixed n for mechanisms exactly at the boundary of their claims."""
     for subject in BOUNDARY:
         repeats = effort.count(100, 6000)
         yield _kept(effort, subject, _fixed, repeats, limit=_AT_BOUNDARY, kind="fixed n")
@@ -127,21 +127,21 @@ def _at_default(
 
 
 def default_level(effort: Effort) -> Iterator[Row]:
-    r"""Fixed n at the level of the command, of a law that is drawn quickly."""
+    r"""False alarms at fixed n and the default level of the command, for a fast law."""
     repeats = effort.count(500, 20_000)
     yield _kept(effort, LAPLACE, _at_default, repeats, limit=_AT_DEFAULT,
                 kind=f"fixed n at alpha = {_DEFAULT_LEVEL}")  # fmt: skip
 
 
 def twins(effort: Effort) -> Iterator[Row]:
-    r"""Fixed n, the correct twins."""
+    r"""False alarms at fixed n for the correct twins."""
     for subject in _twins():
         repeats = effort.count(40, 1000)
         yield _kept(effort, subject, _fixed, repeats, limit=_OF_TWINS, kind="fixed n")
 
 
 def anytime(effort: Effort) -> Iterator[Row]:
-    r"""All of them with a look after every run."""
+    r"""False alarms of all mechanisms if the test looks after every run."""
     kind = "a look after every run"
     for subject in BOUNDARY:
         repeats = effort.count(30, 6000)
@@ -214,7 +214,7 @@ def _dp_sniper(
     return {name: bound > subject.epsilon for name, bound in bounds.items()}
 
 
-# By name: who judges what, the runs, and the repeats of a quick look and in full.
+# By name: the method, the mechanism, the runs, and the repeats (with --quick and in full).
 _CONTROLS: Final[Mapping[str, tuple[Judge, Subject, int, int, int]]] = {
     "plug-in ratios of frequencies": (_plug_in, LAPLACE, _RUNS, 100, 1000),
     "StatDP, the direction of the worlds chosen on the data that is tested (re-derived)": (
@@ -235,9 +235,10 @@ _CONTROLS: Final[Mapping[str, tuple[Judge, Subject, int, int, int]]] = {
 
 
 def controls(effort: Effort) -> Iterator[Row]:
-    r"""Methods that over-claim: a harness that lets them pass measures nothing.
+    r"""Negative controls: methods that over-claim, which the harness must detect.
 
-    Each is shown to by the lower bound of its rate, and beside it the same test without the slip.
+    The lower bound on the rate of each shows that it over-claims; each has a twin without the
+    error.
     """
     yield _gaussian_dp(effort)
     for name, (judge, subject, runs, few, many) in _CONTROLS.items():

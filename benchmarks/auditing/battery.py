@@ -1,10 +1,10 @@
-r"""Twenty mechanisms that claim epsilon = 0.1: the battery of DP-Sniper's paper, written anew.
+r"""Twenty mechanisms that claim epsilon = 0.1: the battery of DP-Sniper's paper, reimplemented.
 
 Laws, parameters, pairs and published bounds are those of Bichsel, Steffen, Bogunovic and Vechev,
 "DP-Sniper: Black-Box Discovery of Differential Privacy Violations using Classifiers" (IEEE S&P
 2021) and of the public repository of its authors: mechanisms after Ding et al. (CCS 2018), Lyu, Su
 and Li (VLDB 2017), Wang et al. (PLDI 2019), Erlingsson, Pihur and Korolova (CCS 2014), Balcer and
-Vadhan (2018). Every mechanism is ``f(dataset, n, rng)`` and returns n outputs, one a row.
+Vadhan (2018). Every mechanism is ``f(dataset, n, rng)`` and returns n outputs, one per row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 EPSILON: Final = 0.1
-r"""What each of them claims."""
+r"""The claim of each mechanism."""
 
 Floats: TypeAlias = NDArray[np.float64]
 Law: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
@@ -40,19 +40,19 @@ _ENDED: Final = -2000.0
 
 
 def laplace(data: Any, n: int, rng: np.random.Generator, *, scale: float) -> Floats:
-    r"""Each entry with Laplace noise; one entry gives one float a run."""
+    r"""Each entry with Laplace noise; a single entry gives one float per run."""
     values = np.asarray(data, dtype=np.float64)
     noisy: Floats = values + rng.laplace(scale=scale, size=(n, len(values)))
     return noisy[:, 0] if len(values) == 1 else noisy
 
 
 def copies(data: Any, n: int, rng: np.random.Generator, *, of: int, scale: float) -> Floats:
-    r"""One number, released many times with noise of its own."""
+    r"""One number, released many times with independent noise."""
     return laplace(list(data) * of, n, rng, scale=scale)
 
 
 def prefix_sums(data: Any, n: int, rng: np.random.Generator) -> Floats:
-    r"""Sums of the first entries, noise added to each entry once."""
+    r"""Prefix sums of the entries, with noise added to each entry once."""
     sums: Floats = np.cumsum(laplace(data, n, rng, scale=1 / EPSILON), axis=1)
     return sums
 
@@ -60,7 +60,7 @@ def prefix_sums(data: Any, n: int, rng: np.random.Generator) -> Floats:
 def noisy_max(
     data: Any, n: int, rng: np.random.Generator, *, noise: str, index: bool
 ) -> NDArray[Any]:
-    r"""The place, or the value, of the largest entry after noise."""
+    r"""The index, or the value, of the largest noisy entry."""
     values = np.asarray(data, dtype=np.float64)
     noisy = values + getattr(rng, noise)(scale=2 / EPSILON, size=(n, len(values)))
     found: NDArray[Any] = noisy.argmax(axis=1) if index else noisy.max(axis=1)
@@ -68,8 +68,9 @@ def noisy_max(
 
 
 def bloom(data: Any, n: int, rng: np.random.Generator, *, f: float, again: bool) -> Floats:
-    r"""A value's bits in a Bloom filter of 20, each replaced by a coin with probability f; with
-    ``again`` each is reported as 1 with probability .55 where it is 1, else .45.
+    r"""The Bloom filter (20 bits) of a value, each bit replaced by a coin with probability f.
+
+    With ``again`` each bit is reported as 1 with probability .55 if it is 1, and .45 otherwise.
     """
     bits = np.zeros(20)
     bits[HASHES[int(data[0])]] = 1.0
@@ -80,12 +81,14 @@ def bloom(data: Any, n: int, rng: np.random.Generator, *, f: float, again: bool)
 
 
 HASHES: Final = ([0, 11, 18], [3, 10, 13])
-r"""Where four hashes (MurmurHash3 with seeds 0 to 3) put the values 0 and 1 among 20 bits."""
+r"""The positions, among 20 bits, of four hashes (MurmurHash3, seeds 0 to 3) of 0 and of 1."""
 
 
 def edges(count: int) -> list[int]:
-    r"""GeoSample of Balcer and Vadhan on {0, ..., 5}: of a uniform integer from 1 to the last one,
-    the first of these that is not below it says what is released of the ``count``.
+    r"""The thresholds of GeoSample of Balcer and Vadhan on {0, ..., 5} for a ``count``.
+
+    For a uniform integer from 1 to the last threshold, the output is the index of the first
+    threshold that is at least this integer.
     """
     most, k = 5, math.ceil(math.log(2 / EPSILON))
     top, step = (2 ** (k + 1) + 1) * (2**k + 1) ** (most - 1), 2**k
@@ -98,18 +101,18 @@ def edges(count: int) -> list[int]:
 
 
 def truncated_geometric(data: Any, n: int, rng: np.random.Generator) -> Floats:
-    r"""What GeoSample says of the one count, as floats."""
+    r"""Outputs of GeoSample for a single count, as floats."""
     ends = edges(data[0])
     return np.searchsorted(np.array(ends), rng.integers(1, ends[-1] + 1, n)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseVector:
-    r"""The variants of Lyu, Su and Li as one: which noise, and what is said.
+    r"""A sparse vector mechanism, in the variants of Lyu, Su and Li.
 
-    ``threshold`` and ``query`` are scales (0: no noise); ``most`` answers above end it, None: all
-    are answered. ``values`` releases noisy answers in place of "above": the compared ones ("same"),
-    or fresh ones of scale ``fresh``.
+    ``threshold`` and ``query`` are noise scales (0: no noise). The mechanism stops after ``most``
+    answers above; None means that it never stops. ``values`` releases noisy answers instead of
+    "above": the compared ones ("same"), or fresh ones with scale ``fresh``.
     """
 
     threshold: float
@@ -120,7 +123,7 @@ class SparseVector:
     t: float = 1.0
 
     def __call__(self, data: Any, n: int, rng: np.random.Generator) -> Floats:
-        r"""One row a run: 0 below, 1 above, -1 after the end; with values see the class."""
+        r"""One row per run: 0 below, 1 above (or the noisy answer), -1 after the end."""
         answers = np.asarray(data, dtype=np.float64)
         shape = (n, len(answers))
         noisy = answers + (rng.laplace(scale=self.query, size=shape) if self.query else 0.0)
@@ -139,7 +142,7 @@ class SparseVector:
         return np.where(before >= self.most, ended, said)
 
     def patterns(self, x: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        r"""Of rows of outputs, which entries say "above", and which come after the end."""
+        r"""Masks of the entries of outputs that are "above", and of those after the end."""
         if self.values == "same":
             return x > _BELOW, x == _ENDED
         if self.values:
@@ -148,15 +151,15 @@ class SparseVector:
 
 
 def beside(data: Any, n: int, rng: np.random.Generator, *, parts: tuple[Law, ...]) -> Floats:
-    r"""Several mechanisms on the same data, their outputs side by side."""
+    r"""Run several mechanisms on the same data and concatenate their outputs."""
     return np.concatenate([part(data, n, rng) for part in parts], axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""A mechanism, the pair on which DP-Sniper's bound was largest, and that bound.
+    r"""A mechanism, the pair with DP-Sniper's largest bound, and that bound.
 
-    ``keeps``: whether it is epsilon-DP, but for its floats.
+    ``keeps`` states whether the mechanism is epsilon-DP apart from floating-point effects.
     """
 
     name: str

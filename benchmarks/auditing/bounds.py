@@ -1,4 +1,4 @@
-r"""How tight: our bound beside jax_privacy's and DP-Auditorium's on the same data."""
+r"""Tightness of our bound, jax_privacy's and DP-Auditorium's on the same data."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from benchmarks.auditing.peers import (
 __all__ = ["bounds", "histogram"]
 
 _SEED: Final = 1
-# Runs, the median to reach, and repeats, of a quick look and in full.
+# Runs, the goal for the median, and repeats (with --quick and in full).
 _SIZES: Final = (
     (20_000, 0.97, 60, 2000),
     (200_000, 0.99, 30, 1000),
     (2_000_000, 0.996, 6, 300),
 )
-# What the peer does unless told otherwise: these two are to be reached as well.
+# The peer's default methods: our bound must reach these two as well.
 _DEFAULTS: Final = ("bonferroni", "split")
 
 
@@ -53,7 +53,7 @@ def _bounds(runs: int, python: str | None, repeats: range) -> list[dict[str, flo
 
 
 def bounds(effort: Effort) -> Iterator[Row]:
-    r"""Discrete Laplace at epsilon = 1: medians, and how often each bound lies above the truth."""
+    r"""Discrete Laplace at epsilon = 1: medians, and how often each bound exceeds epsilon."""
     python = effort.peer_python
     known = JAX_PRIVACY.version(python)
     peer = "re-derived: audit.evidence.baseline_bounds" if known is None else f"jax_privacy {known}"
@@ -95,7 +95,7 @@ def _once(work: Callable[[], float]) -> dict[str, Any]:
 
 
 def histogram(effort: Effort) -> Iterator[Row]:
-    r"""DP-Auditorium's histogram tester, re-derived: its bound and its time beside ours."""
+    r"""Bound and time of DP-Auditorium's histogram tester, re-derived, and of our audit."""
     for a_world in (100_000,) if effort.quick else (500_000, 1_000_000):
         runs = 2 * a_world
         outputs, worlds = drawn(LAPLACE, runs, np.random.default_rng([_SEED, runs]))

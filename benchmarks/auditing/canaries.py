@@ -1,4 +1,4 @@
-"""Canaries of one run: false alarms of null scores, and how tight on the Gaussian mechanism."""
+"""Canaries of one run: false alarms on null scores, and tightness on the Gaussian mechanism."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NULLS: Final = ("epsilon=0", "epsilon=0,delta=1e-5", "gdp=0.01")
 
 
 def canary_rows(effort: Effort) -> Iterator[Row]:
-    r"""False alarms first, then the bounds."""
+    r"""Rows of false alarms, then of bounds."""
     for claim in _NULLS:
         yield _nulls(effort, claim)
     yield _lost_sign(effort)
@@ -36,8 +36,8 @@ def canary_rows(effort: Effort) -> Iterator[Row]:
 
 
 def _nulls(effort: Effort, claim: str) -> Row:
-    # 1,000 canaries whose scores say nothing. The verdict depends on the right guesses alone, so
-    # each number of them is judged once.
+    # 1,000 canaries whose scores carry no information. The verdict depends only on the number of
+    # correct guesses, so each number is judged once.
     count = effort.count(100, 6000)
     judged: dict[int, bool] = {}
     refuted = 0
@@ -64,7 +64,7 @@ def _nulls(effort: Effort, claim: str) -> Row:
 
 
 def _lost_sign(effort: Effort) -> Row:
-    # The bound that jax_privacy's pull request 270 is about, re-derived: |mu| at every threshold.
+    # The bound in question in jax_privacy's pull request 270, re-derived: |mu| at every threshold.
     values = []
     for repeat in range(effort.count(5, 20)):
         rng = np.random.default_rng([_SEED, 1, repeat])

@@ -1,4 +1,4 @@
-r"""What is caught, and by how many runs: the catalogue, as a user's audit would treat it."""
+r"""Detection by number of runs on the catalogue, with the audit that a user would run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share
 __all__ = ["RUNGS", "SPACES", "catalogue", "replayed", "search", "sequential"]
 
 RUNGS: Final = {5_000: 21, 10_000: 25, 20_000: 28, 100_000: 31, 200_000: 32}
-r"""Runs, and how many of the first 34 entries are to be detected by so many."""
+r"""Numbers of runs, and the goal for the detected entries among the first 34."""
 
 SPACES: Final = {
     "sparse-vector-value-reused": "vector:dimension=6,low=-1,high=1",
@@ -35,13 +35,13 @@ SPACES: Final = {
     "noisy-max-value": "vector:dimension=5,low=0,high=2",
     "noisy-max-half-noise": "vector:dimension=5,low=0,high=2",
 }
-r"""Entries 9 to 14, and where their pairs are searched."""
+r"""Entries 9 to 14, and the spaces in which their pairs are searched."""
 
 _SEED: Final = 3
 _FIRST: Final = 34
 _QUICK: Final = frozenset({1, 2, 8, 15, 22})
 _DETECTED: Final = 0.95
-# A look at a rung: with fewer hits than these among so many it is left for the next.
+# (repeats, hits): with fewer hits among the repeats, the next number of runs is tried.
 _LOOK: Final = (20, 15)
 _SOON: Final = frozenset({1, 4, 5, 8, 15, 16, 17, 18})
 _SOON_BY: Final = 250
@@ -75,10 +75,10 @@ def _point(entry: Entry) -> Claim:
 
 
 def _ladder(effort: Effort, entry: Entry) -> tuple[int | None, dict[str, Any]]:
-    r"""The first rung at which an entry's claimed point is refuted often enough, and all looks.
+    r"""The least number of runs that refutes an entry's claimed point often enough, and all rates.
 
-    A rung is left after a few repeats where most fail: as that can only lose a detection, the lower
-    bound of a rung that is taken stands.
+    A number of runs is abandoned after a few repeats if most fail. This can only lose a detection,
+    so the lower bound on an accepted rate remains valid.
     """
     repeats, looks = effort.count(40, 200), {}
     few, least = _LOOK
@@ -96,7 +96,7 @@ def _ladder(effort: Effort, entry: Entry) -> tuple[int | None, dict[str, Any]]:
 
 
 def catalogue(effort: Effort) -> Iterator[Row]:
-    r"""The first 34 entries on a ladder of runs, at one point of their claims; #30 on its curve."""
+    r"""The first 34 entries by number of runs, at one point of their claims; #30 on its curve."""
     entries = [entry for entry in ENTRIES if entry.number <= _FIRST]
     if effort.quick:
         entries = [entry for entry in entries if entry.number in _QUICK]
@@ -138,7 +138,7 @@ def _on_curve(effort: Effort, entry: Entry) -> Row:
 
 
 def replayed(effort: Effort) -> Iterator[Row]:
-    r"""#33: no sample of ordinary size sees it, and says so; a replay walks into it."""
+    r"""Entry 33: ordinary samples miss its leak and report the resolution; a replay finds it."""
     for entry in (entry for entry in ENTRIES if entry.layer is Layer.REPLAY):
         repeats = effort.count(3, 20)
         found = effort.repeat(partial(_faults, entry), repeats)
@@ -180,7 +180,7 @@ def _stopped(entry: Entry, repeat: int) -> float:
 
 
 def sequential(effort: Effort) -> Iterator[Row]:
-    r"""At which run watching stops; a claimed curve is watched as a whole."""
+    r"""The run at which a sequential audit stops; a claimed curve is audited as a whole."""
     for entry in ENTRIES:
         if entry.number > _FIRST or entry.layer is not Layer.SAMPLE:
             continue
@@ -214,7 +214,7 @@ def _searched(entry: Entry, repeat: int) -> tuple[bool, int]:
 
 
 def search(effort: Effort) -> Iterator[Row]:
-    r"""Entries 9 to 14 without their pairs: searching and testing within 2e5 runs together."""
+    r"""Entries 9 to 14 without their pairs, with 2e5 runs for search and test together."""
     for entry in (entry for entry in ENTRIES if entry.name in SPACES):
         repeats = effort.count(2, 40)
         found = effort.repeat(partial(_searched, entry), repeats)

@@ -1,12 +1,13 @@
 r"""DP-Sniper itself on the mechanisms of its battery, with 10^6 runs over both datasets.
 
-``python -m benchmarks.auditing.dp_sniper [NAME ...] [--peer /path/to/python]``, an interpreter
-that has dpsniper; without names it writes ``results/dp_sniper.json``.
+``python -m benchmarks.auditing.dp_sniper [NAME ...] [--peer /path/to/python]``: the interpreter
+must have dpsniper. Without names the results are written to ``results/dp_sniper.json``.
 
-A fifth of the runs on each dataset trains, a fifth on the second one chooses the threshold, and a
-fifth on each estimates. Each classifier is a question of its own at level alpha, in the order of
-the datasets that the battery gives, which DP-Sniper would have to find. Special values are flagged
-as its authors flag them. ``seconds`` are of one core, without the draws.
+A fifth of the runs on each dataset is used for training, a fifth on the second dataset to choose
+the threshold, and a fifth on each for the estimate. Each classifier is used separately at level
+alpha, with the order of the datasets that the battery gives, which DP-Sniper would have to find.
+Special values are encoded by flags as its authors do. ``seconds`` are of one core, without the
+sampling.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FLAGGED: Final = {
 
 
 def attacked(case: Case, python: str) -> dict[str, Any]:
-    r"""Its version, and its bounds and seconds by each classifier."""
+    r"""The version of DP-Sniper, and its bounds and seconds for each classifier."""
     sizes = (_RUNS * 2 // 5, _RUNS * 3 // 5)
     a, b = (
         np.asarray(case.run(data, n, np.random.default_rng([_SEED, n])), np.float64).reshape(n, -1)

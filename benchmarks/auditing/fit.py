@@ -1,8 +1,9 @@
-r"""What the fit gets out of its draws: detection of a wrong scale, false alarms and time.
+r"""Measure the fit test: detection of a wrong scale, false alarms and time.
 
-``python -m benchmarks.auditing.fit [--quick] [--jobs 2]``. alpha is 0.05; a share of repeats comes
-with its exact 95% lower (detections) or upper (false alarms) bound. Off by 1/20 means that the
-scale (of the discrete Gaussian sigma) is that fraction larger or smaller, half of the repeats each.
+``python -m benchmarks.auditing.fit [--quick] [--jobs 2]``. alpha is 0.05; rates over repeats have
+an exact 95% lower (detections) or upper (false alarms) bound. An error of 1/20 means that the scale
+(for the discrete Gaussian, sigma) is larger by this fraction in half of the repeats, and smaller in
+the other half.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CORRECT = (
 
 
 def law(family: str, scale: Fraction) -> Noise:
-    r"""The family at a scale; of the Gaussian that is sigma."""
+    r"""The law of a family at a scale; for the Gaussian the scale is sigma."""
     if family == "discrete-laplace":
         return DiscreteLaplace(scale=scale)
     return DiscreteGaussian(sigma_squared=scale**2)
@@ -60,12 +61,12 @@ def alarmed(spelling: str, draws: int, seed: int, *, sequential: bool) -> bool:
 
 
 def counted(one: Callable[[int], bool], repeats: int, pool: ProcessPoolExecutor) -> int:
-    r"""How many of the repeats say yes."""
+    r"""The number of repeats that return True."""
     return sum(pool.map(one, range(repeats), chunksize=max(1, repeats // 32)))
 
 
 def power(pool: ProcessPoolExecutor, share: Fraction) -> list[dict[str, Any]]:
-    r"""Detection of a scale slightly off."""
+    r"""Rates of detection of a slightly wrong scale."""
     rows = []
     for draws, off, planned in _FIGURES:
         repeats = max(20, int(planned * share))
@@ -86,7 +87,7 @@ def power(pool: ProcessPoolExecutor, share: Fraction) -> list[dict[str, Any]]:
 
 
 def alarms(pool: ProcessPoolExecutor, share: Fraction) -> list[dict[str, Any]]:
-    r"""False alarms of correct samplers."""
+    r"""Rates of false alarms on correct samplers."""
     rows = []
     repeats = max(20, int(2000 * share))
     for spelling in _CORRECT:
@@ -101,7 +102,7 @@ def alarms(pool: ProcessPoolExecutor, share: Fraction) -> list[dict[str, Any]]:
 
 
 def seconds() -> list[dict[str, Any]]:
-    r"""Time of a fit of 1e6 draws, the sampler's own time included."""
+    r"""Time of a fit of 1e6 draws, including the time of the sampler."""
     rows = []
     for spelling in ("discrete-laplace:scale=10", "discrete-gaussian:sigma_squared=10000"):
         noise = read_noise(spelling)
@@ -113,7 +114,7 @@ def seconds() -> list[dict[str, Any]]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    r"""Run, print and write results/fit.json."""
+    r"""Measure, print and write results/fit.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the repeats")
     parser.add_argument("--jobs", type=int, default=2)

@@ -1,7 +1,7 @@
-r"""What all rows share: repeats in several processes, mechanisms at the boundary, exact bounds.
+r"""Functions that all rows share: parallel repeats, mechanisms at the boundary, exact bounds.
 
-Runs are counted over both worlds together. A repeat is a function of its number alone, so that any
-number of processes measures the same.
+Runs are counted over both datasets together. A repeat depends only on its number, so the results
+do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Worlds: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    r"""One line of the results.
+    r"""One row of the results.
 
-    ``to_reach`` says what ``reached`` is about; None where nothing was set. ``repeats`` of 1 is a
-    single look; ``seed`` is the first word of every repeat's seed.
+    ``to_reach`` describes the goal that ``reached`` refers to; None if there is none. ``repeats``
+    is the number of repeats, and ``seed`` is the first word of every repeat's seed.
     """
 
     what: str
@@ -61,7 +61,7 @@ class Row:
     seed: int = 0
 
     def to_json(self, seconds: float) -> dict[str, Any]:
-        r"""The fields by name, and what it took."""
+        r"""The fields by name, and the seconds."""
         return {
             "what": self.what,
             "value": self.value,
@@ -75,9 +75,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    r"""How often to repeat, in how many processes, and whose interpreter has the peer.
+    r"""The number of repeats and processes, and the interpreter of the peer.
 
-    ``only`` are names of mechanisms, where not all of a section are asked for.
+    ``only`` are the names of the mechanisms to measure, if not all of a section.
     """
 
     parallel: Parallel
@@ -87,19 +87,19 @@ class Effort:
     only: tuple[str, ...] = ()
 
     def count(self, quick: int, full: int) -> int:
-        r"""One of two numbers of repeats."""
+        r"""Return the first number of repeats for a quick run, otherwise the second."""
         return quick if self.quick else full
 
     def verdict(self, reached: bool) -> bool | None:  # noqa: FBT001 - a value, and no switch
-        r"""What enough repeats say; few of them decide nothing."""
+        r"""Return ``reached`` if there were enough repeats; a quick run decides nothing."""
         return None if self.quick else reached
 
     def repeat(self, work: Callable[[int], Any], count: int, *, start: int = 0) -> list[Any]:
-        r"""``work(i)`` for each i from ``start`` on, in order."""
+        r"""Return ``work(i)`` for ``count`` numbers i from ``start`` on, in order."""
         return list(self.parallel(delayed(work)(i) for i in range(start, start + count)))
 
     def batches(self, work: Callable[[range], list[Any]], count: int) -> list[Any]:
-        r"""``work`` on shares of the first ``count`` numbers, joined in order."""
+        r"""Apply ``work`` to parts of the first ``count`` numbers and join the results in order."""
         cut = np.linspace(0, count, min(count, 2 * self.jobs) + 1).astype(int).tolist()
         parts = [range(a, b) for a, b in pairwise(cut)]
         return [found for part in self.parallel(delayed(work)(p) for p in parts) for found in part]
@@ -138,14 +138,14 @@ def share(hits: int, repeats: int) -> dict[str, Any]:
 
 
 def claim_of(subject: Subject) -> Claim | CurveClaim:
-    r"""What a mechanism of the catalogue claims: its curve, where it has one."""
+    r"""The claim of a mechanism of the catalogue: its curve if it has one, otherwise its point."""
     if subject.curve is not None:
         return CurveClaim(spelling=subject.curve, relation=subject.relation)
     return Claim(epsilon=subject.epsilon, delta=subject.delta, relation=subject.relation)
 
 
 def drawn(subject: Subject, runs: int, rng: np.random.Generator) -> tuple[Outputs, Worlds]:
-    r"""Outputs of a mechanism on its pair, in run order, and the worlds."""
+    r"""Outputs of a mechanism on its pair, in run order, and the dataset of each run."""
     worlds = draw_worlds(runs, rng)
     in_b = int(np.count_nonzero(worlds))
     sides = (
@@ -156,7 +156,7 @@ def drawn(subject: Subject, runs: int, rng: np.random.Generator) -> tuple[Output
 
 
 def laplace(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    r"""Discrete Laplace noise of scale 1, by numpy: exactly 1-DP up to its floats."""
+    r"""Discrete Laplace noise of scale 1 by numpy: exactly 1-DP up to floating-point errors."""
     p = -math.expm1(-1)
     return value + rng.geometric(p, n) - rng.geometric(p, n)
 
@@ -167,14 +167,14 @@ def response(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def revealing(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    r"""The same, but with probability 0.05 the bit itself, marked: exactly (1, 0.05)-DP."""
+    r"""Randomised response that with probability 0.05 reveals the bit: exactly (1, 0.05)-DP."""
     return np.where(rng.random(n) < 0.05, 2 + value, response(value, n, rng))
 
 
 LAPLACE: Final = Subject(
     name="discrete Laplace, scale 1", run=laplace, pair=(0, 1), epsilon=Fraction(1)
 )
-r"""At the boundary on all outputs but one side of each."""
+r"""Every output is at the boundary of the claim, in one of the two directions."""
 
 BOUNDARY: Final = (
     Subject(name="randomised response, epsilon 1", run=response, pair=(0, 1), epsilon=Fraction(1)),
@@ -187,11 +187,11 @@ BOUNDARY: Final = (
         delta=Fraction(1, 20),
     ),
 )
-r"""Mechanisms that keep their claims, with nothing to spare."""
+r"""Mechanisms exactly at the boundary of their claims."""
 
 
 def timed(rows: Iterator[Row]) -> Iterator[tuple[Row, float]]:
-    r"""Each row with the seconds it took."""
+    r"""Yield each row with the seconds that it took."""
     start = time.perf_counter()
     for row in rows:
         yield row, time.perf_counter() - start

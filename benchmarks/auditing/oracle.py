@@ -1,9 +1,9 @@
-r"""What the best event, known beforehand, gives on the mechanisms of the battery.
+r"""The bound of the best event, known beforehand, on the mechanisms of the battery.
 
-The laws of all twenty are known: ``ratio(case, x)`` is the log-likelihood ratio of the second
-dataset to the first, by formulas and one integral over the noise they share (a threshold, or the
-largest of several). The best event at a number of runs is a half-line of it (Neyman and Pearson);
-:func:`oracle` is the 95% bound that this event gives at its expected counts.
+The laws of all twenty mechanisms are known: ``ratio(case, x)`` is the log-likelihood ratio of the
+second dataset to the first, computed by formulas and one integral over shared noise (of a
+threshold, or of the largest of several values). The best event is a half-line of this ratio (Neyman
+and Pearson); :func:`oracle` is the 95% bound that this event gives at its expected counts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LogLaw: TypeAlias = Callable[..., Floats]
 
 _DRAWS: Final = 400_000
 _NORMAL: Final = 1.6448536269514722
-_CELL: Final = 1 / 16  # all data are its multiples, and so no step of a law is inside a cell
-_REACH: Final = 15.0  # of an integral, in scales: e^-15 is beyond it
+_CELL: Final = 1 / 16  # divides all data, so no density jumps inside a cell
+_REACH: Final = 15.0  # the range of an integral, in scales: the mass beyond it is e^-15
 _LARGEST: Final = 700.0
 _FEWEST: Final = 100.0
 
 
 def _integral(scale: float, center: float) -> tuple[Floats, Floats, Floats]:
-    # The ends of cells, their middles, and the logarithms of what Laplace noise puts into them.
+    # The ends of cells, their midpoints, and the logarithms of their masses under Laplace noise.
     half = math.ceil(_REACH * scale / _CELL)
     ends: Floats = np.arange(-half, half + 1, dtype=np.float64) * _CELL + center
     middles: Floats = (ends[1:] + ends[:-1]) / 2
@@ -51,7 +51,7 @@ def _laplace(data: Any, x: NDArray[Any], *, scale: float, sums: bool = False) ->
 
 
 def _bits(data: Any, x: NDArray[Any], *, one: float) -> Floats:
-    # Bits that are 1 with probability ``one`` where the value has one, and 1 - one elsewhere.
+    # A bit is 1 with probability ``one`` if the value has it, and 1 - one otherwise.
     set_ = np.isin(np.arange(x.shape[1]), HASHES[int(data[0])])
     found: Floats = np.where((x == 1) == set_, math.log(one), math.log1p(-one)).sum(axis=1)
     return found
@@ -86,8 +86,10 @@ def _geometric(data: Any, x: NDArray[Any]) -> Floats:
 
 
 def _sparse_vector(data: Any, x: NDArray[Any], *, law: SparseVector) -> Floats:
-    r"""Given the threshold the answers are independent: one integral for each pattern of answers
-    above, cut off at the least value where the values that were compared are told.
+    r"""The log-likelihoods of sparse-vector outputs, by one integral for each pattern of answers.
+
+    Given the noisy threshold the answers are independent. The integral is cut off at the smallest
+    released value if the compared values are released.
     """
     ends, middles, weight = _integral(law.threshold, law.t)
     above, ended = law.patterns(x)
@@ -158,7 +160,7 @@ def _law(case: Case) -> LogLaw:
 
 
 def ratio(case: Case, x: NDArray[Any]) -> Floats:
-    r"""The log-likelihood ratio of the second dataset to the first, one an output.
+    r"""The log-likelihood ratio of the second dataset to the first, for each output.
 
     Its exponential has mean 1 on the first dataset:
 
@@ -177,8 +179,8 @@ def ratio(case: Case, x: NDArray[Any]) -> Floats:
 def oracle(case: Case, runs: int, *, seed: int = 1) -> float:
     r"""The 95% bound of the best half-line of the true ratio at its expected counts.
 
-    Outputs are drawn from both datasets; how likely an event is under either is then the mean of
-    what the ratio says of each draw, so that no chance favours a rare event.
+    Outputs are drawn from both datasets. The probability of an event on either is the mean of a
+    function of the ratio over all draws, which reduces the variance for rare events.
     """
     rng = np.random.default_rng(seed)
     drawn = np.concatenate([case.run(data, _DRAWS, rng) for data in case.pair])

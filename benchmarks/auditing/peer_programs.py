@@ -1,9 +1,9 @@
-r"""What it takes to ask other people's auditors about outputs: a program for their interpreters.
+r"""A program that runs other auditors on given outputs, in their own interpreters.
 
-One JSON document on standard input, one on standard output. It imports nothing of this project, so
-that an environment of one of them need not hold it. A question names a file with the outputs of
-each dataset, one a row; ``marks`` are the values among them that stand for a word. A bound is of
-epsilon, or of delta at the claimed epsilon.
+It reads one JSON document from standard input and writes one to standard output. It does not import
+dpcore, so that the environment of an auditor need not contain it. A question names a file with the
+outputs on each dataset, one per row; ``marks`` are the values that stand for words. A bound is on
+epsilon, or on delta at the claimed epsilon.
 
     {"peer": "dp_sniper", "alpha": 0.05, "seed": 1,
      "questions": [{"file": "0.npz", "epsilon": 1.0, "delta": 0.0, "marks": [], ...}, ...]}
@@ -26,7 +26,7 @@ import numpy as np
 
 
 class Kept:
-    r"""A mechanism of outputs that were drawn beforehand: each is given once."""
+    r"""A mechanism that returns outputs drawn beforehand, each once."""
 
     def __init__(self, *sides: Any) -> None:
         self.left = [*sides]
@@ -37,9 +37,9 @@ class Kept:
 
 
 def jax_privacy(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
-    r"""Its Clopper-Pearson bounds, three ways to choose a threshold for large or small scores.
+    r"""The Clopper-Pearson bounds of jax_privacy, with its three methods of choosing a threshold.
 
-    ``ask``: "each" way for large scores, at the whole level, or the bound by its Gaussian-DP.
+    ``ask`` selects "each" method for large scores, at the whole level, or the Gaussian-DP bound.
     """
     auditing, seed = import_module("jax_privacy.auditing"), asked["seed"]
     ask, alpha, delta = asked.get("ask"), asked["alpha"], asked["delta"]
@@ -63,11 +63,12 @@ def jax_privacy(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
 
 
 def dp_sniper(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
-    r"""Its own bound, by each classifier in each order of the datasets, which share the level.
+    r"""The bound of DP-Sniper; the classifiers and the orders of the datasets share the level.
 
-    As its authors do it, as many runs train, choose the threshold and estimate. Their 107 batches
-    are fewer here, and repeated: the classifier makes as many steps as theirs. ``ordered``: only
-    the given order, so that the first dataset needs no runs for a threshold.
+    As in the authors' code, equal numbers of runs are used for training, the threshold and the
+    estimate. There are fewer than their 107 batches, which are repeated, so that the classifier
+    makes the same number of steps. ``ordered`` uses only the given order, so that the first dataset
+    needs no runs for a threshold.
     """
     factories = import_module("dpsniper.classifiers.classifier_factory")
     optimizers = import_module("dpsniper.classifiers.torch_optimizer_factory")
@@ -75,7 +76,7 @@ def dp_sniper(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
     sniper = import_module("dpsniper.attack.dpsniper")
     estimators = import_module("dpsniper.probability.estimators")
     config = import_module("dpsniper.search.ddconfig").DDConfig
-    # Its log of every step is not kept.
+    # The log of every step is discarded.
     network: Any = import_module("dpsniper.classifiers.multi_layer_perceptron")
     network.SummaryWriter = lambda **_: SimpleNamespace(add_scalar=lambda *_: 0, close=lambda: 0)
     sgd, adam = optimizers.SGDOptimizerFactory(), optimizers.AdamOptimizerFactory()
@@ -114,12 +115,12 @@ def dp_sniper(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
 
 
 def dp_auditorium(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
-    r"""Its hockey-stick tester as in its example, in both directions, which share the level.
+    r"""The hockey-stick tester of DP-Auditorium's example; both directions share the level.
 
-    Outputs are scaled by the half that trains. Fewer runs are repeated: the network makes as many
-    steps as in the example.
+    Outputs are scaled by the training half. If there are fewer runs, they are repeated, so that the
+    network makes the same number of steps as in the example.
     """
-    # Without what the packages import beside their modules: generators, TensorFlow Probability.
+    # Import the modules without their packages, which import generators and TensorFlow Probability.
     for name in ("dp_auditorium", "dp_auditorium.testers"):
         bare = ModuleType(name)
         bare.__path__ = [f"{place}/{name.replace('.', '/')}" for place in sys.path]
@@ -132,7 +133,7 @@ def dp_auditorium(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
     a, b = (np.tanh((side - half.mean(0)) / (half.std(0) + 1e-300)) for side in (a, b))
     training = tester.make_default_hs_training_config()
     training.training_epochs = max(2, math.ceil(100 / math.ceil(len(half) / 2 / 100)))
-    # It takes no epsilon of 0: what is claimed there holds at any larger one.
+    # The tester does not accept epsilon = 0; a claim at 0 also holds at any larger epsilon.
     claim = properties.ApproximateDp(epsilon=max(asked["epsilon"], 1e-9), delta=asked["delta"])
     config = configs.HockeyStickPropertyTesterConfig(training_config=training, approximate_dp=claim)
     found = [
@@ -145,7 +146,7 @@ def dp_auditorium(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
 
 
 def dp_recorder(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
-    r"""Its audit of one recorded primitive by samples, with the whole release as the primitive."""
+    r"""The audit by samples of DP-Recorder, with the whole release as the recorded primitive."""
     recorder = import_module("dp_recorder.auditing.audit_primitives")
     kept = Kept(a, b)
 
@@ -162,7 +163,7 @@ def dp_recorder(asked: dict[str, Any], a: Any, b: Any) -> dict[str, float]:
     auditor.set_replay()
     with auditor:
         release(side=1, moves=1.0)
-    # Recording took one output of the first dataset.
+    # Recording used one output on the first dataset.
     auditor.run_distributional_audit(2 * min(len(a) - 1, len(b)), alpha=asked["alpha"])
     return {"epsilon_lower": float(auditor.log[0].empirical_epsilon_lb)}
 
@@ -173,7 +174,7 @@ ASKS = {
     "dp-auditorium": dp_auditorium,
     "dp-recorder": dp_recorder,
 }
-r"""By the names of the distributions."""
+r"""The functions by the names of the distributions."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-r"""Other people's auditors: asked where they are installed, or re-derived from what they publish.
+r"""Other auditors, called if they are installed or re-derived from their publications.
 
-None of them is taken for valid here. Re-derived means: written anew from the formula that is
-published, without the peer's code.
+None of them is assumed to be valid. "Re-derived" means implemented from the published formula,
+without the peer's code.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _REACH: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    r"""Outputs on each dataset as rows of floats, and what is claimed of them.
+    r"""Outputs on each dataset as rows of floats, and the claim.
 
-    ``marks`` are the floats that stand for a word, for NaN or for the end of a shorter list;
-    ``more`` is for one peer alone.
+    ``marks`` are the floats that stand for a word, for NaN or for a missing end of a list;
+    ``more`` are arguments for one peer.
     """
 
     sides: tuple[Floats, Floats]
@@ -68,7 +68,7 @@ class Question:
 
     @classmethod
     def of_json(cls, sides: Sequence[list[str]], epsilon: float, delta: float) -> Question:
-        r"""Of outputs as lines of JSON.
+        r"""Make a question from outputs as lines of JSON.
 
         >>> asked = Question.of_json((["[1, 2]", "[3]"], ['"raised"']), 1.0, 0.0)
         >>> asked.sides[0].tolist(), asked.marks
@@ -87,7 +87,7 @@ class Question:
 
     @classmethod
     def of_worlds(cls, outputs: NDArray[Any], worlds: Worlds, **more: Any) -> Question:
-        r"""Of scores in run order, with nothing claimed."""
+        r"""Make a question from scores in the order of the runs, without a claim."""
         a, b = (outputs[worlds == world, np.newaxis] for world in (False, True))
         return cls(sides=(a, b), more=tuple(more.items()))
 
@@ -101,7 +101,7 @@ def _flat(found: Any) -> list[float | str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    r"""An auditor that answers in an interpreter of its own: what it can be asked."""
+    r"""An auditor in a separate interpreter, with the questions that it supports."""
 
     name: str
     vectors: bool = True
@@ -109,17 +109,17 @@ class Peer:
     delta: bool = False
 
     def refuses(self, question: Question) -> str | None:
-        r"""Why it cannot be asked."""
+        r"""The reason why the auditor does not support a question, or None."""
         if question.marks and not self.words:
-            return "an output is no number"
+            return "an output is not a number"
         if question.sides[0].shape[1] > 1 and not self.vectors:
             return "an output is a list"
         return "a delta is claimed" if question.delta and not self.delta else None
 
     def ask(self, python: str, questions: Iterable[Question], *, seed: int = 0) -> dict[str, Any]:
-        r"""Its version and, in order, its answers at level ``ALPHA``, in one process.
+        r"""The auditor's version and, in order, its answers at level ``ALPHA``, in one process.
 
-        Raises ``subprocess.CalledProcessError`` where that interpreter does not have it.
+        Raises ``subprocess.CalledProcessError`` if the auditor is not installed there.
         """
         with tempfile.TemporaryDirectory() as folder:
             asked = []
@@ -140,7 +140,7 @@ class Peer:
         return found
 
     def version(self, python: str | None) -> str | None:
-        r"""Which one the interpreter has; None where it has none."""
+        r"""The version that the interpreter has, or None if the auditor is not installed."""
         try:
             return None if python is None else str(self.ask(python, ())["version"])
         except (OSError, subprocess.CalledProcessError):
@@ -148,7 +148,7 @@ class Peer:
 
     @property
     def lines(self) -> int:
-        r"""Of the code that asks it."""
+        r"""The number of lines of the code that calls the auditor."""
         return len(inspect.getsource(peer_programs.ASKS[self.name]).splitlines())
 
 
@@ -160,14 +160,14 @@ PEERS: Final = (
     Peer(name="dp-auditorium", delta=True),
     Peer(name="dp-recorder"),
 )
-r"""In the order of the tables."""
+r"""The peers in the order of the tables."""
 
 
 # -- jax_privacy ----------------------------------------------------------------------------------
 
 
 def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[str, float]:
-    r"""Its two default thresholds, re-derived as in ``audit.evidence.baseline_bounds``."""
+    r"""Bounds with jax_privacy's two default thresholds, re-derived in dpcore's baselines."""
     names = {"bonferroni": "bonferroni-thresholds", "split": "clopper-pearson-split"}
     return {
         ours: BASELINES[name].lower(outputs, worlds, alpha=str(ALPHA), seed=seed)
@@ -178,13 +178,13 @@ def clopper_pearson(outputs: NDArray[Any], worlds: Worlds, seed: int) -> dict[st
 def gdp_by_magnitude(outputs: NDArray[Any], worlds: Worlds, delta: float) -> float:
     r"""``epsilon_from_gdp`` of jax_privacy 2.0, re-derived.
 
-    At the thresholds on the hull of its error rates, upper bounds on both, the level shared by all;
-    mu is taken by its magnitude. Of identical worlds the rates sum to 1 and their bounds to more:
-    mu is negative, and its magnitude grows as the evidence gets thinner.
+    It has upper bounds on both error rates at the thresholds on their convex hull, with a shared
+    level, and uses the magnitude of mu. For identical datasets the error rates sum to 1 and their
+    bounds to more than 1: mu is negative, and its magnitude grows as the evidence gets weaker.
     """
     scores = Scores.read(outputs, worlds)
     _, above, *_ = scores.counts(scores.thresholds())
-    # World B at most at the threshold, and world A: errors and hits of the guess "above is B".
+    # Counts at or below the threshold on B and on A: errors and hits of the guess "above is B".
     points = np.stack((above.others - above.misses, above.runs - above.hits), axis=1)
     points = np.concatenate((np.zeros((1, 2), dtype=points.dtype), points))
     hull = points[ConvexHull(points).vertices]
@@ -202,19 +202,19 @@ def gdp_by_magnitude(outputs: NDArray[Any], worlds: Worlds, delta: float) -> flo
 # -- DP-Auditorium --------------------------------------------------------------------------------
 
 CELLS: Final = 2 * _REACH + 1
-r"""The universe of its histograms: integers within 32 of 0, others moved to its ends."""
+r"""The universe of the histograms: integers within 32 of 0; others are clipped to its ends."""
 
 Histogram: TypeAlias = Callable[[NDArray[np.int64]], Floats]
 
 
 def histogram_by_loop(samples: NDArray[np.int64]) -> Floats:
-    r"""The rates of all cells as the peer counts them: a counter, and a loop over the universe."""
+    r"""The rates of all cells, counted as in the peer's code by a loop over the universe."""
     counts = Counter(samples)
     return np.array([counts[i] for i in range(CELLS)]) / len(samples)
 
 
 def histogram_by_numpy(samples: NDArray[np.int64]) -> Floats:
-    r"""The same by one call.
+    r"""The rates of all cells, counted by one call of numpy.
 
     >>> some = np.array([0, 3, 3])
     >>> bool((histogram_by_numpy(some) == histogram_by_loop(some)).all())
@@ -229,13 +229,13 @@ def dp_auditorium_lower(
     r"""The largest epsilon that DP-Auditorium's histogram tester rejects at delta = 0.
 
     Re-derived from its published statistic (Gilbert and McMillan 2018, algorithm 2, with its
-    later error bound): with rates p1, p2 of n samples a world it rejects (epsilon, 0) where
+    later error bound): with rates p1, p2 of n samples per dataset it rejects (epsilon, 0) if
 
         sum max(p1 - e^epsilon p2, 0) >= 2/sqrt(n) (sum sqrt(p1) + e^epsilon sum sqrt(p2))
                                          + 6 (1 + e^epsilon) sqrt(ln(4/beta) / (2n)).
 
-    As there, every epsilon is a test of its own that counts anew. The left side falls in epsilon
-    and the right side grows, so bisection finds the last one rejected.
+    As in the peer's code, every epsilon is a separate test with new counts. The left side decreases
+    in epsilon and the right side increases, so bisection finds the largest rejected epsilon.
     """
     clipped = np.clip(outputs, -_REACH, _REACH) + _REACH
     first, second = clipped[~worlds], clipped[worlds]
@@ -259,10 +259,10 @@ def dp_auditorium_lower(
 
 
 def world_swap(hits: tuple[int, int], runs: tuple[int, int], *, swapped: bool) -> float:
-    r"""StatDP's p-value of epsilon = 0 (Ding et al. 2018), re-derived; there it is Fisher's test.
+    r"""StatDP's p-value for epsilon = 0 (Ding et al. 2018), re-derived: Fisher's test.
 
-    ``swapped``: as released, the world with more hits is put first, whichever it is. Otherwise
-    world B, as the event was chosen for.
+    With ``swapped``, as in the released code, the dataset with more hits is put first. Otherwise
+    dataset B is first, for which the event was selected.
     """
     first = 0 if swapped and hits[0] > hits[1] else 1
     more, fewer = hits[first], hits[1 - first]
@@ -272,8 +272,9 @@ def world_swap(hits: tuple[int, int], runs: tuple[int, int], *, swapped: bool) -
 def int_of_rates(hits: tuple[int, int], runs: int, *, rebuilt: bool) -> float:
     r"""DP-Sniper's lower bound on epsilon (Bichsel et al. 2021), re-derived.
 
-    Clopper-Pearson bounds at alpha/2 each. ``rebuilt``: as released, from ``int(rate * runs)``,
-    which loses a count where the quotient is rounded down: 1 of 49 becomes 0.
+    It uses Clopper-Pearson bounds at alpha/2 each. With ``rebuilt``, as in the released code,
+    counts are ``int(rate * runs)``, which loses a count if the quotient is rounded down: 1 of 49
+    becomes 0.
     """
     counted = [np.array([int(k / runs * runs) if rebuilt else k]) for k in hits]
     lower = lower_end(counted[1], runs, ALPHA / 2)[0]

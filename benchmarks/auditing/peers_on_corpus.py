@@ -1,16 +1,16 @@
-r"""The corpus of real failures, by dpcore's auditor and by those of others.
+r"""Audit the corpus of real failures by dpcore and by other auditors.
 
 ``python -m benchmarks.auditing.peers_on_corpus [NAME ...] [--peer PEER=/path/to/python ...]
-[--cache FOLDER] [--jobs 2]``, with a package index within reach. Without names it writes
+[--cache FOLDER] [--jobs 2]`` needs access to a package index. Without names it writes
 ``results/corpus.json``.
 
-Each failure and each twin is audited by ``dpcore audit corpus``, and then as many runs, drawn anew
-and once for all peers, go to each ``--peer`` by the code of ``benchmarks/auditing/peer_programs``:
-jax-privacy, dpsniper, dp-auditorium or dp-recorder, by the name of the distribution that the
-interpreter must have. It finds a failure where its lower bound at level alpha exceeds the claim,
-and raises a false alarm where it does so for a twin. A claimed curve is not its question.
+Each failure and each twin is audited by ``dpcore audit corpus``. Then the same number of runs is
+drawn once more, and each ``--peer`` audits these outputs by ``benchmarks/auditing/peer_programs``.
+PEER is the name of the distribution that the interpreter must have: jax-privacy, dpsniper,
+dp-auditorium or dp-recorder. A peer finds a failure if its lower bound at level alpha exceeds the
+claim, and raises a false alarm if this happens for a twin. Peers do not support claimed curves.
 
-``seconds`` of dpcore are those of the draws and of the answer, those of a peer the answer's alone.
+``seconds`` include the sampling for dpcore, but not for the peers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SAYS: Final[dict[Role, tuple[str, str]]] = {
 
 
 def drawn(entry: Entry, role: Role, python: Path) -> tuple[list[str], list[str]]:
-    r"""Half of the entry's runs on each dataset."""
+    r"""Draw half of the entry's runs on each dataset."""
     sides: tuple[list[str], list[str]] = ([], [])
     with Worker(f"{entry.name} ({role})", python, entry.sides[role].code) as worker:
         worker.begin()
@@ -63,7 +63,7 @@ def drawn(entry: Entry, role: Role, python: Path) -> tuple[list[str], list[str]]
 
 
 def question(entry: Entry, role: Role, cache: Path) -> Question | str:
-    r"""What peers are asked of one side, or why they cannot be."""
+    r"""The question about one side for the peers, or the reason why they do not support it."""
     claim = read_claim(entry.sides[role].claim, entry.relation)
     if not isinstance(claim, Claim):
         return "the claim is a curve"
@@ -81,7 +81,7 @@ def question(entry: Entry, role: Role, cache: Path) -> Question | str:
 def by_peer(
     peer: Peer, python: str, asked: Sequence[tuple[Role, Question | str]]
 ) -> tuple[str, list[dict[str, Any]]]:
-    r"""Its version, and what it says of each side in the words of :func:`by_dpcore`."""
+    r"""The version of a peer, and its result for each side in the format of :func:`by_dpcore`."""
     refused = [each if isinstance(each, str) else peer.refuses(each) for _, each in asked]
     says: list[dict[str, Any]] = [{"says": f"not asked: {why}"} for why in refused]
     taken = [
@@ -99,7 +99,7 @@ def by_peer(
 
 
 def by_dpcore(result: Answer, role: Role) -> dict[str, Any]:
-    r"""What ``dpcore audit corpus`` says of one side: found, missed, a false alarm or silent."""
+    r"""The result of ``dpcore audit corpus`` for one side: found, missed, false alarm or silent."""
     return {
         "says": _SAYS[role][result.verdict == "refuted"] if result.error is None else result.error,
         "epsilon_lower": result.epsilon_lower,
@@ -108,7 +108,7 @@ def by_dpcore(result: Answer, role: Role) -> dict[str, Any]:
 
 
 def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""The failures as docs/corpus.md shows them, in Markdown; of the twins, the false alarms.
+    r"""The Markdown table of docs/corpus.md with all failures, and the false alarms on twins.
 
     >>> ours, theirs = {"says": "found", "epsilon_lower": 1.5}, {"says": "missed", "delta_lower": 0}
     >>> row = {"name": "x", "runs": 9, "broken": {"dpcore": ours, "peer": theirs}}
@@ -135,7 +135,7 @@ def _cell(said: Mapping[str, Any]) -> str:
 
 
 def page_counts(found: Mapping[str, Any]) -> str:
-    r"""How often each auditor found, missed and raised a false alarm, as on docs/corpus.md."""
+    r"""The table of docs/corpus.md with the counts of findings and false alarms per auditor."""
     lines = [
         "| auditor | found | missed | not asked | false alarms | twins | seconds | lines |",
         "|---|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-r"""How long: whole commands on one core, the statistics alone, and what a family of tests costs."""
+r"""Times of whole commands on one core, of the statistics alone, and of families of tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _THREADS: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    r"""What is started here runs on one core, where the system lets it be said."""
+    r"""Run child processes on one core, if the system supports this."""
     if sys.platform == "linux":
         before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {min(before)})
@@ -57,7 +57,7 @@ def _seconds(line: list[str], repeats: int) -> list[float]:
     found = []
     environment = {**AS_INSTALLED, **_THREADS}
     with one_core():
-        # The first run, which writes bytecode, does not count.
+        # The first run writes bytecode and is not counted.
         subprocess.run(line, capture_output=True, check=True, env=environment)
         for _ in range(repeats):
             start = time.perf_counter()
@@ -80,7 +80,7 @@ def _timed(what: str, line: list[str], shown: str, repeats: int, limit: float | 
 
 
 def speed(effort: Effort) -> Iterator[Row]:
-    r"""Start-up included, in a process of its own on one core; then the statistics alone."""
+    r"""Times of separate processes on one core, with start-up, and of the statistics alone."""
     repeats = effort.count(2, 7)
     for module in ("audit", "audit.sample"):
         code = f"import {module}"
@@ -120,9 +120,9 @@ def _anytime(outputs: Any, worlds: Any) -> None:
 
 
 def family(effort: Effort) -> Iterator[Row]:
-    r"""The statistics of a claimed curve, of features and of pairs, over those of one test.
+    r"""Times of a claimed curve, of features and of pairs, divided by the time of one test.
 
-    All are of as many runs together; the features are applied within the time.
+    All have the same total number of runs; the time includes the application of the features.
     """
     repeats = effort.count(2, 7)
     for what, several, alone in (
@@ -163,17 +163,17 @@ def family(effort: Effort) -> Iterator[Row]:
 
 
 def _noise(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    # On a grid, so that the lowest bits tell nothing: a bound far away takes longer to scan to.
+    # On a grid, so that the lowest bits reveal nothing: finding a large bound would take longer.
     return np.rint(rng.laplace(scale=2**20, size=shape)) / 2**20
 
 
 def number(value: int, n: int, rng: np.random.Generator) -> Any:
-    r"""One float a run: read by the output and by its lowest bits."""
+    r"""One float per run, tested by its value and its lowest bits."""
     return value + _noise(rng, (n,))
 
 
 def histogram(value: int, n: int, rng: np.random.Generator) -> Any:
-    r"""Five floats a run, of which one moves: read by coordinates, a learned score and grids."""
+    r"""Five floats per run, one of which changes; tested by coordinates, a score and grids."""
     return np.array([value, 0, 0, 0, 0]) + _noise(rng, (n, 5))
 
 
@@ -203,7 +203,7 @@ def _curve() -> _Works:
     assert entry.curve is not None
     outputs, worlds = drawn(entry.twin, _FAMILY_RUNS, np.random.default_rng(_SEED))
     view = View(outputs=outputs, worlds=worlds)
-    # Read before the clock starts: the points of a claim are fixed once, before any run.
+    # Parsed before the clock starts: the points of a claim are fixed once, before any run.
     curve = CurveClaim(spelling=entry.curve)
     return _weigh([view], curve), _weigh([view], Claim(epsilon=entry.epsilon, delta=entry.delta))
 

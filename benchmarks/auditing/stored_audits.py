@@ -1,10 +1,11 @@
-"""About 200 audits with fixed seeds, stored as JSON: verdicts, bounds and blind spots.
+"""Run about 200 audits with fixed seeds and store verdicts, bounds and blind spots as JSON.
 
-``python -m benchmarks.auditing.stored_audits FILE`` runs them (some minutes, one process) and
-writes FILE; ``... FILE OTHER`` then compares with a file of another version:
-verdicts must be equal, and bounds within 3%. All are at alpha = 0.05. Every entry of the catalogue
-is audited broken and correct, at its own claim with a fixed number of runs, and broken also
-watched; some also at a claimed curve, at other claims, through several features, on several pairs.
+``python -m benchmarks.auditing.stored_audits FILE`` runs them (a few minutes, one process) and
+writes FILE; ``... FILE OTHER`` then compares it with a file of another version: verdicts must be
+equal, and bounds within 3%. All audits have alpha = 0.05. The broken mechanism and the correct twin
+of every entry of the catalogue are audited at their own claim with a fixed number of runs, and the
+broken ones also sequentially; some are also audited at a claimed curve, at other claims, with
+several features, or on several pairs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WITHIN: Final = 0.03
 
 
 def _asked() -> Iterator[tuple[str, dict[str, Any]]]:
-    # Each audit by a name that says what it is.
+    # Each audit with a descriptive name.
     for entry in ENTRIES:
         if entry.layer is Layer.TIME:
             continue  # the time of a call is not repeatable
@@ -67,7 +68,7 @@ def _asked() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def stored() -> dict[str, dict[str, Any]]:
-    r"""Each audit's verdict, bound and evidence, by name."""
+    r"""The verdict, bound and evidence of each audit, by name."""
     return {
         name: _of(audit(**asked, layers="sample", alpha=ALPHA, seed=1 + i, timeout=None))
         for i, (name, asked) in enumerate(dict(_asked()).items())
@@ -90,7 +91,7 @@ def _of(report: AuditReport) -> dict[str, Any]:
 
 
 def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    r"""One line for each audit of both whose verdict differs or whose bound moved by over 3%.
+    r"""One line for each common audit whose verdict differs or whose bound changed by over 3%.
 
     >>> row = {"verdict": "refuted", "epsilon_lower": 1.0}
     >>> compare({"x": row}, {"x": row}), compare({"x": row}, {"x": {**row, "epsilon_lower": 1.1}})
@@ -108,7 +109,7 @@ def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    r"""Run, or compare; 1 where two versions differ."""
+    r"""Run the audits, and with OTHER compare; return 1 if the two versions differ."""
     path = Path(arguments[0])
     if len(arguments) == 1:
         path.write_text(json.dumps(stored(), indent=1))

@@ -1,10 +1,10 @@
-r"""Vectors of floats and flags: DP-Sniper's battery, false alarms of the default family, and goals.
+r"""Vectors of floats and flags: DP-Sniper's battery, false alarms, and goals for detection.
 
-A battery row audits as a user does, claim and pair alone, 10^6 runs over both datasets. Beside it
-stands DP-Sniper's published bound, for which its code draws 200 million runs of each dataset for
-the last event alone (two bounds of 95% each, 90% together), and what the best event, known
-beforehand, gives on our runs (``benchmarks.auditing.oracle``). Mechanisms that draw numpy's Laplace
-noise break the claim by the precision of their floats; ``by_value`` is the bound without that.
+A battery row is an audit with only the claim and the pair, and 10^6 runs over both datasets. It
+also has DP-Sniper's published bound, for which its code draws 200 million runs of each dataset for
+the final event alone (two bounds of 95% each, 90% together), and the bound of the best event, known
+beforehand, on our runs (``benchmarks.auditing.oracle``). Mechanisms with numpy's Laplace noise
+violate the claim by the precision of their floats; ``by_value`` is the bound without this leak.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _audited(case: Case, runs: int, seed: int) -> dict[str, Any]:
 
 
 def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    # Of audits with seeds of their own; all of them as well, where a bound is by values. A feature
-    # that the outputs of one audit asked for, and not those of all, has none.
+    # Medians over audits with separate seeds, and all bounds by value. A feature that some of
+    # these audits did not choose has no median.
     def median(values: Iterable[float], digits: int = 4) -> float:
         return round(float(np.median(list(values))), digits)
 
@@ -103,12 +103,12 @@ def _battery(effort: Effort, runs: int, repeats: int) -> Iterator[Row]:
 
 
 def battery(effort: Effort) -> Iterator[Row]:
-    r"""All twenty at 10^6 runs, medians of five audits."""
+    r"""All twenty mechanisms at 10^6 runs, with medians of five audits."""
     yield from _battery(effort, 1_000_000, effort.count(1, 5))
 
 
 def battery_long(effort: Effort) -> Iterator[Row]:
-    r"""All twenty at 10^7 runs: for an idle machine with 16 GB."""
+    r"""All twenty mechanisms at 10^7 runs; this needs an idle machine with 16 GB."""
     yield from _battery(effort, 10_000_000, 1)
 
 
@@ -121,14 +121,14 @@ def _response(value: int, shape: tuple[int, ...], rng: np.random.Generator) -> N
 
 
 def one_of_ten(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""Randomised response at exactly epsilon = 1, and nine floats that tell nothing."""
+    r"""Randomised response at exactly epsilon = 1, and nine floats independent of the dataset."""
     found = rng.integers(0, 1 << 20, (n, 10)) / (1 << 20)
     found[:, 3] = _response(value, (n,), rng)
     return found
 
 
 def four_bits(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    r"""Randomised response at exactly epsilon = 1 beside three fair coins: it comes again."""
+    r"""Randomised response at exactly epsilon = 1 and three fair coins: outputs that repeat."""
     found = rng.integers(0, 2, (n, 4))
     found[:, 2] = _response(value, (n,), rng)
     return found
@@ -148,7 +148,7 @@ def a_last_bit(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float
 
 
 def in_steps(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""Whole steps of 0.3, moved by 1/7 as randomised response at exactly epsilon = 1 says."""
+    r"""Multiples of 0.3, shifted by 1/7 according to randomised response at exactly epsilon = 1."""
     steps = rng.integers(0, 1 << 16, n).astype(np.float64)
     return 0.3 * steps + _response(value, (n,), rng) / 7
 
@@ -180,7 +180,7 @@ def _alarms(law: Callable[..., Any], runs: int, sequential: bool, repeats: range
 
 
 def family_alarms(effort: Effort) -> Iterator[Row]:
-    r"""How often the default family refutes mechanisms that are exactly at the boundary."""
+    r"""The rates at which the default features refute mechanisms exactly at the boundary."""
     for sequential in (False, True):
         for law in _AT_BOUNDARY:
             if effort.only and law.__name__ not in effort.only:
@@ -199,7 +199,7 @@ def family_alarms(effort: Effort) -> Iterator[Row]:
 
 
 def even_time(value: int, rng: np.random.Generator) -> bool:
-    r"""A coin whose time does not depend on the data: (0, 0)-DP, the clock as well."""
+    r"""A coin whose time does not depend on the data: (0, 0)-DP, including the time."""
     del value
     return bool(rng.random() < 0.5)
 
@@ -220,8 +220,9 @@ def _late(sequential: bool, repeats: range) -> list[bool]:  # noqa: FBT001 - a v
 
 
 def time_alarms(effort: Effort) -> Iterator[Row]:
-    r"""How often ``--feature time`` refutes a call whose time tells nothing, claimed (0, 0)-DP; the
-    clock is that of this machine, as busy as it is.
+    r"""The rate at which ``--feature time`` refutes a call whose time is independent of the data.
+
+    The claim is (0, 0)-DP; the clock is that of this machine at its current load.
     """
     for sequential in (False, True):
         count = effort.count(60, 400)
@@ -239,13 +240,13 @@ def time_alarms(effort: Effort) -> Iterator[Row]:
 
 
 def small_sigma(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""100 coordinates that move by 1 together (in l2), with sigma 0.9 where 1 is claimed."""
+    r"""100 coordinates that together change by 1 in l2, with sigma 0.9 instead of the claimed 1."""
     found: NDArray[np.float64] = rng.normal(0.0, 0.9, (n, 100)) + value / 10
     return found
 
 
 def unclipped(value: int, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""Clipped in l2 to norm 1 but for one of 100 coordinates, which moves by 1.5."""
+    r"""100 coordinates, clipped to l2 norm 1 except for one coordinate, which changes by 1.5."""
     found = rng.normal(0.0, 1.0, (n, 100)) + value / 20
     found[:, 61] += value * 1.5
     return found
@@ -272,7 +273,7 @@ def _goal(law: Callable[..., Any], runs: int, repeats: range) -> list[tuple[bool
 
 
 def vectors(effort: Effort) -> Iterator[Row]:
-    r"""100 coordinates of Gaussian noise: sigma 10% small, or one coordinate not clipped."""
+    r"""100 coordinates of Gaussian noise: sigma is 10% too small, or a coordinate is unclipped."""
     for law, runs in _GOALS:
         count = effort.count(2, 20)
         found = effort.batches(partial(_goal, law, runs), count)

@@ -1,6 +1,6 @@
-r"""``make figures``: every plot and table of the documentation, drawn again from seeds.
+r"""``make figures``: regenerate every plot and table of the documentation from seeds.
 
-``python -m benchmarks.figures`` plays the studies of this package and writes ``docs/figures``: a
-picture of each, ``results.json`` with every number of the tables, and ``README.md``, which is made
+``python -m benchmarks.figures`` runs the studies of this package and writes ``docs/figures``: their
+pictures, ``results.json`` with every number of the tables, and ``README.md``, which is rendered
 from ``results.json`` alone.
 """

@@ -1,4 +1,4 @@
-r"""``python -m benchmarks.figures``: play every study, and write pictures, numbers and the page."""
+r"""``python -m benchmarks.figures``: run every study and write pictures, numbers and the page."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ def regenerate(
     only: Sequence[str] = (),
     mslr: Path | None = None,
 ) -> dict[str, Any]:
-    r"""All studies into ``folder``, or those whose functions ``only`` names; what is in the JSON.
+    r"""Write all studies, or the functions that ``only`` names, into ``folder``; return the JSON.
 
-    ``jobs`` processes play, -1: one for each core. Nothing is written before all is played.
+    ``jobs`` is the number of processes, or -1 for one per core. Nothing is written before all
+    studies have finished.
 
-    Raises :class:`InvalidParameter` for a folder that is not there, a study that is not known,
-    jobs that are neither -1 nor >= 1, a seed below 0, and without matplotlib.
+    Raises :class:`InvalidParameter` if the folder does not exist, a study is unknown, ``jobs`` is
+    neither -1 nor >= 1, the seed is below 0, or matplotlib is not installed.
     """
     known = _studies(seed, jobs, only)
     check_picture("folder", folder / "picture.svg")
@@ -91,7 +92,7 @@ def regenerate(
 
 
 def _studies(seed: int, jobs: int, only: Sequence[str]) -> list[Callable[[Player], Section]]:
-    # Those that are asked for, each once; what is asked for wrongly is refused.
+    # The requested studies, each once; an unknown study is refused.
     if integer("jobs", jobs) != -1 and jobs < 1:
         raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1 (one per core)")
     integer("seed", seed, at_least=0)
@@ -111,27 +112,27 @@ def _write(path: Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="a folder")
-    parser.add_argument("--jobs", type=int, default=2, help="processes; -1: one a core")
+    parser.add_argument("--jobs", type=int, default=2, help="processes; -1: one per core")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="short runs of two instances")
+    parser.add_argument("--quick", action="store_true", help="short runs with two instances")
     names = [study.__name__ for study in STUDIES]
     parser.add_argument("--only", nargs="+", default=(), choices=names, metavar="STUDY",
                         help=f"of {', '.join(names)}")  # fmt: skip
     parser.add_argument("--mslr", type=Path, metavar="FILE", help="MSLR-WEB10K, for Figure 5")
     chosen = parser.parse_args()
     if chosen.quick and chosen.output == parser.get_default("output"):
-        parser.error("--quick needs an --output: the committed figures are of whole runs")
+        parser.error("--quick requires --output, because the committed figures are of full runs")
     if chosen.mslr and chosen.output == parser.get_default("output"):
-        parser.error("--mslr needs an --output: the committed figures are of a stand-in")
+        parser.error("--mslr requires --output, because the committed figures are of a stand-in")
     if chosen.only and chosen.output == parser.get_default("output"):
-        parser.error("--only needs an --output: the committed page is of every study")
+        parser.error("--only requires --output, because the committed page has all studies")
     try:
         _studies(chosen.seed, chosen.jobs, chosen.only)
         chosen.output.mkdir(parents=True, exist_ok=True)
     except InvalidParameter as error:
         parser.error(str(error))
     except OSError as error:
-        parser.error(f"--output = {chosen.output}: is no folder ({error.strerror})")
+        parser.error(f"--output = {chosen.output}: is not a folder ({error.strerror})")
     try:
         regenerate(
             chosen.output,

@@ -1,4 +1,4 @@
-r"""The experiments that the studies share, each played once."""
+r"""The experiments that several studies use, each run once."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ __all__ = ["CZ", "EXACT", "PAPER", "RADIUS", "Player", "Version", "curve", "labe
 Version: TypeAlias = str
 
 PAPER: Final[Version] = "paper"
-"""All numbers the paper's, batches of 4^b as in its code."""
+"""All parameters of the paper, with batches of 4^b as in its code."""
 
 RADIUS: Final[Version] = "exact radius"
-"""Certified tails in the place of the paper's radius and tau, and four times its g; still 4^b."""
+"""Certified radius and tau instead of the paper's, and four times its g; also batches of 4^b."""
 
 EXACT: Final[Version] = "exact"
-"""What the command does by default: the exact schedule as well."""
+"""The default of the command: the exact radius with the exact schedule."""
 
 CZ: Final = (
     "se", "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-rdp-se:s=100", "dist-cdp-se",
     "shuffled-se", "dp-se",
 )  # fmt: skip
-"""The algorithms of Chowdhury and Zhou's figures, the floor, and shuffling; s = 10 if not said."""
+"""The algorithms of Chowdhury and Zhou's figures, se and shuffled-se; s = 10 unless stated."""
 
 
 class Player:
-    r"""Plays experiments for the studies, each once; ``mslr`` is the file of Figure 5, if there."""
+    r"""Runs each experiment once for all studies; ``mslr`` is the file of Figure 5 or None."""
 
     def __init__(self, *, effort: Effort, seed: int, jobs: int, mslr: Path | None = None) -> None:
         self.effort, self.seed, self.jobs, self.mslr = effort, seed, jobs, mslr
         self.played: dict[Experiment, Outcomes] = {}
 
     def horizon(self, preset: str) -> int:
-        r"""T of a preset here."""
+        r"""The horizon T of a preset."""
         return self.effort.hard if preset == "cz/hard" else self.effort.easy
 
     def experiment(
@@ -56,7 +56,7 @@ class Player:
         horizon: int | None = None,
         data: Path | None = None,
     ) -> Outcomes:
-        r"""What ``algorithms`` gave on the instances of ``preset``, by the names that are given."""
+        r"""The outcomes of ``algorithms`` on the instances of ``preset``, by name and epsilon."""
         wanted = tuple(epsilons) or self.effort.epsilons
         exact = version != PAPER
         experiment = Experiment(
@@ -77,18 +77,18 @@ class Player:
         }
 
     def outcomes(self, experiment: Experiment, data: Path | None = None) -> Outcomes:
-        r"""What an experiment gave; it is played once."""
+        r"""The outcomes of an experiment, which is run once."""
         if experiment not in self.played:
             self.played[experiment] = of_experiment(experiment, jobs=self.jobs, data=data)
         return self.played[experiment]
 
     def contenders(self, contenders: Sequence[Contender]) -> Outcomes:
-        r"""What policies that have no name gave."""
+        r"""The outcomes of policies that the command does not know by a name."""
         return of_contenders(contenders, seed=self.seed, jobs=self.jobs)
 
 
 def curve(outcome: Outcome, name: str | None = None) -> Curve:
-    r"""The line of an outcome, called as pictures call its algorithm, or ``name``."""
+    r"""The curve of an outcome, labelled with its algorithm or with ``name``."""
     return Curve(
         label=name or label(outcome.label),
         x=outcome.rounds,
@@ -98,7 +98,7 @@ def curve(outcome: Outcome, name: str | None = None) -> Curve:
 
 
 def power(value: int) -> str:
-    r"""A horizon as it is written.
+    r"""Format a horizon.
 
     >>> power(10**6), power(4000)
     ('1e6', '4e3')

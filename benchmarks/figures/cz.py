@@ -1,4 +1,4 @@
-r"""Figures 1 to 4 of Chowdhury and Zhou, the order that they show, and what is saved."""
+r"""Figures 1 to 4 of Chowdhury and Zhou, the order of the algorithms, and the noise saved."""
 
 from __future__ import annotations
 
@@ -44,23 +44,24 @@ _FAR: Final = 1 / 3
 _NEAR: Final = 1.1
 _FLOOR: Final = "se"
 
-_NOTE: Final = """Presets `cz/easy` (means of the arms uniform in [0.25, 0.75]) and `cz/hard`
-([0.45, 0.55]): rewards Normal(mean, 0.1) clipped to [0, 1], K = 10, p = 0.1, s = 10 unless said.
-Regret is Reg(T)/T, the mean over instances and its standard error. *paper*: radius, g and tau of
-the paper, batches of 4^b as in the code released with it (its Algorithm 1 has 2^b).
-*exact radius*: certified radius and tau, four times the g; still 4^b.
-*exact*: batches chosen as well. All three draw from the same seeds: with the same batches, 4^b,
-they see the same rewards. dp-se has its own epochs in all. *exact/se*: to the regret of se, which
-has no privacy, by exact numbers. *wrong arm* counts the instances where the best arm was dropped:
-the last choice of the run has no arm of the largest mean. By version; p allows it in one run of
-ten. By the paper's numbers shuffled-se is over an aggregation that is assumed; with the exact
-radius it runs over shuffled bits of its own, whose epsilon is certified. Bits are the most that one
-user sends, by the paper's numbers and by the exact ones. Both epsilons are derived, for the exact
-version alone; what one parameter promises differs by algorithm."""
+_NOTE: Final = """The presets are `cz/easy` (means of the arms uniform in [0.25, 0.75]) and
+`cz/hard` ([0.45, 0.55]), with rewards Normal(mean, 0.1) clipped to [0, 1], K = 10, p = 0.1, and s =
+10 unless stated. Regret is Reg(T)/T, the mean over instances with its standard error. There are
+three versions. *paper* has the radius, g and tau of the paper, and the batches of 4^b of the code
+released with it (its Algorithm 1 has 2^b). *exact radius* has a certified radius and tau, and four
+times the g, with the same batches. *exact* also chooses the batches. All three draw from the same
+seeds; if the batches are the same, they observe the same rewards. dp-se always has its own epochs.
+*exact/se* is the regret of the exact version divided by that of se, which has no privacy. *wrong
+arm* counts, for each version, the instances in which the best arm was dropped, so that the final
+choice contains no arm of the largest mean; p = 0.1 allows this in one run of ten. In the version
+*paper*, shuffled-se runs over an assumed aggregation; with the exact radius it runs its own
+protocol on shuffled bits, whose epsilon is certified. *bits* is the largest number of bits that one
+user sends, in the versions paper and exact. Both epsilons are derived, for the exact version; the
+same parameter epsilon gives different guarantees for different algorithms."""
 
 
 def paper_figures(player: Player) -> Section:
-    r"""Every algorithm of ``CZ`` on both presets, at every epsilon, in three versions."""
+    r"""The study of all algorithms of ``CZ`` on both presets, by epsilon, in three versions."""
     found = {
         (world, version): player.experiment(f"cz/{world}", version)
         for world in WORLDS
@@ -111,7 +112,7 @@ def _order(found: _Found, epsilons: Sequence[str]) -> Iterable[Check]:
             others = [here[name] for name in CZ if name not in ("ldp-se", _FLOOR)]
             worst = max(others, key=lambda outcome: outcome.mean()[-1])
             yield is_less(
-                "ldp-se is far worst: any other has at most a third of its regret",
+                "ldp-se is by far the worst: all others have at most a third of its regret",
                 where, worst, here["ldp-se"], at_most=_FAR,
             )  # fmt: skip
             for one, other in (("dist-dp-se", "cdp-se"), ("dist-dp-se", "dp-se")):
@@ -132,7 +133,7 @@ def _order(found: _Found, epsilons: Sequence[str]) -> Iterable[Check]:
                 for epsilon in epsilons
             ]
             yield falls(
-                f"the regret of {name}, in units of that of se, falls as epsilon grows",
+                f"the regret of {name}, divided by that of se, falls as epsilon grows",
                 f"{world}, {span}", floor,
             )  # fmt: skip
 
@@ -200,7 +201,7 @@ def _pictures(found: _Found, epsilons: Sequence[str]) -> Iterable[Picture]:
     )
     yield Picture(
         name="radius",
-        title="What certified numbers save, from the same seeds: regret to the paper's",
+        title="Regret with certified parameters, divided by that with the paper's (same seeds)",
         panels=tuple(
             _saving(found, epsilons, world, version)
             for world in WORLDS

@@ -1,4 +1,4 @@
-r"""Rows of marks in panels of a picture: the marks of a row differ in shape and in fill."""
+r"""Panels with rows of marks; the marks of a row differ in shape and fill."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _APART: Final = 0.24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dots(Panel):
-    r"""``rows[name][k]`` is the value called ``marks[k]`` of that row, and its standard error.
+    r"""A panel; ``rows[name][k]`` is the value of mark ``marks[k]``, with its standard error.
 
     >>> Dots(title="", marks=("epsilon = 1",), rows={"se": [(1.0, 0.0)]}, x_label="ratio").marks
     ('epsilon = 1',)
 
-    Raises :class:`InvalidParameter` for no row, no mark or more than four, a row of another number
-    of values, numbers that are not finite, errors below 0, and a value <= 0 on a logarithmic axis.
+    Raises :class:`InvalidParameter` if there are no rows, no marks or more than four, a row with
+    another number of values, numbers that are not finite, errors below 0, or a value <= 0 on a
+    logarithmic axis.
     """
 
     curves: Sequence[Curve] = field(default=())
@@ -41,10 +42,10 @@ class Dots(Panel):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.marks) <= len(_SHAPES):
-            reason = f"must be one to {len(_SHAPES)}: there are as many shapes"
+            reason = f"must be 1 to {len(_SHAPES)} marks, the number of shapes"
             raise InvalidParameter("marks", self.marks, reason)
         if not self.rows:
-            raise InvalidParameter("rows", self.title, "must hold one row or more")
+            raise InvalidParameter("rows", self.title, "must have at least one row")
         for name, values in self.rows.items():
             if len(values) != len(self.marks):
                 raise InvalidParameter("rows", name, "must have one value for every mark")
@@ -65,12 +66,12 @@ class Dots(Panel):
 
 
 def draw_dots(axes: Axes, panel: Dots) -> None:
-    r"""The rows from the top, the marks of a row one below the other, and a line at 1."""
+    r"""Draw the rows from the top, the marks of a row one below the other, and a line at 1."""
     axes.set_xscale(panel.x_scale)
     pairs = [pair for values in panel.rows.values() for pair in values]
     low, high = 0.0, max(1.0, *(value + error for value, error in pairs)) * 1.05
     if panel.x_scale == "log":
-        # A bar that reaches 0 ends at the edge of the picture.
+        # On a logarithmic axis a bar that reaches 0 ends at the edge of the picture.
         least = min(1.0, *(value for value, _ in pairs))
         low = min([least, *(v - e for v, e in pairs if v - e > least / 2)]) / 1.15
         log_ticks(axes.xaxis)

@@ -1,7 +1,7 @@
-r"""The picture of the page "What does DP-SGD cost?": epsilon against epochs, ours beside others.
+r"""The picture of the page "What does DP-SGD cost?": epsilon against epochs by dpcore and others.
 
 ``python -m benchmarks.figures.dpsgd --output docs/figures``. Batches of 256 of 60,000 examples,
-Poisson, at delta 1e-5, for several noise multipliers. Nothing is drawn at random.
+Poisson, at delta 1e-5, for several noise multipliers. The computation is deterministic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DELTA: Final = "1e-5"
 def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
     r"""Write the picture into ``folder``; dp-accounting must be installed for its two lines.
 
-    Raises :class:`InvalidParameter` where it cannot be written.
+    Raises :class:`InvalidParameter` if the picture cannot be written.
     """
     lines = [
         over_epochs(
@@ -43,7 +43,7 @@ def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
 
 
 def main() -> None:
-    r"""The picture of docs/dpsgd.md."""
+    r"""Draw the picture of docs/dpsgd.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures.dpsgd", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="a folder")
     draw_dpsgd(parser.parse_args().output)

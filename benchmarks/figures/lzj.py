@@ -1,4 +1,4 @@
-r"""Figure 2 of Li, Zhou and Ji: with the guarantee that noise truly has, and as they print it."""
+r"""Figure 2 of Li, Zhou and Ji, with true guarantees and with the parameters as printed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _USERS: Final = 10**6
 
 
 def linear_figures(player: Player) -> Section:
-    r"""Regret by epsilon (a), over time (b), with as many clients in each phase (c), by alpha."""
+    r"""The study of regret by epsilon (a), over time (b), with equal phases (c), and by alpha."""
     epsilons, horizons = player.effort.linear_epsilons, player.effort.linear
     middle = horizons[len(horizons) // 2]
     exact = _played(player, _ALL, horizon=middle)
@@ -64,17 +64,18 @@ def linear_figures(player: Player) -> Section:
         name="linear",
         title="Linear bandits with partial feedback (LZJ, Figure 2)",
         note=(
-            "1000 actions and theta* uniform on the unit sphere of R^20, sigma = 0.1, 10^5 users "
-            f"(10^6 where T is above 1e6), alpha = 4/5 if not said, delta = {_DELTA}, clients' "
-            "averages clipped at B = 2. The paper leaves open B, the distributions and the grid "
-            "of epsilon. *exact*: noise that truly keeps (epsilon, delta), and the certified "
-            "width; *paper*: the numbers of the paper, whose Gaussian noise at (10, 0.25) truly "
-            "has delta = 0.789 (errata 3). With them local and shuffled noise leave uniform play "
-            "as it is: the figure's shape needs the exact ones. *best lost* counts the runs that "
-            "dropped the best action. `dpe-fixedu` has as many clients in all as the phases of T "
-            "rounds, with u=170 it sends about as many numbers as `dpe`, which needs few of these "
-            "phases: that is Figure 2 (c). Numbers and bits are sent by all clients of a run, in "
-            "the mean. Uniform play has a regret of about 0.65."
+            "There are 1000 actions; they and theta* are uniform on the unit sphere of R^20, sigma "
+            "= 0.1, with 10^5 users (10^6 if T is above 1e6), alpha = 4/5 unless stated, delta = "
+            f"{_DELTA}, and clients' averages clipped at B = 2. The paper does not state B, the "
+            "distributions and the grid of epsilon. *exact* has noise that satisfies (epsilon, "
+            "delta), and the certified width; *paper* has the parameters of the paper, whose "
+            "Gaussian noise at (10, 0.25) has a true delta of 0.789 (errata 3). With the paper's "
+            "parameters, local and shuffled noise never leave uniform play: only the exact ones "
+            "reproduce the shape of the figure. *best lost* counts the runs that dropped the best "
+            "action. `dpe-fixedu` has the same total number of clients as the phases of T rounds; "
+            "with u=170 it sends about as many numbers as `dpe`, which needs only a few of these "
+            "phases: this is Figure 2 (c). Numbers and bits are totals over all clients of a run, "
+            "averaged over runs. Uniform play has a regret of about 0.65."
         ),
         rows=tuple(_rows(exact, paper, spread, grown, alphas, middle)),
         checks=tuple(_checks(exact, paper, grown, middle)),
@@ -164,17 +165,17 @@ def _checks(
             at_most=factor,
         )
     yield is_less("dpe has less regret than cdp-dpe, paper", where, paper["dpe"], paper["cdp-dpe"])
-    statement = "ldp-dpe and sdp-dpe are the same, paper"
+    statement = "ldp-dpe and sdp-dpe have the same regret, paper"
     yield is_same(statement, where, paper["ldp-dpe"], paper["sdp-dpe"])
     for name in ("cdp-dpe", "sdp-dpe"):
         yield falls(
-            f"the price of privacy of {name}, its regret over that of dpe, falls with T",
+            f"the cost of privacy of {name}, its regret divided by that of dpe, falls with T",
             f"T in {', '.join(map(power, grown))}",
             [ratio(found[name].final, found["dpe"].final) for found in grown.values()],
         )
         last = max(grown)
         yield is_same(
-            f"privacy is free for {name}: the regret of dpe, within a tenth",
+            f"{name} has the regret of dpe, within a tenth",
             f"epsilon {_EPSILON}, T = {power(last)}",
             grown[last][name],
             grown[last]["dpe"],

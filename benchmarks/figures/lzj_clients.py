@@ -1,4 +1,4 @@
-r"""What Li, Zhou and Ji remark beside their figure: one client a round, covers, pure epsilon."""
+r"""Remarks of Li, Zhou and Ji: one client per round, covers of infinite sets, pure epsilon."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _COVERS: Final = {"ball": {"1/2": 64, "1/4": 311, "1/8": 1912}, "box": {"1/4": 6
 _NOISE: Final[dict[Calibrated, str]] = {"exact": "Gaussian, or none", "pure": "Laplace"}
 _Found = dict[str, Outcome]
 _NOTE = (
-    "`lzj/clients`: 1000 actions in R^20, rewards "
-    "-1 or 1, users all alike (sigma = 0), (1, 1e-6) or, with *Laplace* noise (Remark "
-    "C.9), 1-DP. `-pe` has a client a round, `-dpe` 2^(alpha l) clients in phase l, who "
-    "see all its rounds and send averages; *users* is the most that a run may need. "
-    "`lzj/fig2` is the world of the figure, (10, 0.25) or 10-DP. `lzj/ball`, `lzj/box`: "
-    "the unit ball of R^3 and the largest box in it, played by a cover of that many "
-    "*actions* (Remark 3.1), with the users and promises of the figure; regret is against "
-    "the best point of the whole set. *best lost* counts the runs that dropped the best "
-    "action that is played. Means with standard errors."
+    "`lzj/clients` has 1000 actions in R^20, rewards -1 or 1, and identical users (sigma = "
+    "0), with (1, 1e-6) or, with *Laplace* noise (Remark C.9), 1-DP. `-pe` has one client per "
+    "round; `-dpe` has 2^(alpha l) clients in phase l, who observe all its rounds and send "
+    "averages; *users* is the largest number of users that a run may need. `lzj/fig2` is the "
+    "world of the figure, with (10, 0.25) or 10-DP. `lzj/ball` and `lzj/box` are the unit "
+    "ball of R^3 and the largest box in it, replaced by a cover with the stated number of "
+    "*actions* (Remark 3.1), with the users and guarantees of the figure; regret is measured "
+    "against the best point of the whole set. *best lost* counts the runs that dropped the "
+    "best available action. Values are means with standard errors."
 )
 
 
 def linear_remarks(player: Player) -> Section:
-    r"""Clients a phase against one a round (Section 8), covers (3.1), pure epsilon (C.9)."""
+    r"""The study of clients per phase or round (Section 8), covers (3.1) and pure epsilon (C.9)."""
     horizon = player.effort.linear[len(player.effort.linear) // 2]
     rows: list[dict[str, Cell]] = []
 
@@ -71,14 +71,14 @@ def linear_remarks(player: Player) -> Section:
     }
     return Section(
         name="remarks",
-        title="Linear bandits: one client a round, covers, pure epsilon (LZJ, Section 8)",
+        title="Linear bandits: one client per round, covers, pure epsilon (LZJ, Section 8)",
         note=f"T = {power(horizon)}, certified widths. {_NOTE}",
         rows=tuple(rows),
         checks=tuple(_checks(alone, shared, pure, gauss, covers)),
         pictures=(
             Picture(
                 name="lzj-remarks",
-                title="One client a round against clients of a phase, and covers of the ball",
+                title="One client per round, clients per phase, and covers of the ball",
                 panels=(
                     Panel(
                         title="sigma = 0, (1, 1e-6), alpha = 4/5",
@@ -164,7 +164,7 @@ def _checks(
     yield is_less("cdp-dpe has less regret than cdp-pe", one, most["cdp-dpe"], alone["cdp-pe"])
     yield is_same("cdp-pe has the regret of pe, within a tenth", one, alone["cdp-pe"], alone["pe"])
     yield falls(
-        "the price of privacy of cdp-dpe, its regret over that of dpe, falls as alpha grows",
+        "the cost of privacy of cdp-dpe, its regret divided by that of dpe, falls as alpha grows",
         f"{one}, alpha {', '.join(_ALPHAS)}",
         [ratio(found["cdp-dpe"].final, found["dpe"].final) for found in shared.values()],
     )
@@ -176,7 +176,7 @@ def _checks(
         yield is_less(statement, ten, gauss[name], pure[name])
     for shape, name in (("ball", "dpe"), ("ball", "cdp-dpe"), ("box", "cdp-dpe")):
         fine, rough = (covers[shape, radius][name] for radius in ("1/8", "1/4"))
-        statement = f"{name} has less regret by a cover of radius 1/8 than of 1/4"
+        statement = f"{name} has less regret with a cover of radius 1/8 than 1/4"
         yield is_less(statement, f"lzj/{shape}", fine, rough)
         yield _within(name, shape, "1/8", fine)
 
@@ -185,7 +185,7 @@ def _within(name: str, shape: str, radius: str, outcome: Outcome) -> Check:
     found = regret_of(outcome)
     held = found["value"] + 2 * found["error"] <= float(Fraction(radius))
     return Check(
-        statement=f"{name} loses no more than the radius a round, 1/8",
+        statement=f"{name} has a regret per round of at most the radius, 1/8",
         where=f"lzj/{shape}",
         verdict="holds" if held else "not decided",
         figures=f"{found['value']:.3g} ± {found['error']:.2g}",

@@ -1,4 +1,4 @@
-r"""results.json as a page: tables, verdicts and pictures, and nothing that is not in the file."""
+r"""Render results.json as a page of tables, verdicts and pictures."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ __all__ = ["page", "table"]
 
 _HEAD: Final = """# Figures and tables of the bandits
 
-Written by `make figures` from seeds; every number is in [results.json](results.json). What they
-mean, and what the figures of the papers hide, is on the page [Bandits](../bandits.md).
+This page is written by `make figures` from seeds; [results.json](results.json) has every number.
+The page [Bandits](../bandits.md) explains the results and compares them with the papers.
 
-Statements are read off the paired differences of the instances: **holds** and **does not hold**
-where two standard errors decide, **not decided** where they do not. That two regrets are the same
-*within a tenth* is decided in the same way, of the difference and a tenth of the second: an error
-that is large decides nothing. The number is a ratio of mean regrets with its paired standard error,
-the first algorithm named to the second.
+Statements are decided from the paired differences of the instances: **holds** and **does not hold**
+if two standard errors decide, **not decided** otherwise. The statement that two regrets are equal
+*within a tenth* compares their difference with a tenth of the second regret in the same way, so it
+is not decided if the standard error is large. The number after a verdict is the ratio of the mean
+regrets of the first and the second named algorithm, with its paired standard error.
 
-A number after ± is one standard error over the instances, and so are the bands and bars of every
-picture, to both sides. Marks that share their place on an axis stand beside each other.
+A number after ± is one standard error over the instances; bands and error bars in pictures extend
+by one standard error to both sides. Marks at the same position on an axis are drawn side by side.
 """
 
 
 def page(results: Mapping[str, Any]) -> str:
-    r"""The whole page."""
+    r"""Return the page in Markdown."""
     parts = [_HEAD, _settings(results)]
     for section in results["sections"].values():
         parts.append(f"## {section['title']}\n{section['note']}\n")
@@ -43,7 +43,7 @@ def _settings(results: Mapping[str, Any]) -> str:
 
 
 def _verdicts(checks: Sequence[Mapping[str, str]]) -> list[str]:
-    # One table for the statements that were looked at in the same places.
+    # Statements that were checked in the same settings share a table.
     cells: dict[str, dict[str, str]] = {}
     for check in checks:
         verdict = check["verdict"]
@@ -56,7 +56,7 @@ def _verdicts(checks: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""Rows of the same columns.
+    r"""Format rows with the same columns as a Markdown table.
 
     >>> print(table([{"s": 3, "regret": {"value": 0.25, "error": 0.01}}]))
     | s | regret |

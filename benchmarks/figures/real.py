@@ -1,4 +1,4 @@
-r"""Figure 5 of Chowdhury and Zhou: arms from MSLR-WEB10K, or from a stand-in of the same format."""
+r"""Figure 5 of Chowdhury and Zhou: arms from MSLR-WEB10K, or from a stand-in in the same format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STAND_IN: Final = 1
 
 
 def real_rewards(player: Player) -> Section:
-    r"""K = 50 arms of relevances, with the paper's numbers and with exact ones."""
+    r"""The study of K = 50 arms from relevances, with the paper's and with exact parameters."""
     if player.mslr is not None:
         return _section(player, player.mslr, "MSLR-WEB10K, or what was given for it")
     with tempfile.TemporaryDirectory() as folder:
@@ -51,11 +51,11 @@ def _section(player: Player, path: Path, origin: str) -> Section:
         name="real",
         title="Figure 5: arms from relevances",
         note=(
-            f"Data: **{origin}**. Microsoft's data cannot be shipped: `python -m "
-            "benchmarks.figures --mslr train.txt --output DIR` draws this from them. "
-            "Preset `cz/mslr`: pairs of a "
-            f"query and a page in K = 50 clusters, rewards relevance/4, T = {power(horizon)}. The "
-            "instances have the same arms, each in its own order and with its own coins."
+            f"The data are **{origin}**. Microsoft's data cannot be redistributed; `python -m "
+            "benchmarks.figures --mslr train.txt --output DIR` draws the figure from them. Preset "
+            "`cz/mslr`: pairs of a query and a page in K = 50 clusters, rewards relevance/4, "
+            f"T = {power(horizon)}. All instances have the same arms, in an order and with random "
+            "numbers of their own."
         ),
         rows=tuple(_rows(paper, exact, epsilons)),
         checks=tuple(_checks(paper, exact, epsilons)),

@@ -1,4 +1,4 @@
-r"""Users who come back: regret under one promise, by visits and by route of composition."""
+r"""Returning users: regret at the same guarantee, by number of visits and composition theorem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUTES: Final = ("exact", "renyi", "advanced")
 
 
 def returning_users(player: Player) -> Section:
-    r"""At most B visits a user, by the exact, Renyi and advanced routes, at one promise for all."""
+    r"""The study of at most B visits per user, by the exact, Renyi and advanced routes."""
     horizon, visits = player.effort.returning, player.effort.visits
     sys.stderr.write(f"returning users, B in {visits}\n")
     table = returning_table(
@@ -35,19 +35,19 @@ def returning_users(player: Player) -> Section:
     by: _Rows = {(row.algorithm, row.max_visits, row.route): row for row in table}
     return Section(
         name="returning",
-        title="Users who come back",
+        title="Returning users",
         note=(
-            f"Means of `cz/easy`, T = {power(horizon)}. Each user may be in B releases, charged "
-            f"before every one, and is promised (epsilon, delta) = ({_EPSILON}, {_DELTA}) for all "
-            "of them. The route says how visits are added up, so how much noise one needs: sigma "
-            "is the standard deviation of the noise of a sum, in units of reward. *really* is the "
-            "epsilon that the same noise has by exact composition. There are T/B users, who could "
-            "just give T rewards; no release has more than half of them, longer batches are "
-            "released in parts. *most visits* is what anyone was charged for, in any run, and "
-            "*turned away* counts, in a mean run, who came with no visit left. When too few people "
-            "are left for a release, which *dry* counts the runs of, the arms of that batch share "
-            "the rest of the rounds and nothing is released. Where one arm is left early nobody "
-            "comes any more, and few are turned away."
+            f"The means are those of `cz/easy`, T = {power(horizon)}. Each user may be in B "
+            f"releases, is charged before each, and has (epsilon, delta) = ({_EPSILON}, {_DELTA}) "
+            "for all of them together. The route is the composition theorem, which determines the "
+            "noise: *sigma* is the standard deviation of the noise of a sum, in units of reward. "
+            "*really* is the epsilon of the same noise by exact composition. There are T/B users, "
+            "just enough for T rewards; no release contains more than half of them, so longer "
+            "batches are released in parts. *most visits* is the largest number of visits charged "
+            "to any user in any run, and *turned away* the mean number of users per run who came "
+            "with no visit left. If too few users are left for a release, the arms of that batch "
+            "share the remaining rounds and nothing more is released; *dry* counts these runs. If "
+            "one arm remains early, no more users come, and few are turned away."
         ),
         rows=tuple(_cells(row) for row in table),
         checks=tuple(_order(by, visits)),

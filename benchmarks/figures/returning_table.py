@@ -1,8 +1,8 @@
-r"""What it costs to let users come back: regret under one promise, by visits and by route.
+r"""The cost of returning users: regret at the same guarantee, by number of visits and by route.
 
-A user is promised (epsilon, delta) for all of at most B visits. The route, the theorem by which
-visits are added up, decides how much noise a visit needs, and the noise decides the regret.
-Chowdhury and Zhou 2023, Appendix I, go by advanced composition.
+A user has a guarantee of (epsilon, delta) for at most B visits together. The route is the
+composition theorem; it determines the noise of a visit, and the noise determines the regret.
+Chowdhury and Zhou 2023, Appendix I, use advanced composition.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VisitLaw: TypeAlias = DiscreteLaplace | Skellam | Binomial
 Route: TypeAlias = Literal["exact", "renyi", "advanced"]
 
 ALGORITHMS: Final = {"dist-rdp-se": "skellam", "dist-dp-se": "discrete-laplace"}
-r"""The algorithms of the table, and the laws of their noise."""
+r"""The algorithms of the table, with the laws of their noise."""
 
 _LAWS: Final = {**ALGORITHMS, "bit-se": "binomial"}
 
@@ -61,14 +61,14 @@ _ARMS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturningRow:
-    r"""One line of the table.
+    r"""One row of the table.
 
-    ``epsilon`` is certified by the route for all visits at ``delta``, at most what was promised,
-    ``epsilon_exact`` what the same noise gives by exact composition. ``per_visit`` is g/s or
-    g/sigma, ``deviation`` the standard deviation of the noise of a sum in units of reward.
-    Of ``users`` people nobody was charged for more than ``most_visits`` releases, in any of the
-    instances; ``turned_away`` is a mean over them, and in ``dry`` of them a batch was not played
-    because too few people were left.
+    ``epsilon`` is certified by the route for all visits at ``delta`` and is at most the target;
+    ``epsilon_exact`` is the epsilon of the same noise by exact composition. ``per_visit`` is g/s or
+    g/sigma, and ``deviation`` the standard deviation of the noise of a sum in units of reward. None
+    of the ``users`` users was charged for more than ``most_visits`` releases in any instance;
+    ``turned_away`` is a mean over instances, and in ``dry`` instances a batch was not played
+    because too few users were left.
     """
 
     algorithm: str
@@ -90,7 +90,7 @@ class ReturningRow:
     bits_per_user: int
 
     def to_json(self) -> dict[str, Any]:
-        r"""The row as a dictionary."""
+        r"""Return the row as a dictionary."""
         return asdict(self)
 
 
@@ -103,13 +103,13 @@ def visit_noise(
     route: Route,
     steps: int = _STEPS,
 ) -> VisitLaw:
-    r"""The least noise of which ``route`` certifies (epsilon, delta) for ``max_visits`` releases.
+    r"""The least noise for which ``route`` certifies (epsilon, delta) over ``max_visits`` releases.
 
-    ``exact``: privacy losses, by ``accounting.budget.calibrate``, within 0.12% of the least
-    parameter.
-    ``renyi``: divergences, order by order. ``advanced``: from (epsilon, delta) of a visit, the
-    better of Dwork, Rothblum and Vadhan's theorem and of plain sums. These two within 0.5%. With
-    ``binomial``, shuffled bits, ``advanced`` is equation 14 of the paper; bits have no ``renyi``.
+    ``exact`` composes privacy losses, by ``accounting.budget.calibrate``, within 0.12% of the least
+    parameter. ``renyi`` composes Renyi divergences at each order. ``advanced`` composes the
+    (epsilon, delta) of a visit by the better of Dwork, Rothblum and Vadhan's theorem and basic
+    composition. The latter two are within 0.5%. For ``binomial``, shuffled bits, ``advanced`` is
+    equation 14 of the paper, and ``renyi`` is not available.
 
     >>> arguments = dict(law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64)
     >>> exact = visit_noise(route="exact", **arguments)
@@ -117,7 +117,7 @@ def visit_noise(
     >>> round(float(advanced.scale / exact.scale), 1)
     1.3
 
-    Raises :class:`InvalidParameter` for an unknown law or route, and numbers out of range.
+    Raises :class:`InvalidParameter` if the law or route is unknown, or a number is out of range.
     """
     if law not in _LAWS.values():
         raise InvalidParameter("law", law, f"must be one of {', '.join(_LAWS.values())}")
@@ -152,7 +152,7 @@ def _noise(
 
 
 def _made(law: str, value: Fraction) -> VisitLaw:
-    # ``value`` is the scale, or the variance: n fair bits have n/4.
+    # ``value`` is the scale or the variance; the variance of n fair bits is n/4.
     if law == "discrete-laplace":
         return DiscreteLaplace(scale=value)
     if law == "skellam":
@@ -163,7 +163,7 @@ def _made(law: str, value: Fraction) -> VisitLaw:
 def _least(
     spent: Callable[[Fraction], End], value: Fraction, most: Fraction, power: float
 ) -> Fraction:
-    # The least value with spent(value) <= most, nearly; spent^-power is about linear in it.
+    # Approximately the least value with spent(value) <= most; spent^-power is about linear in it.
     low, high, kept = 0.0, math.inf, value
     for _ in range(_TRIES):
         found = spent(value)
@@ -173,12 +173,12 @@ def _least(
             low = float(value)
         if high <= low * _NEAR:
             return kept
-        # A little more than what seems to be enough, and inside of what is known.
+        # Slightly more than the estimate, but inside the known bracket.
         off = float(found / most) if found < math.inf else 2.0
         beyond = float(value) * off**power * (1 + _ASIDE)
         inside = min(max(beyond, low * (1 + 2 * _ASIDE)), high / (1 + 2 * _ASIDE))
         value = Fraction(math.ceil(inside * _GRID), _GRID)
-    raise NotDerived("noise for this route", "its epsilon does not come down to the promise")
+    raise NotDerived("noise for this route", "no noise reached the target epsilon")
 
 
 @lru_cache(maxsize=1 << 10)
@@ -212,15 +212,15 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     gap: RationalLike = "0.5",
     seed: int = 1,
 ) -> tuple[ReturningRow, ...]:
-    r"""Regret of batched elimination when each user may come B times, for (epsilon, delta) in all.
+    r"""Regret of batched elimination with at most B visits per user, at (epsilon, delta) in total.
 
-    There are T/B users, rounded up, who could just give T rewards. No release has more than half of
-    them: longer batches are released in parts (``BatchedElimination.most``). When too few people
-    have visits left the arms of that batch share the rest of the rounds, and nothing is released.
-    Every line has the same instances of :func:`cz_instance`, with the schedule and radius of its
-    own noise; g is 16. Noise is seeded: a simulated world, not a private one.
+    There are T/B users, rounded up, just enough for T rewards. No release contains more than half
+    of them: longer batches are released in parts (``BatchedElimination.most``). If too few users
+    have visits left, the arms of that batch share the remaining rounds, and nothing more is
+    released. Every row has the same instances of :func:`cz_instance`, with the schedule and radius
+    for its own noise; g is 16. The noise is seeded, for simulation, and not private.
 
-    Raises :class:`InvalidParameter` for what is out of range, by the name of the argument.
+    Raises :class:`InvalidParameter`, with the name of the argument, if a value is out of range.
     """
     seed, count = integer("seed", seed, at_least=0), integer("instances", instances, at_least=1)
     _, horizon = arms_and_horizon(_ARMS, horizon)
@@ -277,7 +277,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
 
 def _listed(argument: str, values: object) -> tuple[Any, ...]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidParameter(argument, values, "must be several, e.g. a tuple")
+        raise InvalidParameter(argument, values, "must be a collection, for example a tuple")
     found = tuple(values)
     if not found:
         raise InvalidParameter(argument, values, "must not be empty")
@@ -292,14 +292,14 @@ def _played(
     gap: RationalLike,
     seed: int,
 ) -> tuple[list[Pool], list[Run]]:
-    # The people and the run of each instance.
+    # The pool of users and the run of each instance.
     users = -(-horizon // max_visits)
     schedule = exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE)
     policy = BatchedElimination(
         privatizer=steady,
         schedule=schedule,
         radius=ExactRadius(batches=schedule.batches(horizon)),
-        # Half of the people: a release finds its users while every second one has a visit left.
+        # Half of the users: a release finds enough users as long as half of them have a visit left.
         most=max(users // 2, 1),
         confidence=_CONFIDENCE,
     )

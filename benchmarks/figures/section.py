@@ -1,7 +1,7 @@
-r"""What a study gives: rows of numbers, statements that are checked, and pictures.
+r"""The result of a study: rows of numbers, checked statements, and pictures.
 
-A :class:`Section` becomes JSON, and the page is rendered from that JSON alone, so a number on the
-page is a number of the file. Verdicts are read off paired differences; nobody writes one down.
+A :class:`Section` is written as JSON, and the page is rendered from that JSON alone. Verdicts are
+computed from paired differences.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Cell: TypeAlias = str | int | float | dict[str, float]
 Verdict: TypeAlias = Literal["holds", "not decided", "does not hold"]
 
 ERRORS: Final = 2.0
-"""So many standard errors decide a difference."""
+"""The number of standard errors that decide a difference."""
 
 NEAR: Final = 0.1
-"""Regrets that differ by no more than this share of the second are called the same."""
+"""Regrets are equal if they differ by at most this fraction of the second."""
 
 _DIGITS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    r"""How long and how often: the whole, or a quick look at the same code."""
+    r"""The horizons and numbers of instances, for a full or a quick run."""
 
     instances: int
     easy: int
@@ -53,7 +53,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    r"""A statement, where it was looked at, whether it holds there, and the figures that say so."""
+    r"""A statement, the setting in which it was checked, the verdict, and the figures."""
 
     statement: str
     where: str
@@ -66,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    r"""``name``.svg: its panels, one above the other."""
+    r"""The picture ``name``.svg, with its panels from top to bottom."""
 
     name: str
     title: str
@@ -75,7 +75,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    r"""One study, ready for the page."""
+    r"""The result of one study."""
 
     name: str
     title: str
@@ -104,7 +104,7 @@ def measured(value: float, error: float) -> dict[str, float]:
 
 
 def rounded(value: float) -> float:
-    r"""``value`` to four digits: what the page shows and every machine agrees on."""
+    r"""``value`` rounded to four digits, which do not depend on the machine."""
     return float(f"{value:.{_DIGITS}g}")
 
 
@@ -119,7 +119,7 @@ def of_ratio(found: Ratio) -> dict[str, float]:
 
 
 def guarantee_of(outcome: Outcome) -> tuple[str, str]:
-    r"""The derived pure epsilon, and the upper bound of epsilon at its delta, for the page."""
+    r"""The derived pure epsilon and the upper bound on epsilon at ``DELTA``, for the page."""
     if outcome.epsilon is None:
         return "none", "none"
     pure = "unbounded" if outcome.pure is None else up(Fraction(outcome.pure))
@@ -129,7 +129,7 @@ def guarantee_of(outcome: Outcome) -> tuple[str, str]:
 def is_less(
     statement: str, where: str, less: Outcome, more: Outcome, *, at_most: float = 1.0
 ) -> Check:
-    r"""Whether the regret of ``less`` is below ``at_most`` times that of ``more``, pair by pair."""
+    r"""Check that the regret of ``less`` is below ``at_most`` times that of ``more``, by pairs."""
     found = ratio(less.final, more.final)
     return Check(
         statement=statement,
@@ -140,10 +140,10 @@ def is_less(
 
 
 def is_same(statement: str, where: str, one: Outcome, other: Outcome) -> Check:
-    r"""Whether two regrets differ by at most a tenth of the second, pair by pair.
+    r"""Check that two regrets differ by at most a tenth of the second, by pairs.
 
-    It holds where the difference is less than that by two standard errors of the pairs, and does
-    not hold where it is more by as many.
+    It holds if the difference is at least two standard errors below this limit, does not hold if it
+    is at least two standard errors above, and is not decided otherwise.
     """
     found = ratio(one.final, other.final)
     return Check(
@@ -175,7 +175,7 @@ def _apart(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
 
 
 def falls(statement: str, where: str, values: Sequence[Ratio]) -> Check:
-    r"""Whether every value is below the one before it, beyond the errors of both."""
+    r"""Check that every value is below the previous one, beyond the errors of both."""
     steps = [
         (after.value - before.value, math.hypot(after.error, before.error))
         for before, after in pairwise(values)

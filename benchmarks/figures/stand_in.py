@@ -1,7 +1,7 @@
-r"""Generated text in the place of MSLR-WEB10K, which cannot be shipped: one format, other data.
+r"""Generated data in the format of MSLR-WEB10K, which cannot be redistributed.
 
-Pairs lie about 50 centers in the space of the 136 features, far apart. What k-means finds is then
-no matter of rounding: every machine has the same arms.
+Pairs lie around 50 centers, far apart in the space of the 136 features. The result of k-means then
+does not depend on rounding, so every machine has the same arms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOW, _HIGH = 0.05, 0.55
 
 
 def letor_text(seed: int) -> str:
-    r"""LETOR text of 50 clusters of 60 pairs; their mean rewards lie about [0.05, 0.55].
+    r"""Return LETOR text with 50 clusters of 60 pairs, with mean rewards in about [0.05, 0.55].
 
     >>> len(letor_text(1).splitlines()), letor_text(1).split(maxsplit=2)[1]
     (3000, 'qid:1')

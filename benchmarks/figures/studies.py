@@ -1,4 +1,4 @@
-r"""The studies beside the paper's figures: schedules, s and bits, equal promises, shuffled bits."""
+r"""Studies beyond the paper's figures: schedules, s and bits, equal guarantees, shuffled bits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHORT: Final = 10
 
 
 def schedules(player: Player) -> Section:
-    r"""Dist-DP-SE with its own schedule against central DP-SE, at T >= 10^5."""
+    r"""The study of Dist-DP-SE with its own schedule against central DP-SE, at T >= 10^5."""
     effort = player.effort
     places = [("easy", effort.easy // _SHORT), ("easy", effort.easy), ("hard", effort.hard)]
     rows: list[dict[str, Cell]] = []
@@ -62,7 +62,7 @@ def schedules(player: Player) -> Section:
             ours = found["dist-dp-se, exact"]
             for central in ("dp-se, paper", "dp-se, exact radius"):
                 where = f"{world}, T = {power(horizon)}, {epsilon}"
-                statement = f"dist-dp-se, exact: within 5% of {central}, or below it"
+                statement = f"dist-dp-se, exact, has at most 5% more regret than {central}"
                 checks.append(is_less(statement, where, ours, found[central], at_most=_WITHIN))
             if epsilon == effort.epsilons[len(effort.epsilons) // 2]:
                 title = f"{world} instances, epsilon = {epsilon}, T = {power(horizon)}"
@@ -112,7 +112,7 @@ _SCALED: Final = ("dist-rdp-se", "dist-cdp-se")
 
 
 def trade_off(player: Player) -> Section:
-    r"""What s buys: finer steps, more bits and less regret; the derived epsilon hardly moves."""
+    r"""The study of s: a larger s gives more bits and less regret at almost the same epsilon."""
     scalings, epsilons = player.effort.scalings, player.effort.epsilons[:2]
     names = [_BASE, *(f"{name}:s={s}" for name in _SCALED for s in scalings)]
     paper, exact = (
@@ -142,15 +142,16 @@ def trade_off(player: Player) -> Section:
         title="Privacy, regret and communication",
         note=(
             f"Preset `cz/easy`, T = {power(player.effort.easy)}. A reward has ceil(s epsilon sqrt "
-            "n) steps. Bits are the most that a user sends and the mean over users, by the paper's "
-            f"numbers and the exact ones. Epsilon at {DELTA} is that of the exact version alone."
+            "n) steps. *bits* is the largest number of bits that a user sends, *mean bits* the "
+            "mean over users, in the versions paper and exact. The epsilon at "
+            f"{DELTA} is that of the exact version."
         ),
         rows=tuple(rows),
         checks=tuple(_scaling_checks(paper, epsilons, scalings)),
         pictures=(
             Picture(
                 name="bits",
-                title=f"What the scaling s buys: easy instances, epsilon = {epsilons[-1]}",
+                title=f"Effect of the scaling s: easy instances, epsilon = {epsilons[-1]}",
                 panels=_bit_panels(paper, exact, epsilons[-1], scalings),
             ),
         ),
@@ -188,7 +189,7 @@ def _bit_panels(
             "epsilon": [o.epsilon or 0.0 for o in outcomes],
         }[what]
         error = [o.error()[-1] if what == "regret" else 0.0 for o in outcomes]
-        last = up(values[-1]) if what == "epsilon" else ""  # a bound, so it is rounded up
+        last = up(values[-1]) if what == "epsilon" else ""  # an upper bound
         return Curve(label=name, x=scalings, y=values, error=error, last=last)
 
     panels = (
@@ -218,13 +219,13 @@ _PROMISES: Final[dict[str, tuple[Trust, int]]] = {
     "dist-cdp-se": ("concentrated", 10),
 }
 _SURE: Final = "1e-4"
-"""The p of these runs: a best arm that is dropped would drown the difference of the laws."""
+"""The p of these runs, so small that dropped best arms do not hide the effect of the noise law."""
 _READ: Final = "1e-12"
-"""What wraparound takes of p for each interval: far below p, or no width would be certified."""
+"""The probability of wraparound per interval, far below p, so that a width can be certified."""
 
 
 def equal_promises(player: Player) -> Section:
-    r"""All distributed algorithms with the least noise that gives one and the same (eps, delta)."""
+    r"""The study of distributed algorithms with the least noise for the same (epsilon, delta)."""
     effort, horizon = player.effort, player.effort.easy
     worlds = preset_of("cz/easy").worlds(effort.instances).environments
     places = [(name, epsilon) for epsilon in effort.epsilons for name in _PROMISES]
@@ -261,11 +262,11 @@ def equal_promises(player: Player) -> Section:
             checks.append(is_less(statement, f"({epsilon}, {DELTA})", outcome, base))
     return Section(
         name="promise",
-        title="At one promise",
+        title="At the same guarantee",
         note=(
             f"Preset `cz/easy`, T = {power(horizon)}, batches of 4^b, exact radius. Every "
-            f"algorithm has the least noise that is certified for (epsilon, {DELTA}); dist-dp-se "
-            f"keeps its epsilon at delta 0. p = {_SURE}: so rarely may a run drop the best arm."
+            f"algorithm has the least noise certified for (epsilon, {DELTA}); dist-dp-se has its "
+            f"epsilon at delta 0. A run drops the best arm with probability at most p = {_SURE}."
         ),
         rows=tuple(rows),
         checks=tuple(checks),
@@ -294,7 +295,7 @@ _BITS: Final = ("sdp-ae", "vb-sdp-ae")
 
 
 def shuffled_bits(player: Player) -> Section:
-    r"""SDP-AE and VB-SDP-AE on rewards 0 and 1, with the paper's numbers and with exact ones."""
+    r"""The study of SDP-AE and VB-SDP-AE on rewards 0 and 1, with both sets of parameters."""
     epsilons = player.effort.epsilons[-2:]
     names = (*_BITS, _BASE, "se")
     found = {
@@ -341,9 +342,9 @@ def shuffled_bits(player: Player) -> Section:
         title="Shuffled bits",
         note=(
             f"Preset `tkms/binary`: rewards 0 and 1 with the means of `cz/easy`, K = 10, T = "
-            f"{power(player.effort.easy)}. *paper*: tau and radius of Tenenbaum et al.; *exact*: "
-            "the fewest random bits that keep (epsilon, delta), and a certified radius. "
-            "dist-dp-se, by aggregation, and the floor se for comparison."
+            f"{power(player.effort.easy)}. *paper* has tau and radius of Tenenbaum et al.; *exact* "
+            "has the fewest random bits that satisfy (epsilon, delta), and a certified radius. "
+            "dist-dp-se (with an aggregation) and se (without privacy) are shown for comparison."
         ),
         rows=tuple(rows),
         checks=tuple(checks),

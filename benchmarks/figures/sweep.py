@@ -1,7 +1,7 @@
-r"""Many runs become outcomes: of an experiment, algorithm by algorithm, or of policies at hand.
+r"""Summarise many runs as outcomes, for the algorithms of an experiment or for given policies.
 
-An experiment draws what ``dpcore bandit run`` draws from the same seed, so the command repeats
-every number that comes from one.
+An experiment uses the same random numbers as ``dpcore bandit run`` with the same seed, so the
+command reproduces its numbers.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = ["DELTA", "Contender", "Outcome", "Outcomes", "Ratio", "best_of", "of_
 __all__ += ["of_experiment", "ratio"]
 
 DELTA: Final = "1e-6"
-"""Where the epsilon of a guarantee is read."""
+"""The delta at which the epsilon of a guarantee is stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    r"""``regret[i][j]`` is Reg(t)/t of instance i at t = ``rounds[j]``.
+    r"""The runs of one algorithm; ``regret[i][j]`` is Reg(t)/t of instance i at t = ``rounds[j]``.
 
-    ``wrong`` counts the instances where no arm of the largest mean was among the arms of the last
-    choice: the best was dropped. ``bits`` is the most that a user sent in any run, ``mean_bits``
-    the mean over instances, ``numbers`` and ``sent`` the numbers and bits of all users together, in
-    the mean; ``pure`` the derived pure epsilon and ``epsilon`` the proven upper
-    bound at ``DELTA``, None where there is none.
+    ``wrong`` counts the instances whose final choice contains no arm of the largest mean: the best
+    arm was dropped. ``bits`` is the largest number of bits that a user sent in any run,
+    ``mean_bits`` the mean over instances, and ``numbers`` and ``sent`` the mean numbers and bits of
+    all users together. ``pure`` is the derived pure epsilon and ``epsilon`` the proven upper bound
+    on epsilon at ``DELTA``; both are None if there is none.
     """
 
     label: str
@@ -61,41 +61,41 @@ class Outcome:
 
     @property
     def final(self) -> tuple[float, ...]:
-        r"""Reg(T)/T, instance by instance."""
+        r"""Reg(T)/T of each instance."""
         return tuple(row[-1] for row in self.regret)
 
     def mean(self) -> tuple[float, ...]:
-        r"""The mean over instances, at every t of ``rounds``."""
+        r"""The mean regret over instances at every t of ``rounds``."""
         return tuple(np.mean(self.regret, axis=0).tolist())
 
     def error(self) -> tuple[float, ...]:
-        r"""Its standard error."""
+        r"""The standard error of the mean."""
         return tuple(mean_and_error(at)[1] or 0.0 for at in zip(*self.regret, strict=True))
 
 
 Outcomes: TypeAlias = dict[tuple[str, str], Outcome]
-"""By algorithm and epsilon, both as they are written."""
+"""Outcomes by algorithm and epsilon, both as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""A mean over another mean, with its standard error."""
+    r"""A ratio of two means, with its standard error."""
 
     value: float
     error: float
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
-    r"""mean(above)/mean(below) of pairs; the error by the delta method, of the pairs.
+    r"""The ratio mean(above)/mean(below) of pairs, with the error by the delta method for pairs.
 
     >>> found = ratio([1, 2, 3], [2, 4, 6])
     >>> found.value, round(found.error, 12)
     (0.5, 0.0)
 
-    Raises :class:`InvalidParameter` for fewer than two pairs and a mean of 0 below.
+    Raises :class:`InvalidParameter` if there are fewer than two pairs, or mean(below) is 0.
     """
     if len(above) != len(below) or len(above) < 2:
-        raise InvalidParameter("above", len(above), f"must be {len(below)} values, 2 or more")
+        raise InvalidParameter("above", len(above), f"must be {len(below)} values, at least 2")
     if not math.fsum(below) > 0:
         raise InvalidParameter("below", tuple(below), "must have a mean > 0")
     value, error = paired_ratio(above, below)
@@ -103,7 +103,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
 
 
 def best_of(world: Environment) -> frozenset[int]:
-    r"""The arms of the largest mean.
+    r"""The arms with the largest mean.
 
     >>> from bandits.worlds.environment import Bernoulli
     >>> sorted(best_of(Bernoulli(means=(0.5, 0.25, 0.5))))
@@ -119,7 +119,7 @@ def _outcome(
     runs: Sequence[tuple[Environment, Run | Cell]],
     promised: RunGuarantee | None,
 ) -> Outcome:
-    # Each world with its run.
+    # Pairs of a world and its run.
     largest = promised.pure().upper if promised else None
     pure = largest if isinstance(largest, Fraction) else None
     return Outcome(
@@ -140,7 +140,7 @@ def _outcome(
 
 
 def of_experiment(experiment: Experiment, *, jobs: int, data: Path | None = None) -> Outcomes:
-    r"""The outcomes of all its algorithms at all its epsilons; told on standard error as they come.
+    r"""The outcomes of an experiment by algorithm and epsilon; progress goes to standard error.
 
     >>> small = Experiment(
     ...     preset="cz/easy", algorithms=("se",), epsilons=("1/2",), horizon=9_000, instances=2
@@ -164,7 +164,7 @@ def of_experiment(experiment: Experiment, *, jobs: int, data: Path | None = None
 
 
 class _Told:
-    # A line on standard error for every tenth part of the work.
+    # Print a line on standard error after every tenth of the work.
     def __init__(self, what: str, size: int) -> None:
         self.what, self.size, self.tenths, self.start = what, size, 0, time.monotonic()
 
@@ -182,7 +182,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    r"""``policy`` in each of ``worlds``, for ``horizon`` rounds, called ``label``."""
+    r"""A policy to run in each of ``worlds`` for ``horizon`` rounds, with its ``label``."""
 
     label: str
     epsilon: RationalLike
@@ -192,10 +192,10 @@ class Contender:
 
 
 def of_contenders(contenders: Sequence[Contender], *, seed: int, jobs: int) -> Outcomes:
-    r"""The outcome of each.
+    r"""Run the contenders and return their outcomes.
 
-    Rewards are drawn by the seed and the instance, the same for all contenders; noise by the label
-    and epsilon as well.
+    Rewards depend on the seed and the instance, and are the same for all contenders; the noise also
+    depends on the label and epsilon.
     """
     told = _Told("policies at hand", len(contenders))
     found: Outcomes = {}

@@ -1,13 +1,13 @@
 #!/usr/bin/awk -f
-# A noisy count in awk, to be audited from outside. From the folder above examples/:
+# A noisy count in awk that dpcore can audit. From the folder above examples/:
 #
 #   dpcore audit 'exec:awk -f examples/audit_a_program/noisy_count.awk' \
 #       --claim epsilon=1 --pair 0 1 -n 20000                                    (not refuted)
 #   dpcore audit 'exec:awk -f examples/audit_a_program/noisy_count.awk scale=0.5' \
 #       --claim epsilon=1 --pair 0 1 -n 20000                                    (refuted)
 #
-# Standard input holds one request, {"dataset": 0, "n": 5, "seed": 7}; n lines go out, one a run.
-# rand() is good enough to show an audit and not good enough to protect anyone.
+# Standard input has one request, {"dataset": 0, "n": 5, "seed": 7}; the output has n lines, one per
+# run. rand() is good enough for a demonstration, but not for privacy.
 
 BEGIN { scale = 1 }
 

@@ -1,4 +1,4 @@
-"""Five counts with noise, of which the third got too little: a target for docs/auditing.md.
+"""Five noisy counts, the third with too little noise: a target for docs/auditing.md.
 
 One person can change one count by 1.
 """
@@ -12,9 +12,9 @@ EPSILON = 0.5
 
 
 def noisy_counts(counts: list[int], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    r"""Each count with two-sided geometric noise, n times."""
+    r"""Return n releases of the counts with two-sided geometric noise."""
     keep = np.full(len(counts), -np.expm1(-EPSILON))
-    keep[2] = -np.expm1(-4 * EPSILON)  # the slip: a quarter of the scale
+    keep[2] = -np.expm1(-4 * EPSILON)  # the fault: a quarter of the scale
     shape = (n, len(counts))
     noise = rng.geometric(keep, shape) - rng.geometric(keep, shape)
     noisy: NDArray[np.int64] = np.asarray(counts) + noise

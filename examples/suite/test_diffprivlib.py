@@ -1,4 +1,4 @@
-r"""diffprivlib's mechanisms from outside, one call a run."""
+r"""Tests of diffprivlib's mechanisms, with one call per run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ mechanisms = pytest.importorskip(
     "diffprivlib.mechanisms", reason="diffprivlib: pip install 'dpcore[peers]'"
 )
 
-# Each run is a call in Python: fewer runs than a vectorised mechanism gets.
+# Each run is a Python call, so these tests have fewer runs than those of vectorised mechanisms.
 pytestmark = pytest.mark.dp(pair=(0, 1), runs=4_000)
 
 
 def seed_of(rng: np.random.Generator) -> int:
-    r"""What diffprivlib takes as random_state."""
+    r"""A value for diffprivlib's ``random_state``."""
     return int(rng.integers(1 << 31))
 
 
 def geometric(value: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    r"""The two-sided geometric mechanism at epsilon = 1."""
+    r"""Return n outputs of the two-sided geometric mechanism at epsilon = 1."""
     mechanism = mechanisms.Geometric(epsilon=1.0, sensitivity=1, random_state=seed_of(rng))
     return np.array([mechanism.randomise(value) for _ in range(n)], dtype=np.int64)
 
 
 def truncated(value: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    r"""The same, its answer moved into 0..3."""
+    r"""Return n outputs of the two-sided geometric mechanism, truncated to 0..3."""
     mechanism = mechanisms.GeometricTruncated(
         epsilon=1.0, sensitivity=1, lower=0, upper=3, random_state=seed_of(rng)
     )
@@ -37,7 +37,7 @@ def truncated(value: int, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def binary(value: int, n: int, rng: np.random.Generator) -> list[str]:
-    r"""Randomised response between two words."""
+    r"""Return n outputs of randomised response between two words."""
     mechanism = mechanisms.Binary(epsilon=1.0, value0="no", value1="yes", random_state=seed_of(rng))
     return [mechanism.randomise("yes" if value else "no") for _ in range(n)]
 

@@ -1,6 +1,6 @@
-r"""OpenDP's mechanisms from outside: each keeps what the library proves, and no better claim.
+r"""Tests of OpenDP's mechanisms: each satisfies its proven guarantee and violates a stronger one.
 
-OpenDP has its own entropy: ``--dp-seed`` repeats which world each run is in, not its noise.
+OpenDP has its own entropy: ``--dp-seed`` repeats the dataset of each run, not the noise.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ COIN = opendp.m.make_randomized_response_bool(prob=0.75)
 
 
 def each(measurement: Any, value: int, n: int) -> np.ndarray:
-    r"""A vector of n copies is n releases: every entry gets a draw of its own."""
+    r"""Return n releases of ``value``: every entry of a vector of n copies has its own noise."""
     return np.array(measurement([value] * n) if n else [], dtype=np.int64)
 
 
 def laplace(value: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    r"""An integer plus discrete Laplace noise of scale 1."""
+    r"""Return n releases of ``value`` with discrete Laplace noise of scale 1."""
     del rng
     return each(LAPLACE, value, n)
 
 
 def gaussian(value: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    r"""An integer plus discrete Gaussian noise of sigma = 1."""
+    r"""Return n releases of ``value`` with discrete Gaussian noise of sigma = 1."""
     del rng
     return each(GAUSSIAN, value, n)
 
 
 def coin(bit: bool) -> bool:  # noqa: FBT001 - the dataset is a truth value
-    r"""The bit with probability 3/4, else the other."""
+    r"""Return the bit with probability 3/4, and its complement otherwise."""
     answer: bool = COIN(bit)
     return answer
 
@@ -74,7 +74,7 @@ def test_gaussian_noise_has_its_law(dp: Auditor) -> None:
     dp.fits(lambda n, rng: gaussian(0, n, rng), DiscreteGaussian(sigma_squared=1))
 
 
-# P(the truth) = 3/4: epsilon = ln 3 = 1.0986...
+# The true bit is returned with probability 3/4: epsilon = ln 3 = 1.0986...
 @pytest.mark.dp(epsilon="1.0987", pair=(False, True), runs=5_000)
 def test_randomised_response_keeps_its_epsilon(dp: Auditor) -> None:
     dp.audit(coin)

@@ -227,8 +227,8 @@ def test_the_limits_page_tells_what_time_told() -> None:
 
 
 def timed_laws(page: str) -> set[str]:
-    """The laws that the limits page says were timed, in the brackets after "Measured for"."""
-    named = page.partition("Measured for ")[2].partition(" (")[0]
+    """The laws that the limits page says were timed, after "was measured for"."""
+    named = page.partition("was measured for ")[2].partition(" noise (")[0]
     return {name.removeprefix("and ") for name in named.replace(" and ", ", ").split(", ")}
 
 

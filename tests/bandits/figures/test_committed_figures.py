@@ -189,7 +189,7 @@ def test_what_the_page_says_of_them_is_so() -> None:
     assert shown in PAGE
     times = [row["seconds"] / row["bare_seconds"] for row in FOUND["speed"]["rows"]]
     assert max(times) < 3
-    assert "less than 3 times the bare" in PAGE
+    assert "less than 3 times the time" in PAGE
 
 
 @pytest.mark.nightly

@@ -131,12 +131,12 @@ def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--output FILE --quick", "--output = FILE: is no folder"),
+        ("--output FILE --quick", "--output = FILE: is not a folder"),
         ("--output FOLDER --quick --jobs 0 --only equal_promises", "jobs = 0: must be"),
         ("--output FOLDER --quick --jobs -5", "jobs = -5: must be"),
         ("--output FOLDER --quick --only magic", "argument --only: invalid choice: 'magic'"),
-        ("--only schedules", "--only needs an --output"),
-        ("--quick", "--quick needs an --output"),
+        ("--only schedules", "--only requires --output"),
+        ("--quick", "--quick requires --output"),
         ("--output FOLDER --quick --mslr absent.txt --only real_rewards", "absent.txt"),
     ],
 )
