@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from audit.search.search import SearchResult
 
 Progress = Callable[[int], None]
-# The layers that read a field: without one of them it would have no effect.
+# The layers that read each field: without one of these layers, the field would have no effect.
 _READERS: Final[dict[str, tuple[str, ...]]] = {
     "search": ("sample",),
     "features": ("sample",),
@@ -53,15 +53,15 @@ _READERS: Final[dict[str, tuple[str, ...]]] = {
 class Audit:
     r"""A configured audit: the target, claim, pairs, features and layers of its spec.
 
-    ``feature`` parses the name of a feature, by default ``read_feature``.
+    ``feature`` is the function that parses the name of a feature, by default ``read_feature``.
 
     >>> spec = AuditSpec(target="discrete-laplace:scale=1", claim="epsilon=1", pair=(0, 1), seed=7)
     >>> report = Audit(spec).run()
     >>> report.verdict, [layer.layer for layer in report.layers]
     ('proven', ['exact'])
 
-    Raises :class:`InvalidParameter` with the name of the field, and :class:`TargetFailed` if the
-    import of the target fails.
+    Raises :class:`InvalidParameter` with the name of the invalid field, and :class:`TargetFailed`
+    if the import of the target fails.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Audit:
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
         r"""Run every layer; ``figures`` adds the figures of the HTML page.
 
-        A target that fails gives a report with ``error`` set, Ctrl-C one that is ``interrupted``.
+        If the target fails, the report has ``error`` set; after Ctrl-C it has ``interrupted`` set.
         """
         plan, found = self.plan, None
         if self.space is not None:
@@ -125,7 +125,7 @@ class Audit:
         return replace(report, search=found, warnings=(*said, *report.warnings))
 
     def completed(self, progress: Progress | None = None) -> AuditReport:
-        r"""As :meth:`run`, for a script: raises the target's error, and KeyboardInterrupt."""
+        r"""Run as :meth:`run` does, but raise the target's error, or KeyboardInterrupt."""
         report = self.run(progress)
         if report.error is not None:
             raise report.error
@@ -161,7 +161,8 @@ class Audit:
         return report
 
     def _kept_search(self) -> SearchResult | None:
-        # What the first start of a resumed audit found: a second one tests the same pair.
+        # The search result of the first start of a resumed audit: a later start tests the same
+        # pair.
         if self.spec.resume is None or self.space is None:
             return None
         from audit.resume.checkpoint import stored_search, stored_seed
@@ -178,15 +179,15 @@ class Audit:
             raise InvalidParameter("--resume", path, "was started with another search")
         most = training_runs(self.plan.runs)
         if not self.space.neighbours(*found.pair) or not 0 <= found.runs <= most:
-            reason = "is damaged or forged: its search is of another space"
+            reason = "is damaged or forged: its search result does not fit this search space"
             raise InvalidParameter("--resume", path, reason)
         self.target.check(found.pair)
         return found
 
 
 def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
-    # The strongest that decides, or those asked for. What only runs can answer brings the sample
-    # layer with it, and what no chosen layer reads is refused.
+    # The requested layers, or else the strongest applicable one. A field that only the sample layer
+    # reads adds that layer; a field that no chosen layer reads is refused.
     known = target if isinstance(target, KnownLaw) else None
     given = [name for name in _READERS if spec.given(name)]
     if spec.layers is None:
@@ -198,7 +199,9 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
         layers = tuple(spec.layers)
     for layer in ("exact", "fit"):
         if layer in layers and (known is None or (layer == "fit" and known.noise is None)):
-            reason = f"{layer} needs a target with a known law, such as noise: omit {layer}"
+            reason = (
+                f"the {layer} layer needs a target with a known law, such as noise: omit {layer}"
+            )
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:
         if not set(_READERS[name]) & set(layers):
@@ -210,7 +213,7 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
 
 
 def _seed_of(spec: AuditSpec) -> int:
-    # A second start of a resumed audit goes on with the seed of the first.
+    # A resumed audit keeps the seed of its first start.
     kept = spec.seed
     if kept is None and spec.resume is not None:
         from audit.resume.checkpoint import stored_seed
@@ -220,7 +223,7 @@ def _seed_of(spec: AuditSpec) -> int:
 
 
 def _doubted(target: Target, plan: Plan) -> tuple[str, ...]:
-    # Of the pairs that somebody wrote down; an entry of the catalogue knows its own.
+    # Only pairs given by the user are checked; the pair of a catalogue entry is known to be right.
     own = target.subject.pair if isinstance(target, Catalogued) else None
     several = len(plan.pairs) > 1
     return tuple(
@@ -294,7 +297,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     given = {name: value for name, value in locals().items() if name != "confidence"}
     if confidence is not None and alpha is not None:
         raise InvalidParameter(
-            "confidence", confidence, "is given together with alpha: give only one"
+            "confidence", confidence, "is given together with alpha: give only one of the two"
         )
     if confidence is not None:
         given["alpha"] = 1 - level("confidence", confidence, "0.95")

@@ -9,15 +9,15 @@ from dpcore.command.terminal import printable
 from dpcore.errors import DpcoreError
 
 REPEATS: Final = 4
-r"""The runs on each dataset that show whether one of them fails alone."""
+r"""The number of further runs on each dataset that show whether only one of them fails."""
 
 
 class Unreadable(Exception):
-    r"""A call returned an object that cannot be compared with other outputs."""
+    r"""Raised when a call returned an object that cannot be compared with other outputs."""
 
 
 class TargetFailed(DpcoreError):
-    r"""The audited code did not return outputs: the failure, and on which dataset.
+    r"""Raised when the audited code did not return outputs; it states the failure and the dataset.
 
     ``dataset`` is "A" or "B" (None before any run); ``run`` is the number of the failed run, from
     1, over both datasets, if it is known. ``reveals`` means that this dataset failed in all of

@@ -6,8 +6,8 @@ r"""Run the layers of an audit in order, and merge their results in one report.
     replay    one tape for both datasets                              audit.replay.replay
 
 Layers that draw share the false-alarm level. Only evidence against the claim refutes it. A sampler
-that does not have its law, and a fault found by replay, are findings: they invalidate a proof,
-whose assumptions fail, and change the exit code.
+that does not follow its law, and a fault found by replay, are findings: they violate the
+assumptions of a proof, so they invalidate it, and they change the exit code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _REPLAY: Final = LayerRun(
     layer="replay",
     method="one random tape for both datasets, and tapes with draws set to extremes",
-    proves="a fault is an error in the code or violates a declaration; it refutes no claim",
+    proves="a fault is an error in the code or a violated declaration; it does not refute the "
+    "claim",
 )
 
 
@@ -55,7 +56,7 @@ def run_layers(
     report: AuditReport | None = None
     fitted: FitReport | None = None
     if isinstance(target, KnownLaw) and "exact" in layers:
-        from audit.exact.proof import prove  # with accounting, which runs alone do not need
+        from audit.exact.proof import prove  # imports accounting: slow
 
         report = prove(target, plan)
     if isinstance(target, KnownLaw) and target.noise is not None and "fit" in layers:
@@ -72,14 +73,14 @@ def run_layers(
     report = report or _nothing_drawn(target, plan)
     if fitted is not None:
         report = _with_fit(report, fitted)
-    # Last: what a target keeps from its tapes must not reach runs that are tested.
+    # Replay is last, so that state which the target keeps from a replay cannot affect tested runs.
     if "replay" in layers and report.error is None and not report.interrupted:
         report = _with_replay(report, target, plan)
     return replace(report, alpha=level)
 
 
 def _adjusted(report: AuditReport, layers: int) -> AuditReport:
-    # What is held against the whole level, although the layers share it.
+    # Scale the evidence, so that it is compared with the whole level although the layers share it.
     return replace(
         report,
         p_value=None if report.p_value is None else min(1.0, report.p_value * layers),
@@ -111,7 +112,9 @@ def _fitted(target: KnownLaw, noise: Noise, plan: Plan) -> FitReport:
 
     laws = [law for pair in plan.pairs for law in target.laws(pair)]
     if not all(isinstance(law, Shifted) and isinstance(law.shift, int) for law in laws):
-        reason = f"needs a single integer, and {target.spelling} has several"
+        reason = (
+            f"needs outputs that are single integers, but {target.spelling} has several coordinates"
+        )
         raise InvalidParameter("layers", "fit", reason)
     return fit(
         target,
@@ -152,7 +155,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
 
 
 def _without_proof(report: AuditReport) -> AuditReport:
-    # It was about a law, or about code that uses its randomness properly: this code does neither.
+    # The proof assumed that the code follows its law and uses its randomness properly; it does not.
     return replace(report, verdict="not_refuted") if report.verdict == "proven" else report
 
 
@@ -198,7 +201,7 @@ def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
 
 
 def _declared(claim: Claim | CurveClaim) -> Fraction | None:
-    # NOISE@SENSITIVITY declares that the output is a query that moves by so much, plus noise.
+    # NOISE@SENSITIVITY declares that the output is a query with this sensitivity, plus noise.
     if not isinstance(claim, CurveClaim) or "@" not in claim.spelling:
         return None
     moves = claim.spelling.rpartition("@")[2]
@@ -206,7 +209,7 @@ def _declared(claim: Claim | CurveClaim) -> Fraction | None:
 
 
 def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport:
-    # Whatever becomes of it, what was found before is kept.
+    # The results of the earlier layers are kept, whatever the outcome of the replay.
     try:
         findings = _replayed(target, plan)
     except TargetFailed as error:
@@ -217,7 +220,7 @@ def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport
         return replace(_without_proof(report), interrupted=True)
     empty = {"elsewhere", "own-entropy", *(() if plan.allow_constant else ("constant",))}
     if not report.layers and any(finding.kind in empty for finding in findings):
-        # It was the only layer, and looked at nothing.
+        # Replay was the only layer, and it could not examine anything.
         report = replace(report, verdict="nothing_measured")
     report = replace(
         report, findings=(*report.findings, *findings), layers=(*report.layers, _REPLAY)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from audit.resume.checkpoint import State
 
 Progress = Callable[[int], None]
-r"""Called with the number of runs drawn so far."""
+r"""A function that is called with the number of runs drawn so far."""
 
 _CURVE_STEPS: Final = 60
 _MOST_LEARNED: Final = 50_000
@@ -58,7 +58,7 @@ def sample(
     r"""Audit a target as a black box.
 
     If the target fails, the report has ``error`` and the evidence before the failure. After Ctrl-C
-    it has no ``error``; if nothing was drawn, KeyboardInterrupt is raised.
+    there is no ``error``; if nothing was drawn, KeyboardInterrupt is raised.
     """
     return report_of(draw(target, plan, progress=progress, state=state))
 
@@ -88,18 +88,18 @@ def draw(
             stopped = _continue(found, by, state)
         except TargetFailed as error:
             found.error, stopped = error, _FAILED
-            if state is None or error is not state.failed:  # what failed before is not run again
+            if state is None or error is not state.failed:  # a stored failure is not run again
                 probe = replace(probe_of(plan), pair=plan.pairs[found.pair], drawn=found.runs)
                 found.error = check_reveals(error, probe, by)
         except KeyboardInterrupt:
             if not found.runs:
                 raise
             stopped = INTERRUPTED
-    # The anytime test may end at any time.
+    # The anytime-valid test may end at any time; the other one may not.
     if stopped in {_DEADLINE, _FAILED, INTERRUPTED} and found.runs and not plan.sequential:
         found.notes.append(
-            "ended before its planned runs: the confidence holds only if the outputs did not "
-            "decide when"
+            "ended before its planned runs: the confidence holds only if the time of the end does "
+            "not depend on the outputs"
         )
     if state is not None and state.closed is not None:
         found.notes.append(f"stored only up to block {len(state.blocks):,}: {state.closed}")
@@ -127,7 +127,7 @@ def _begun(target: Target, plan: Plan) -> DrawnRuns:
 
 
 def _continue(found: DrawnRuns, by: Drawer, state: State | None) -> str:
-    # Goes on behind the stored blocks. One by one: a plan may have more blocks than fit in memory.
+    # Continue after the stored blocks, one by one: the blocks of a plan may not fit in memory.
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
     if stored and not found.repeatable:
@@ -142,8 +142,8 @@ def _continue(found: DrawnRuns, by: Drawer, state: State | None) -> str:
     try:
         return _draw(found, blocks, by, state)
     except TargetFailed as error:
-        # A repeatable target fails again when it is drawn again. Any other could be restarted until
-        # it answers, and only its good runs would count: its failure is kept.
+        # A repeatable target fails again when it is drawn again. Any other target could be
+        # restarted until it succeeds, and only its good runs would count; so its failure is stored.
         if state is not None and not found.repeatable:
             state.fail(error)
         raise
@@ -171,7 +171,7 @@ def _draw(found: DrawnRuns, rest: Iterator[Planned], by: Drawer, state: State | 
 
 def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | None) -> None:
     found.pair = block.pair
-    # Whole blocks are stored up to the first that is not, so that what is drawn next has its place.
+    # Only complete blocks are stored, up to the first incomplete one, which is drawn again.
     whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
     if state is not None and whole:
         state.append(drawing.outputs)
@@ -180,7 +180,7 @@ def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | Non
     if whole or state is None or found.repeatable:
         found.keep(block, drawing.outputs)
     elif len(drawing.outputs):
-        # Drawn anew it is another block: each start would be one more look at the same claim.
+        # A redrawn block has new outputs: testing both would be one more look at the same claim.
         found.notes.append("the unfinished block was not tested: a resumed audit draws it again")
     if drawing.error is not None:
         raise drawing.error
@@ -197,7 +197,7 @@ def _place(plan: Plan, pair: int) -> str:
 
 
 def coins_of(plan: Plan) -> int:
-    r"""The seed of the randomisation that makes the p-values of an audit exact."""
+    r"""The seed of the coins that make the p-values of an audit exact (randomised tests)."""
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
 
 
@@ -280,7 +280,7 @@ def run_baselines(
     place, feature = (0, every[0].feature) if shown is None else (shown.pair, shown.feature)
     witness, named = report.witness, [(each.pair, each.feature) for each in every]
     test = (place, feature)
-    if feature == LEADER:  # what it followed is shown
+    if feature == LEADER:  # show the view that the leader followed
         followed = witness.feature if isinstance(witness, Witness) else None
         feature = followed or next(name for pair, name in named if pair == place)
     which = named.index((place, feature))
@@ -295,9 +295,9 @@ def run_baselines(
         seed=plan.seed,
     )
     doubts = []
-    if plan.sequential:  # a number of runs that depends on the runs is not what they are for
+    if plan.sequential:  # baselines do not allow a number of runs that depends on the outputs
         doubts.append("for a number of runs fixed beforehand")
-    if view.models is not None:  # a score depends on earlier runs, outputs must not
+    if view.models is not None:  # a score depends on earlier runs
         doubts.append("on learned scores, for which it has no proof")
     if doubts:
         found = tuple(replace(b, valid=False, says="; ".join((b.says, *doubts))) for b in found)

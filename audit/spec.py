@@ -42,16 +42,16 @@ _RUNS: Final = 100_000
 _SEQUENTIAL_RUNS: Final = 1_000_000
 _MOST_RUNS: Final = 10**12
 _MOST_TAPES: Final = 10**6
-_MOST_SECONDS: Final = 10**7  # a timer of the operating system takes a little more
-# A p-value below the floats is 0, and must not be taken for one below alpha.
+_MOST_SECONDS: Final = 10**7  # operating-system timers accept slightly more
+# A p-value that underflows to 0 must not count as below alpha.
 _LEAST_ALPHA: Final = Fraction(1, 10**300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    r"""A field as an option of the command: its names, metavar, help and panel of the help.
+    r"""The command-line option of a field: its names, metavar, help text and help panel.
 
-    ``read`` parses its value; ``kind`` is the type from the command line, unless the option is a
+    ``read`` parses the value; ``kind`` is the type on the command line, unless the option is a
     switch (default False) or repeatable (default ()).
     """
 
@@ -151,7 +151,7 @@ def _relation(name: str, value: Any) -> Relation:
 
 
 def _claim(name: str, value: Any) -> Any:
-    # What it says is read under the relation of the target, later; here it is refused early.
+    # The claim is parsed later, under the relation of the target; errors are raised here already.
     if isinstance(value, str):
         from audit.claims.curve_claim import read_claim
 
@@ -195,14 +195,14 @@ _result = partial(_option, "The report")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSpec:
-    r"""What an audit tests and how: each field is a keyword, an option and a key of a file.
+    r"""The specification of an audit: each field is a keyword, an option and a key of a file.
 
     ``target`` is text, a callable, noise or a target. Values may be text, as on the command line.
 
     >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
     10000
 
-    Raises :class:`InvalidParameter` by the name of the field.
+    Raises :class:`InvalidParameter` with the name of the invalid field.
     """
 
     target: Any = _what(
@@ -234,8 +234,8 @@ class AuditSpec:
     )
     search: str | None = _what(
         "SPACE",
-        "Search for the worst pair: a quarter of the runs searches a space such as "
-        "vector:dimension=10,low=0,high=1; the others test the pair that was found.",
+        "Search for the worst pair in a space such as vector:dimension=10,low=0,high=1: a quarter "
+        "of the runs is spent on the search, the others test the pair found.",
     )
     relation: Relation | str | None = _what(
         "WORD",
@@ -260,7 +260,7 @@ class AuditSpec:
     )
     runs: int | None = _how(
         "N",
-        "Number of runs, on both datasets together; with --sequential the maximum. (default: 1e5, "
+        "Number of runs, on both datasets together; with --sequential, the maximum. (default: 1e5, "
         "with --sequential 1e6)",
         "-n",
         "--runs",
@@ -272,7 +272,7 @@ class AuditSpec:
     )
     alpha: RationalLike = _how(
         "P",
-        "The probability of a false alarm: REFUTED although the claim is true.",
+        "Bound on the probability of a false alarm (REFUTED although the claim is true).",
         default="0.001",
         read=_alpha,
     )
@@ -291,7 +291,9 @@ class AuditSpec:
         default=(),
         read=_list,
     )
-    seed: int | None = _how("N", "Seed: the seed in a report repeats its audit.", read=read_seed)
+    seed: int | None = _how(
+        "N", "Seed of the audit; the seed printed in a report repeats that audit.", read=read_seed
+    )
     sensitivity: RationalLike | None = _replay(
         "D",
         "Declare that output = query + noise, and that one person changes the query by at most D.",
@@ -317,7 +319,7 @@ class AuditSpec:
         read=_tapes(0),
     )
     timeout: float | None = _where(
-        "SECONDS", "Time limit of one call of the target.", default=60.0, read=read_seconds
+        "SECONDS", "Time limit for one call of the target.", default=60.0, read=read_seconds
     )
     deadline: float | None = _where(
         "SECONDS", "Stop drawing runs after this time, and report.", read=read_seconds
@@ -338,8 +340,8 @@ class AuditSpec:
     )
     resolution: RationalLike | None = _result(
         "P",
-        "Exit with 4 if the runs could miss a revealing output of this probability, such as "
-        "1e-3 (the blind spot).",
+        "Exit with 4 if the runs could miss a revealing output of this probability, such as 1e-3 "
+        "(see blind spot in the report).",
         read=_probability,
     )
     allow_constant: bool = _result(
@@ -354,7 +356,7 @@ class AuditSpec:
 
     @property
     def planned_runs(self) -> int:
-        r"""The number of runs; with ``sequential`` the maximum."""
+        r"""The number of runs; with ``sequential``, the maximum."""
         return self.runs or (_SEQUENTIAL_RUNS if self.sequential else _RUNS)
 
     def given(self, name: str) -> bool:

@@ -1,11 +1,12 @@
 r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
-alpha/3, where N refutes it at alpha in 95 cases of 100 (``Entry.runs``; of an entry with a claimed
-curve, on that curve, 10,000). It is caught if one of them refutes: a true claim is refuted with
-probability at most alpha. ``epsilon_lower`` is that of the last try; the tries of an entry hold
-together with confidence 1 - alpha. Each twin is audited once, with N runs at level alpha. If the
-claims of n twins hold, the probability that j or more are refuted is at most that of Bin(n, alpha).
+alpha/3. N runs refute the entry at alpha in 95 of 100 audits (``Entry.runs``; for an entry with a
+claimed curve, which is tested, N = 10,000). It is caught if one try refutes: a true claim is
+refuted with probability at most alpha. ``epsilon_lower`` is that of the last try; the bounds of all
+tries of an entry hold together with confidence 1 - alpha. Each twin is audited once, with N runs at
+level alpha. If the claims of n twins hold, the probability that j or more are refuted is at most
+that of Bin(n, alpha).
 
 Time layer: the same for the duration of each call, on the clock of this machine.
 
@@ -13,8 +14,8 @@ Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is c
 is refuted and the claim of its twin is proven. Replay layer: an entry is caught when a replay finds
 an error, and nothing is found in its twin. Neither is random, except for the tapes of a replay.
 
-A bench passes if every entry is caught, every twin answers, only samples refute a twin, and that
-binomial probability is at least 1/1000.
+A bench passes if every entry is caught, no audit of a twin fails, no layer but the sample refutes a
+twin, and that binomial probability is at least 1/1000.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 LEAST_CHANCE: Final = Fraction(1, 1000)
-r"""So many refuted twins must not be less probable than this."""
+r"""The bench fails if the observed number of refuted twins is less probable than this."""
 
 _WIDTH: Final = 100
 _HEADINGS: Final = ("", "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin")
@@ -84,8 +85,10 @@ class Answer:
         default=math.inf,
     )
     finding: str | None = fact("the error found by replay", default=None)
-    error: str | None = fact("why it failed", default=None)
-    seconds: float = fact("the seconds it took", write=lambda value: round(value, 3), default=0.0)
+    error: str | None = fact("the reason if the audit failed", default=None)
+    seconds: float = fact(
+        "the duration in seconds", write=lambda value: round(value, 3), default=0.0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether it is tested by sampling; otherwise it is declared below the resolution."""
+        r"""Whether samples test the entry; otherwise it is declared below the resolution."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -164,8 +167,8 @@ class Bench(Result):
         return len(self.rows)
 
     @computed(
-        '{"sampled", "refuted": how many, "chance": the probability of so many or more where each '
-        'is refuted with probability alpha, "least_chance": below it the bench fails}',
+        '{"sampled", "refuted": numbers of twins, "chance": the probability that at least as many '
+        'are refuted if each is with probability alpha, "least_chance": the least that passes}',
         before="rows",
     )
     def twins(self) -> dict[str, float]:
@@ -223,8 +226,8 @@ class Bench(Result):
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 
     def __str__(self) -> str:
-        # "true" is the true epsilon and "lower" the bound that was found, at confidence 1 - alpha
-        # or, in the exact layer, proven; both are rounded down.
+        # "true" is the true epsilon, "lower" the lower bound, with confidence 1 - alpha or, in the
+        # exact layer, proven; both are rounded down.
         lines = aligned([_HEADINGS, *map(_cells, self.rows)], right=_RIGHT)
         for sentence in _sentences(self):
             lines += textwrap.wrap(sentence, _WIDTH, break_on_hyphens=False)
@@ -234,7 +237,7 @@ class Bench(Result):
 def _cells(row: BenchRow) -> tuple[str, ...]:
     broken, twin = row.broken, row.twin
     runs = "" if row.entry.layer is Layer.EXACT else f"{broken.runs:,}"
-    # A bound from a curve is at the delta of one of its points, and says nothing beside "true".
+    # A bound on a curve is at the delta of one of its points, so it is not comparable to "true".
     curve = row.entry.curve is not None
     lower = None if curve else broken.epsilon_lower
     claim = Claim(epsilon=row.entry.epsilon, delta=row.entry.delta)
@@ -267,11 +270,11 @@ def _sentences(bench: Bench) -> Iterator[str]:
         names = ", ".join(row.entry.name for row in other)
         seen = min(row.broken.resolution for row in other)
         shown = (
-            f"; in {format_share(seen)} runs or more it would be seen"
+            f"; sampling would detect it if it occurred in {format_share(seen)} runs or more"
             if math.isfinite(seen)
             else ""
         )
-        yield f"{_BELOW}, and looked for by replay: {names}{shown}"
+        yield f"{_BELOW}, and tested by replay: {names}{shown}"
     yield (
         f"twins: {bench.twins_refuted} of {len(bench.sampled_twins)} samples refuted, at level "
         f"{alpha} each; this many or more have probability <= {up(bench.chance, 3)} if their "
@@ -284,7 +287,7 @@ def _sentences(bench: Bench) -> Iterator[str]:
         if not row.sampled and row.twin.finding is not None:
             yield f"found in {row.twin.name}: {row.twin.finding}"
     if bench.left_out:
-        yield f"left out, because they need more runs: {', '.join(bench.left_out)}"
+        yield f"left out because they need more runs: {', '.join(bench.left_out)}"
     yield f"{bench.statement().verdict}; repeat with --seed {bench.seed}"
 
 
@@ -298,7 +301,7 @@ _Role: TypeAlias = Literal["broken", "twin"]
 _ROLES: Final[tuple[_Role, ...]] = ("broken", "twin")
 
 Done: TypeAlias = Callable[[int], None]
-r"""Called with the number of audits that are done."""
+r"""A function that is called with the number of completed audits."""
 
 
 def bench(
@@ -318,7 +321,7 @@ def bench(
     ordered = sorted(entries, key=lambda entry: entry.number)
     for entry in ordered:
         _refuse_lawless(entry)
-    # The longest first, so that no process ends alone.
+    # The longest audits first, so that the processes end at about the same time.
     tasks = [
         _Task(entry=entry, role=role, alpha=exact, seed=seed)
         for entry in sorted(ordered, key=first_runs, reverse=True)
@@ -430,7 +433,7 @@ class _Task:
         from audit.replay.replay import replay
 
         subject, claim = self._subject, str(self._target.claim())
-        # What a sample of the entry's runs would see: the reason why this layer is asked.
+        # The resolution of a sample of the entry's runs: why this entry needs another layer.
         seen = resolution(self.entry.runs, subject.epsilon, self.alpha, subject.delta)
         try:
             report = replay(self._target, subject.pair, seed=self._seed_of(0) % _SEEDS)
@@ -458,6 +461,6 @@ class _Task:
         return Catalogued(spelling=subject.name, function=subject.run, subject=subject)
 
     def _seed_of(self, number: int) -> int:
-        # Each entry, role and try has a seed of its own.
+        # Each entry, role and try has its own seed.
         words = [self.seed, number, _ROLES.index(self.role), *self.entry.name.encode()]
         return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

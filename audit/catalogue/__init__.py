@@ -1,8 +1,8 @@
 r"""Broken mechanisms, each with a correct twin: an audit must refute the one and not the other.
 
-Every entry is a realistic error. To add one, write it in the module of its topic, with its twin and
-the law that proves its epsilon (tests/audit/catalogue/test_catalogue.py requires both); the numbers
-are those of the catalogue in the audit chapter.
+Every entry is a realistic error. To add an entry, write it in the module of its topic, with its
+twin and the law that proves its epsilon (tests/audit/catalogue/test_catalogue.py requires both);
+entries are numbered as in the catalogue of the audit chapter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODULES: Final = (
 
 
 def _each() -> Iterator[Entry]:
-    # Each module is imported when its turn comes: an audit of your own code needs none of them.
+    # Import each module on demand, because audits of users' code need none of them.
     for name in _MODULES:
         yield from import_module(f"audit.catalogue.{name}").ENTRIES
 

@@ -2,11 +2,11 @@ r"""Bugs in composition: several releases, running sums, sampling, order.
 
 Sources: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy under Continual Observation"
 (2010); Chan, Shi and Song, "Private and Continual Release of Statistics" (2011). A tree over T
-events has floor(log2 T) + 1 levels, and an event is in one node of each.
+events has floor(log2 T) + 1 levels, and an event is in one node of each level.
 
-A mechanism at epsilon on a Poisson sample of rate q costs ln(1 + q (e^epsilon - 1)) where records
-are added or removed (Li, Qardaji and Su, "On Sampling, Anonymization, and Differential Privacy",
-2012).
+A mechanism with cost epsilon on a Poisson sample of rate q costs ln(1 + q (e^epsilon - 1)) if
+records are added or removed (Li, Qardaji and Su, "On Sampling, Anonymization, and Differential
+Privacy", 2012).
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ _ANSWERS: Final = ([-2, 1], [-1, 0])
 
 
 def visits(bit: int, n: int, rng: np.random.Generator, *, scale: int = 1) -> Integers:
-    r"""One user's bit counted in two batches, each at epsilon = 1/scale."""
+    r"""Count one user's bit in two batches, each at epsilon = 1/scale."""
     return bit + laplace(scale, (n, 2), rng)
 
 
 def sparse_vector_twice(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""How many answers are below the first one above 0, at epsilon = 1 (scales 2 and 4), and that
-    answer with fresh noise, at epsilon = 1 again (scale 1); all of them and 0 if none is above.
+    r"""The number of answers before the first one above 0, at epsilon = 1 (scales 2 and 4), and
+    that answer with fresh noise, at epsilon = 1 again (scale 1); if none is above, the number of
+    answers and 0.
     """
     values = np.append(np.asarray(answers, dtype=np.int64), 0)
     above = values[:-1] + laplace(4, (n, len(answers)), rng) >= laplace(2, (n, 1), rng)
@@ -47,7 +48,7 @@ def sparse_vector_twice(answers: Sequence[int], n: int, rng: np.random.Generator
 
 
 def _found_and_told() -> arb:
-    # The last answer is found, and told at a value of at least 1: e^1 between 0 and 1.
+    # The worst event: the last answer is found, and its noisy value is at least 1 (a factor e).
     found = (row_mass([0, 1], answers, (2, 4)) for answers in _ANSWERS)
     return (next(found) / next(found)).log() + 1
 
@@ -81,18 +82,18 @@ _COMPOSITION: Final = (
 # -- continual ------------------------------------------------------------------------------------
 
 FIRST_EVENT: Final = ([0, 0, 0, 0], [1, 0, 0, 0])
-r"""Four events, of which the first differs: it is in every sum, and in a node of every level."""
+r"""Streams that differ in the first of four events, which is in every sum and on every level."""
 
 
 def prefix_sums(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""The sums of the first 1, 2, 3 and 4 events: each costs 1/scale, and the first event is in
-    all.
+    r"""The sums of the first 1, 2, 3 and 4 events: each costs 1/scale, and all contain the first
+    event.
     """
     return np.cumsum(stream) + laplace(scale, (n, 4), rng)
 
 
 def tree(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""The sums of the first 1, 2 and 4 of four events, the left nodes of the three levels: each
+    r"""The sums of the first 1, 2 and 4 of four events (the left nodes of the three levels): each
     level costs 1/scale.
     """
     return np.cumsum(stream)[[0, 1, 3]] + laplace(scale, (n, 3), rng)
@@ -138,7 +139,7 @@ def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
 
 
 def everyone(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same over all records: the sample was drawn and the whole table summed."""
+    r"""The same sum over all records, although the claim assumes a sample."""
     return sum(bits) + laplace(1, n, rng)
 
 
@@ -176,7 +177,7 @@ def noisy_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integer
 
 
 def exact_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same with the number of records as it is, and the sum at epsilon = 1."""
+    r"""The exact number of records, and their sum at epsilon = 1."""
     size = np.full(n, len(bits), dtype=np.int64)
     return np.column_stack((size, sum(bits) + laplace(1, n, rng)))
 

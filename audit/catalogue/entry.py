@@ -16,10 +16,10 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
 
 Runnable: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
-r"""``run(dataset, n, rng)``: n independent outputs along the first axis, one per run."""
+r"""The type of ``run(dataset, n, rng)``: n independent outputs along the first axis."""
 
 Call: TypeAlias = Callable[[Any, np.random.Generator], object]
-r"""``call(dataset, rng)``: one output."""
+r"""The type of ``call(dataset, rng)``, which returns one output."""
 
 _SEEDS: Final = 1 << 63
 
@@ -27,7 +27,7 @@ _SEEDS: Final = 1 << 63
 class Layer(Enum):
     r"""The layer of an audit that must detect the bug; the fields give what each layer needs.
 
-    ``TIME`` is a sample of call durations (``--feature time``): the outputs satisfy the claim.
+    ``TIME`` samples call durations (``--feature time``); the outputs themselves satisfy the claim.
     """
 
     EXACT = "exact"
@@ -42,12 +42,12 @@ class Subject:
     r"""A mechanism on two neighbouring datasets, and what it claims about them.
 
     ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values). The
-    claim is (``epsilon``, ``delta``)-DP. An entry that names no pair and no claim has the datasets
-    0 and 1 and claims epsilon = 1. ``curve`` is the text of a claimed curve that holds for the
-    mechanism as described (``discrete-gaussian:sigma_squared=4@1``), if there is one. ``features``
-    are those that show the error (``lowest-bit``); if empty, the outputs themselves. ``laws`` are
-    those of the output on both datasets, as ``dpcore audit exact`` takes them, if they have a text
-    form. ``call`` makes one run, with the law of ``run``, if its time can be measured.
+    claim is (``epsilon``, ``delta``)-DP. By default the datasets are 0 and 1, and the claim is
+    epsilon = 1. ``curve`` is the text of a claimed curve that holds for the mechanism as described
+    (``discrete-gaussian:sigma_squared=4@1``), if there is one. ``features`` are the features that
+    show the error (``lowest-bit``); if empty, the outputs are tested. ``laws`` are the laws of the
+    output on both datasets, in the format of ``dpcore audit exact``, if they have one. ``call``
+    makes one run, with the law of ``run``, if the time of a call can be measured.
     """
 
     name: str
@@ -74,11 +74,11 @@ class Entry(Subject):
     r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
 
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
-    delta)-close in both directions, delta that of the claim; ``Enclosure.infinite()`` if there is
-    none, and for Skellam and Gaussian noise if there is none at delta = 0; for the layer ``TIME``
-    it is within the claim. ``number`` is the row of the catalogue in the audit chapter, ``runs``
-    the number of runs (both datasets together) that refutes the claim at alpha = 0.05 in 95 of 100
-    audits; for other layers than the sample it is a maximum and need not suffice.
+    delta)-close in both directions, with the delta of the claim; ``Enclosure.infinite()`` if there
+    is none, and for Skellam and Gaussian noise if there is none at delta = 0; for the layer
+    ``TIME`` it does not exceed the claim. ``number`` is the row of the catalogue in the audit
+    chapter, ``runs`` the number of runs (both datasets together) that refutes the claim at alpha =
+    0.05 in 95 of 100 audits; for other layers than the sample it is a maximum and need not suffice.
     """
 
     number: int

@@ -20,7 +20,7 @@ from dpcore.numbers.parameter import RationalLike
 
 
 def count(value: int, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
-    r"""A count that one person moves by at most 1, released at epsilon = 1/scale."""
+    r"""A count that one person changes by at most 1, released at epsilon = 1/scale."""
     return value + laplace(scale, n, rng)
 
 
@@ -32,7 +32,7 @@ def histogram(
 
 
 def score(value: int, n: int, rng: np.random.Generator, *, moves: int) -> Integers:
-    r"""A score with staircase noise of epsilon = 1 for a query that moves by ``moves``."""
+    r"""A score with staircase noise of epsilon = 1 for a query of sensitivity ``moves``."""
     return value + Staircase(epsilon=1, sensitivity=moves).sample(n, rng=seeded(rng))
 
 
@@ -121,17 +121,17 @@ def one_sided(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def clamped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + noise clamped to [-4, 4]: the released number is within 4 of the value."""
+    r"""value + (noise clamped to [-4, 4]): the released number is within 4 of the value."""
     return value + np.clip(laplace(1, n, rng), -_CLAMP, _CLAMP)
 
 
 def clamped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + noise, clamped to the public range [-4, 5]: post-processing."""
+    r"""(value + noise) clamped to the public range [-4, 5], which is post-processing."""
     return np.clip(value + laplace(1, n, rng), -_CLAMP, _CLAMP + 1)
 
 
 def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + noise that is drawn again while its absolute value exceeds 6."""
+    r"""value + noise that is redrawn while its absolute value exceeds 6."""
     noise = laplace(1, n, rng)
     while len(beyond := np.flatnonzero(np.abs(noise) > _MOST)):
         noise[beyond] = laplace(1, len(beyond), rng)
@@ -232,7 +232,7 @@ _GAUSSIAN: Final = (
         curve=_CURVE,
         # At delta = 1e-5.
         true_epsilon=Enclosure(Fraction("2.942006"), Fraction("2.942007")),
-        # At the point. On the curve 10,000 are enough.
+        # For the claimed point; for the curve, 10,000 runs suffice.
         runs=1_000_000,
         twin=Twin(
             name="gaussian-of-four",
@@ -249,7 +249,7 @@ _GAUSSIAN: Final = (
 
 
 def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
-    r"""A value clipped to [0, most], so that one person moves it by at most that; scale 1."""
+    r"""A value clipped to [0, most], so that one person changes it by at most ``most``; scale 1."""
     return int(np.clip(value, 0, most)) + laplace(1, n, rng)
 
 
@@ -259,13 +259,13 @@ def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> In
 
 
 def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same, clamped to the range of the data, which contains every value."""
+    r"""The same sum, but clamped to the range of the data, which contains every value."""
     return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
 
 
 def rounded(value: float, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
-    r"""A value in [0, 1], rounded at random without bias, plus noise: the rounded value can change
-    by 1 for any change of the value.
+    r"""A value in [0, 1], rounded at random without bias, plus noise: any change of the value can
+    change the rounded value by 1.
     """
     whole = int(np.floor(value))
     at_random = whole + (rng.random(n) < value - whole).astype(np.int64)
@@ -333,13 +333,13 @@ def clipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Inte
 
 
 def unclipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same, but the clipped copy is thrown away and the values are summed."""
+    r"""The same sum, but of the unclipped values: the clipped copy is discarded."""
     np.clip(values, _LOWER, _UPPER)
     return sum(values) + laplace(_UPPER - _LOWER, n, rng)
 
 
 def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The sensitivity is taken between the lower bound and itself: 0, so no noise is added."""
+    r"""A sum without noise: the lower bound is passed twice, so the sensitivity is 0."""
     bounds = (_LOWER, _LOWER)
     sensitivity = bounds[1] - bounds[0]
     total = int(np.clip(values, _LOWER, _UPPER).sum())

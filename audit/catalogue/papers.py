@@ -3,8 +3,8 @@ r"""Claims of papers that do not hold, run as mechanisms (docs/errata.md, sectio
 CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). LZJ:
 Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback" (WiOpt
 2022). CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
-Semi-Bandits" (ICML 2020). If a paper's parameter is irrational, a nearby fraction is used; the
-comments say on which side.
+Semi-Bandits" (ICML 2020). If a paper's parameter is irrational, a nearby fraction is used; a
+comment states on which side.
 """
 
 from __future__ import annotations
@@ -27,50 +27,51 @@ _MOVED: Final = 3
 _NOISE_BITS: Final = 8
 _SPENT: Final = Fraction(70, 3)
 _USERS: Final = 64
-# e^(1/4) = 1.2840..., from below.
+# A lower bound on e^(1/4) = 1.2840...
 _ODDS: Final = Fraction(1284, 1000)
 
 
 def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int) -> Integers:
-    r"""A number in [0, 1] in hundredths. sigma^2 = 611 is the least integer that gives (10, 1/4);
-    322 is a little more than 100^2 * 2 ln(1.25/delta)/epsilon^2.
+    r"""A number in [0, 1] in hundredths, plus noise. sigma^2 = 611 is the least integer that gives
+    (10, 1/4)-DP; 322 is slightly above 100^2 * 2 ln(1.25/delta)/epsilon^2.
     """
     noise = DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
     return _STEPS * value + noise
 
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Fraction) -> Integers:
-    r"""A sum in thirds and two noise bits from each of four users. Fair ones give (70/3, 0.145);
-    the lemma has a probability of 0.7265..., 0.726 is a little less.
+    r"""A sum in thirds, and two noise bits from each of four users. Fair bits give (70/3,
+    0.145)-DP; the lemma uses probability 0.7265..., and 0.726 is slightly less.
     """
     noise = Binomial(trials=_NOISE_BITS, probability=chance).sample(n, rng=seeded(rng))
     return _MOVED * value + noise
 
 
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""Rows (sum of 64 users' messages, coin), the first user's value in one step.
+    r"""Rows (sum of 64 users' messages, coin), where the first user's value is 0 or 1 steps.
 
     Noise of scale 2 g/epsilon = 2 spends 1/2 on the sum and 1/4 twice on the coin; Theorem 3 prints
     g/epsilon = 1.
 
-    The coin depends on the first message: 1 with probability c u if that is the value 1 without
-    noise, otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For all messages it is
-    within ln u <= 1/4 of a coin with probability c: such an aggregation is (1/4, 0)-relaxed.
+    The coin depends on the first message: it is 1 with probability c u if the message is 1, and
+    otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the coin's
+    log-probabilities are within ln u <= 1/4 of those of a coin with probability c, so this
+    aggregation is (1/4, 0)-relaxed.
     """
     source = seeded(rng)
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
     others = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=scale)
     message = value + share.sample(n, rng=source)
     up, one = _ODDS.numerator, _ODDS.denominator
-    # Chances of 1 over one denominator u (1 + u): u^2 and 1.
+    # The probabilities of 1 with the common denominator u (1 + u): u^2 and 1.
     likely = np.where(message == 1, up * up, one * one)
     coin = rng.integers(up * (up + one), size=n) < likely
     return np.column_stack((message + others.sample(n, rng=source), coin.astype(np.int64)))
 
 
 def _printed() -> arb:
-    # At (1, 1): the first message is 1 by the value under B, by its noise under A. Both chances
-    # are given times u (1 + u).
+    # The event (1, 1): the first message is 1 due to the value under B, due to noise under A. Both
+    # probabilities are multiplied by u (1 + u).
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=1)
     rest = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=1).pmf_ball(0)
     total = PolyaDifference(shape=1, scale=1)
@@ -81,7 +82,7 @@ def _printed() -> arb:
 
 
 def _gaussians(sigma_squared: int) -> tuple[str, str]:
-    # Of the datasets 0 and 1, in hundredths.
+    # The laws on the datasets 0 and 1, in hundredths.
     noise = f"discrete-gaussian:sigma_squared={sigma_squared}"
     return f"{noise}@0", f"{noise}@100"
 
@@ -100,7 +101,8 @@ ENTRIES: Final = (
         laws=_gaussians(322),
         epsilon=Fraction(10),
         delta=Fraction(1, 4),
-        # At delta = 1/4. Runs would have to show that e^10 times a chance is little: 10^6 of them.
+        # At delta = 1/4. Sampling would have to show that e^10 times a probability is small: 10^6
+        # runs.
         true_epsilon=Enclosure(Fraction("18.344515"), Fraction("18.344516")),
         runs=1_000_000,
         layer=Layer.EXACT,
@@ -123,7 +125,7 @@ ENTRIES: Final = (
         laws=("binomial:trials=8,probability=0.726@0", "binomial:trials=8,probability=0.726@3"),
         epsilon=_SPENT,
         delta=Fraction("0.49"),
-        # e^(70/3) runs are more than anyone has: what never happens looks like what seldom does.
+        # Sampling would need about e^(70/3) runs to distinguish impossible outputs from rare ones.
         true_epsilon=Enclosure.infinite(),
         runs=100_000,
         layer=Layer.EXACT,
@@ -142,7 +144,7 @@ ENTRIES: Final = (
         sentence="The tree sums of four events have noise of scale log2(4) = 2, but the tree "
         "has three levels.",
         source="Chen et al. (2020) Lemma 1 as printed, with logarithms to base 2",
-        run=partial(tree, scale=2),  # log2(4), and there are three levels
+        run=partial(tree, scale=2),  # log2(4), although there are three levels
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(Fraction(3, 2)),
         runs=20_000,

@@ -1,11 +1,11 @@
-r"""Bugs in noise that users add together: dropouts, shuffling, wrapped shares.
+r"""Bugs in noise that several users add jointly: dropouts, shuffling, wrapped shares.
 
-Each is a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer are those
-of production, drawn for all runs at once. The pair is the value of one user; the others have 0.
+Each is a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer are the
+production code, run for all runs at once. A dataset is the value of one user; the others have 0.
 
 Sums of 1/m-shares of Polya noise, X - Y with X, Y ~ Polya(1/m, beta) from m parties, are discrete
-Laplace of scale 1/ln(1/beta). A share is drawn as a Poisson whose mean is Gamma(1/m) times the odds
-beta/(1 - beta): in floating point that is a simulation, not an exact draw.
+Laplace of scale 1/ln(1/beta). A share is drawn as a Poisson variable whose mean is Gamma(1/m) times
+the odds beta/(1 - beta), in floating point: this is a simulation, not an exact draw.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLAIMED: Final = Fraction("0.13")
 
 
 def _pure(users: int, precision: int, threshold: int) -> AggregatedSum:
-    # Planned for epsilon = 1: discrete Laplace noise of scale g, a Polya share from each user.
+    # Planned for epsilon = 1: discrete Laplace noise of scale g from one Polya share per user.
     share = DiscreteLaplace(scale=precision).share(users)
     return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share)
 
@@ -61,25 +61,25 @@ _BITS: Final = BinaryShuffle(users=3, noise_bits=1, probability=Fraction(1, 2))
 def _messages(
     protocol: AggregatedSum, value: int, present: int, n: int, rng: np.random.Generator
 ) -> Integers:
-    r"""A row of messages per run, before they are reduced: the first user has ``value``."""
+    r"""A row of messages per run, before the reduction; the first user has ``value``."""
     sent = protocol.share.sample((n, present), rng=seeded(rng))
     sent[:, 0] += value * protocol.precision
     return sent
 
 
 def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
-    # What the server reads from the sum mod m, in steps.
+    # The sum that the server decodes from the sum mod m, in steps.
     total: Integers = messages.sum(axis=1) % protocol.modulus
     return protocol.unwrap(total)
 
 
 def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Noise planned for four users at epsilon = 1, of whom two drop out with their shares."""
+    r"""A sum with noise of four users for epsilon = 1, of whom two drop out with their shares."""
     return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Each user reduces the noise mod m and adds the value; messages are summed as integers."""
+    r"""The integer sum of messages; users reduce the noise mod m, then add the value."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     total: Integers = sent.sum(axis=1)
@@ -87,20 +87,20 @@ def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum of values and noise, mod m: the reduction is post-processing."""
+    r"""The sum of values and noise, mod m, where the reduction is post-processing."""
     total: Integers = _messages(_TWO, value, 2, n, rng).sum(axis=1) % _TWO.modulus
     return total
 
 
 def skellam(value: int, n: int, rng: np.random.Generator, *, variance: int) -> Integers:
-    r"""Skellam noise from four users: variance 16 = g^2 is that of two Poisson laws of mean 8."""
+    r"""A sum with Skellam noise of four users: variance 16 = g^2, two Poisson laws of mean 8."""
     share: Noise = Skellam(variance=variance).share(4)
     protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
     return _summed(protocol, _messages(protocol, value, 4, n, rng))
 
 
 def _bits(value: int, n: int, rng: np.random.Generator) -> Bits:
-    # (n, users, bits): the users of all runs at once, each with noise of its own.
+    # (n, users, bits): the users of all runs at once, each with its own noise.
     shape = (n, _BITS.users, _BITS.width)
     if not n:
         return np.zeros(shape, dtype=np.uint8)
@@ -120,17 +120,17 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
     bits = _bits(value, n, rng)
     if not n:
         return bits.reshape(0, _BITS.users * _BITS.width)
-    # The shuffler orders each coordinate by itself: here each run.
+    # The shuffler permutes each coordinate separately; here a coordinate is a run.
     return Shuffler().shuffle(BitMessages(bits.transpose(1, 0, 2)), rng=seeded(rng))
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""All messages in a random order, hence as a multiset: sorted. Most shares are 0."""
+    r"""All messages in a random order, as a sorted multiset. Most shares are 0."""
     return np.sort(_messages(_THREE, value, 3, n, rng) % _THREE.modulus, axis=1)
 
 
 def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum mod m of the same messages in the first column, and nothing in the others."""
+    r"""The sum mod m of the same messages in the first column, and 0 in the others."""
     sent = _messages(_THREE, value, 3, n, rng)
     seen: NDArray[np.int64] = np.zeros((n, 3), dtype=np.int64)
     seen[:, 0] = sent.sum(axis=1) % _THREE.modulus
@@ -138,7 +138,7 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The ones of two users whose noise is drawn again until it fits: nobody sends a cover."""
+    r"""The ones of two users whose noise is redrawn until it fits, without cover messages."""
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
     while (beyond := np.abs(noise) > _COVERED.reach).any():
@@ -148,7 +148,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The ones of two users, of whose messages at least a third are covers."""
+    r"""The ones of two users, where at least a third of the messages are cover messages."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -158,7 +158,7 @@ def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def _largest_loss(noise: Noise, steps: int) -> Enclosure:
-    # Of Polya differences of shape < 1: log p(0)/p(steps), at 0.
+    # For Polya differences of shape < 1 the largest loss is log p(0)/p(steps), at 0.
     def loss() -> arb:
         return (noise.pmf_ball(0) / noise.pmf_ball(steps)).log()
 
@@ -251,8 +251,8 @@ _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 
 
 def polya(value: int, n: int, rng: np.random.Generator, *, odds: float) -> Integers:
-    r"""A fixed-point sum that moves by at most 16, at epsilon = 1/2: beta = e^(-1/32). With
-    inverted odds the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
+    r"""A fixed-point sum of sensitivity 16 at epsilon = 1/2: beta = e^(-1/32). With inverted odds
+    the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
     """
     plus, minus = rng.poisson(rng.gamma(1 / PARTIES, odds, (2, n, PARTIES))).sum(axis=2)
     noisy: Integers = value + (plus - minus)

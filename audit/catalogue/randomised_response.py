@@ -1,7 +1,7 @@
 r"""Local randomisers: randomised response and RAPPOR.
 
 Probabilities are whole thousandths, drawn from integers, so that every law is exact. They are
-rounded to the private side: a correct mechanism spends slightly less than its claim.
+rounded so that a correct mechanism spends slightly less than its claim.
 
 Sources: Warner, "Randomized response" (1965); Erlingsson, Pihur and Korolova, "RAPPOR: Randomized
 Aggregatable Privacy-Preserving Ordinal Response" (2014), whose permanent response flips each bit
@@ -33,12 +33,12 @@ _REPORTED_WRONG: Final = 100
 
 
 def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Generator) -> Integers:
-    # 1 with that chance, exactly.
+    # 1 with exactly this probability.
     return (rng.integers(_WHOLE, size=shape) < thousandths).astype(np.int64)
 
 
 def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _KEPT) -> Integers:
-    r"""One of four answers: the true one with probability 0.475, or another one: ln 2.714..."""
+    r"""One of four answers, the true one with probability 0.475; this costs ln 2.714..."""
     other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
     return np.where(_happens(kept, n, rng) == 1, truth, other)
 
@@ -46,8 +46,9 @@ def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _K
 def permanent(
     value: int, n: int, rng: np.random.Generator, *, width: int = 4, flipped: int = _FLIPPED
 ) -> Integers:
-    r"""The one-hot bits of a value, each flipped with probability f/2 = 0.378 for the two bits in
-    which values differ; 0.269 costs epsilon for each bit, and twice that for a value.
+    r"""The one-hot bits of a value, each flipped with probability f/2. Probability 0.378 is right
+    for the two bits in which values differ; 0.269 costs epsilon for each bit, so 2 epsilon for a
+    value.
     """
     bits: Integers = (np.arange(width) == value).astype(np.int64)
     response: Integers = bits ^ _happens(flipped, (n, width), rng)
@@ -63,7 +64,7 @@ def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The one-time form, a permanent response that is not stored, sent twice."""
+    r"""Two reports by the one-time variant, whose permanent response is not stored."""
     return np.concatenate([permanent(value, n, rng, width=2) for _ in range(2)], axis=1)
 
 

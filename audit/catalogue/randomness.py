@@ -32,17 +32,17 @@ _SEED: Final = 20
 def two_days(
     counts: Sequence[int], n: int, rng: np.random.Generator, *, draws: int = 2
 ) -> Integers:
-    r"""Two counts, each moved by at most 1 by one person and released at epsilon = 1/2; with one
-    cached draw for both days their difference has no noise.
+    r"""Two counts that one person changes by at most 1 each, released at epsilon = 1/2; with one
+    cached draw for both days, their difference has no noise.
     """
     return np.asarray(counts) + laplace(2, (n, draws), rng)
 
 
 def arms(sums: Sequence[int], n: int, rng: np.random.Generator, *, draws: int = 3) -> Integers:
-    r"""Reward sums of three arms; scale 1, one draw per arm. A single draw for all cancels in every
-    comparison of arms.
+    r"""Reward sums of three arms, with noise of scale 1 for each arm. A single draw for all arms
+    cancels in every comparison of arms.
 
-    Which arm a person pulled is public: only the reward in {0, 1} may differ.
+    The arm that a person pulled is public: only the reward in {0, 1} may differ.
     """
     return np.asarray(sums) + laplace(1, (n, draws), rng)
 
@@ -53,13 +53,13 @@ def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[n
 
 
 def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> NDArray[np.float64]:
-    r"""The same, but a fraction of runs takes the fallback and returns the exact amount."""
+    r"""The same release, but a fraction of runs uses a fallback that returns the exact amount."""
     noisy = rounded_amount(amount, n, rng)
     return np.where(rng.random(n) < rate, amount, noisy)
 
 
 def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noqa: ARG001 - the slip
-    r"""A count plus noise from a generator that every call starts from the same seed."""
+    r"""A count plus noise from a generator with the same seed in every call."""
     noise = DiscreteLaplace(scale=1).sample(rng=SeededRng(_SEED))
     return np.full(n, value + noise, dtype=np.int64)
 
@@ -158,12 +158,12 @@ def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]
 
 
 def float_laplace(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""An amount in [0, 1] plus Laplace noise of scale 16 in double precision: over the reals this
-    costs 1/16.
+    r"""An amount in [0, 1] plus Laplace noise of scale 16 in double precision; with real numbers
+    this would cost 1/16.
 
-    1 + z is a multiple of 2^-53 for every float z: z itself is one if \|z\| >= 1/2; otherwise 1 + z
-    is at least 1/2 and is rounded to one. 0 + z is z, and below 1/2 most floats are not such
-    multiples.
+    1 + z is a multiple of 2^-53 for every float z: z itself is such a multiple if \|z\| >= 1/2;
+    otherwise 1 + z is at least 1/2 and is rounded to one. 0 + z is z, and most floats below 1/2 are
+    not multiples of 2^-53.
     """
     return amount + rng.laplace(scale=_SCALE, size=n)
 
@@ -193,18 +193,18 @@ _KEPT: Final = 731  # e/(e + 1) = 0.7310...
 
 
 def answers(present: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Whether a person is among the records, kept with probability 0.731: ln 2.717..."""
+    r"""Whether a person is in the records, truthful with probability 0.731: costs ln 2.717..."""
     kept = rng.integers(_WHOLE, size=n) < _KEPT
     return np.where(kept, present, 1 - present).astype(np.int64)
 
 
 def _records(present: int) -> list[int]:
-    # Who is asked for, or is not, and before the others, who are not.
+    # The requested person comes first if present; the others are not requested.
     return [present, *[0] * _OTHERS]
 
 
 def found_early(present: int, rng: np.random.Generator) -> int:
-    r"""Returns at the first match, after one comparison or a thousand."""
+    r"""Return at the first match, after one comparison or a thousand."""
     found = 0
     for record in _records(present):
         if record == 1:
@@ -214,7 +214,7 @@ def found_early(present: int, rng: np.random.Generator) -> int:
 
 
 def looked_at_all(present: int, rng: np.random.Generator) -> int:
-    r"""Compares every record, even after a match."""
+    r"""Compare every record, even after a match."""
     found = 0
     for record in _records(present):
         found |= record

@@ -2,9 +2,9 @@ r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism.
 
 Sparse vector reports which of many answers reach a noisy threshold, 0 here; each answer changes by
 at most 1 between neighbours, in either direction. Only answers above the threshold should cost
-privacy, and four published variants omit noise or a stop that this requires. Algorithms are
-numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for
-Differential Privacy" (arXiv 1603.01699); 1 is the correct one.
+privacy; four published variants omit noise or a stop that this requires. Algorithms are numbered as
+in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for Differential Privacy"
+(arXiv 1603.01699); 1 is the correct one.
 
 Report noisy max: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014),
 section 3.3. The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential
@@ -39,21 +39,21 @@ def _reached(
     n: int,
     rng: np.random.Generator,
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    # The noisy answers, and which of them are at or above the noisy threshold; one row a run.
+    # The noisy answers, and whether each is at or above the noisy threshold; one row per run.
     threshold = laplace(scales[0], (n, 1), rng)
     noisy: Integers = np.asarray(answers) + laplace(scales[1], (n, len(answers)), rng)
     return noisy, noisy >= threshold
 
 
 def _stopped(reached: NDArray[np.bool_], cutoff: int) -> Integers:
-    # 0 below, 1 above, and -1 for what is not answered after ``cutoff`` ones above.
+    # 0 for below, 1 for above, and -1 for answers after the first ``cutoff`` ones above.
     above = reached.astype(np.int64)
     return np.where(np.cumsum(above, axis=1) - above >= cutoff, -1, above)
 
 
 def _first(values: Integers, reached: NDArray[np.bool_]) -> Integers:
-    # How many answers are below before the first one above, and its value; all of them and 0 if
-    # there is none.
+    # The number of answers before the first one above, and its value; if none is above, the number
+    # of answers and 0.
     below = np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1])
     padded = np.pad(values, ((0, 0), (0, 1)))
     return np.stack((below, padded[np.arange(len(padded)), below]), axis=1)
@@ -67,7 +67,8 @@ def sparse_vector(
     scales: tuple[RationalLike, RationalLike],
     cutoff: int,
 ) -> Integers:
-    r"""Which answers are at or above 0, up to ``cutoff`` of them (c in Algorithms 1 and 4).
+    r"""Whether each answer is at or above 0, up to ``cutoff`` answers above (c in Algorithms 1 and
+    4).
 
     At epsilon = 1 Algorithm 1 adds noise to the threshold with half of epsilon (scale 2), to each
     answer with the other half (scale 2 c/(1/2) = 4 c). A row has 0 for "below", 1 for "above", -1
@@ -77,18 +78,18 @@ def sparse_vector(
 
 
 def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The first answer above and how many were below it (Algorithm 1 with c = 1, and a value).
+    r"""The number of answers before the first one above, and its value (Algorithm 1 with c = 1).
 
     A quarter of epsilon is for the threshold (scale 4), a quarter for the answers (scale 8), and
-    half releases the answer that was found, with fresh noise (scale 2).
+    half releases the found answer with fresh noise (scale 2).
     """
     reached = _reached(answers, (4, 8), n, rng)[1]
     return _first(np.asarray(answers) + laplace(2, reached.shape, rng), reached)
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The noise of answers has scale 2, and the answer above is released with the noise of its
-    comparison, so it bounds the threshold from above (Algorithm 3 with c = 1).
+    r"""Sparse vector that releases the answer above with the noise of its comparison (scale 2), so
+    that it bounds the threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 
@@ -107,13 +108,13 @@ def sparse_vector_gap(
 
 
 def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Only the threshold is noisy, and it never stops (Algorithm 5)."""
+    r"""Sparse vector in which only the threshold is noisy, and which never stops (Algorithm 5)."""
     threshold = laplace(2, (n, 1), rng)
     return (np.asarray(answers) >= threshold).astype(np.int64)
 
 
 def sparse_vector_chen(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Threshold and answers have scale 2, and it never stops (Algorithm 6)."""
+    r"""Sparse vector with scale 2 for threshold and answers, which never stops (Algorithm 6)."""
     return _reached(answers, (2, 2), n, rng)[1].astype(np.int64)
 
 
@@ -122,11 +123,11 @@ def row_mass(
     answers: Sequence[int],
     scales: tuple[RationalLike, RationalLike],
 ) -> arb:
-    r"""P(exactly the answers with a 1 in ``row`` reach the threshold), which has the first scale
-    and the answers the second; entries other than 0 and 1 were not queried.
+    r"""The probability that exactly the answers with a 1 in ``row`` reach the threshold; ``scales``
+    are those of the threshold and of the answers. Entries other than 0 and 1 were not queried.
 
-    The sum over thresholds of at most 256, plus a ball that contains the contribution of all
-    others.
+    It is the sum over thresholds of absolute value at most 256, plus a ball that contains the
+    contribution of all others.
     """
     threshold, noise = (DiscreteLaplace(scale=scale) for scale in scales)
     below = {k: noise.cdf_ball(k) for k in range(-_REACH - 1 - max(answers), _REACH - min(answers))}
@@ -149,7 +150,8 @@ def _true_epsilon(
     pair: tuple[Sequence[int], Sequence[int]],
     scales: tuple[RationalLike, RationalLike],
 ) -> Enclosure:
-    # The row that is likelier in the first world by the largest factor.
+    # The loss of this row, which has the largest probability ratio of the first dataset to the
+    # second.
     def ratio() -> arb:
         first, second = (row_mass(row, answers, scales) for answers in pair)
         return (first / second).log()
@@ -162,7 +164,7 @@ _LEE_PAIR: Final = ([-1, -1, -1, 1, 1], [0, 0, 0, 0, 0])
 _CHEN_PAIR: Final = ([-1, -1, -1, 0, 0, 0], [0, 0, 0, -1, -1, -1])
 
 VALUE: Final = Twin(name="sparse-vector-value", run=sparse_vector_value, pair=_VALUE_PAIR)
-# Each answer below the threshold adds to the cost: 0.93 with five, towards 1 with more.
+# Each answer below the threshold adds to the cost: 0.93 with five of them, 1 in the limit.
 _ONE: Final = Twin(
     name="sparse-vector",
     run=partial(sparse_vector, scales=(2, 4), cutoff=1),
@@ -178,8 +180,9 @@ _SPARSE_VECTOR: Final = (
         source="Roth's lecture notes of 2011, as Algorithm 3 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_roth,
         pair=_VALUE_PAIR,
-        # Five below and then a 0: no threshold is above 0, where each of the five has e^(1/2) and
-        # the value e^(1/2). With m answers below it is (m + 1)/2: no epsilon holds for all m.
+        # Five answers below, then the value 0: the threshold is at most 0, where each of the five
+        # and the value contribute a factor e^(1/2). With m answers below, epsilon is (m + 1)/2,
+        # which is unbounded.
         true_epsilon=Enclosure.exactly(3),
         runs=30_000,
         twin=VALUE,
@@ -220,7 +223,7 @@ _SPARSE_VECTOR: Final = (
         source="the free gap of Ding et al. 2019 (arXiv 1904.12773) is one to the noisy threshold",
         run=partial(sparse_vector_gap, public=True),
         pair=_VALUE_PAIR,
-        # Five below and a gap, each with e^(1/2); with m answers below it is (m + 1)/2.
+        # Five answers below and a gap, each with a factor e^(1/2); with m answers below, (m + 1)/2.
         true_epsilon=Enclosure.exactly(3),
         runs=5000,
         twin=Twin(name="sparse-vector-gap", run=sparse_vector_gap, pair=_VALUE_PAIR),
@@ -233,7 +236,7 @@ _SPARSE_VECTOR: Final = (
         source="Chen et al. 2015, as Algorithm 6 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_chen,
         pair=_CHEN_PAIR,
-        # It grows with the number of answers: no epsilon holds for all of them.
+        # It grows without bound with the number of answers.
         true_epsilon=_true_epsilon([0, 0, 0, 1, 1, 1], _CHEN_PAIR, (2, 2)),
         runs=10_000,
         twin=_ONE,
@@ -247,9 +250,9 @@ _SPARSE_VECTOR: Final = (
 def noisy_max(
     counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, shared: bool = False
 ) -> Integers:
-    r"""The index of the largest noisy count, the first if several: scale 2/epsilon = 2, one draw
-    per count. Scale 1 is enough only if all counts change in one direction, but between neighbours
-    one may grow while the others fall.
+    r"""The index of the largest noisy count (the first one if several), with scale 2/epsilon = 2
+    and one draw per count. Scale 1 suffices only if all counts change in the same direction, but
+    between neighbours one may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     first: Integers = noisy.argmax(axis=1)
@@ -257,15 +260,15 @@ def noisy_max(
 
 
 def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same noise, but the largest noisy count itself is returned."""
+    r"""The largest noisy count itself, with the same noise."""
     noisy: Integers = np.asarray(counts) + laplace(2, (n, len(counts)), rng)
     largest: Integers = noisy.max(axis=1)
     return largest
 
 
 def _half_noise() -> arb:
-    # The first wins where none of the others exceeds it: its own noise is the threshold, and each
-    # of the others lacks its lead and the 1 more that would exceed it.
+    # The first count wins if no other exceeds it. Its noise acts as the threshold, which another
+    # count must exceed by 1, so its distance is the lead plus 1.
     def wins(counts: Sequence[int]) -> arb:
         behind = [other - counts[0] - 1 for other in counts[1:]]
         return row_mass([0] * len(behind), behind, (1, 1))
@@ -286,7 +289,8 @@ _SELECTION: Final = (
         source="Ding et al. 2018 (arXiv 1805.10559), noisy max that returns the maximum",
         run=noisy_max_value,
         pair=([0, 0, 0, 0, 0], [1, 1, 1, 1, 1]),
-        # max <= v, v < 0, needs all five noises <= v: (e^(1/2))^5 between the worlds.
+        # max <= v with v < 0 requires all five noises <= v: a factor (e^(1/2))^5 between the
+        # datasets.
         true_epsilon=Enclosure.exactly(Fraction(5, 2)),
         runs=5000,
         twin=_INDEX,
@@ -323,15 +327,15 @@ _UNIT: Final = 1000
 _HALF: Final = 1648
 _WHOLE: Final = 2718
 _OTHERS: Final = 8
-# The first candidate falls behind the eight others: its score and theirs cross.
+# The first candidate's score falls below those of the eight others, which rise.
 _PAIR: Final = ([1] + [0] * _OTHERS, [0] + [1] * _OTHERS)
 
 
 def exponential(
     scores: Sequence[int], n: int, rng: np.random.Generator, *, weight: int = _HALF
 ) -> Integers:
-    r"""A candidate at epsilon = 1: weights 1.648 and 1, e^(1/2) for each point of the score. With
-    2.718, e^1 for each point, the sum of weights changes too.
+    r"""A candidate chosen at epsilon = 1 with weights 1.648 and 1 (e^(1/2) per unit of score). With
+    2.718 (e per unit), the change of the sum of weights costs privacy, too.
     """
     ends = np.cumsum([weight if score else _UNIT for score in scores])
     chosen: Integers = np.searchsorted(ends, rng.integers(ends[-1], size=n), side="right")
@@ -339,7 +343,7 @@ def exponential(
 
 
 def _undivided() -> arb:
-    # Of the first candidate: w/(w + 8) against 1/(1 + 8 w).
+    # The probabilities of the first candidate are w/(w + 8) and 1/(1 + 8 w).
     w = Fraction(_WHOLE, _UNIT)
     return ball(w * (1 + _OTHERS * w) / (w + _OTHERS)).log()
 

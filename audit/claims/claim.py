@@ -12,7 +12,7 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import Exact, at_least_zero, rational_in, write_rational
 from dpcore.spec_syntax import pairs_of, read_keys
 
-_MOST_EPSILON: Final = 10**300  # it has a float, which bounds and statistics need
+_MOST_EPSILON: Final = 10**300  # representable as a float, which bounds and statistics need
 _DIGITS: Final = 12
 ACCEPTED: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
 r"""The message of :meth:`Claim.read` for text that it cannot parse."""
@@ -55,12 +55,12 @@ class Claim:
 
     @property
     def exact(self) -> tuple[Fraction, Fraction]:
-        r"""(epsilon, delta) as fractions."""
+        r"""The claimed (epsilon, delta) as fractions."""
         return self.epsilon, self.delta
 
     @property
     def points(self) -> tuple[Claim, ...]:
-        r"""The tested points (epsilon, delta): a single one.
+        r"""The tested points (epsilon, delta): only this claim.
 
         A :class:`audit.claims.curve_claim.CurveClaim` has several.
         """
@@ -73,7 +73,7 @@ class Claim:
         )
 
     def to_json(self) -> dict[str, str]:
-        r"""Exact values as text."""
+        r"""The exact epsilon, delta and relation as text."""
         epsilon, delta = self.exact
         return {
             "epsilon": write_rational(epsilon),

@@ -1,8 +1,8 @@
 r"""A claimed privacy curve: delta at every epsilon instead of a single point.
 
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
-    gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
-    discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
+    gdp=1                                    Gaussian DP: at least as hard as N(0, 1) against N(1,
+    1) discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
 
 An audit tests a few points of it, (epsilon_j, delta_j). Each lies on or above the curve, so the
 claim implies each point, and refuting a point refutes the claim. The points depend only on the
@@ -34,8 +34,7 @@ _ALL: Final = (
 
 _TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
 _A_DECADE: Final = 90
-# The candidates for epsilon: 0 and the decimals of two digits from 1e-6 up to 500, which both
-# tests can weigh.
+# The candidate epsilons: 0 and the two-digit decimals from 1e-6 to 500, which both tests support.
 _EPSILONS: Final = (
     Fraction(0),
     *(Fraction(m) * Fraction(10) ** k for k in range(-7, 1) for m in range(10, 100)),
@@ -51,11 +50,12 @@ _Delta: TypeAlias = Callable[[Fraction], Fraction]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveClaim:
-    r"""For every epsilon >= 0 the mechanism is (epsilon, delta(epsilon))-DP, delta a known curve.
+    r"""The claim that a mechanism is (epsilon, delta(epsilon))-DP for every epsilon >= 0.
 
-    ``points`` are the tested points: epsilon = 0, where delta is the total variation distance; the
-    least epsilon of two digits at which delta is at most 0.1, 0.01, ..., 1e-6 or near its infimum;
-    and the pure epsilon with delta = 0, if there is one. Each delta is a proven upper bound.
+    ``delta`` is a known curve and ``points`` are the tested points: epsilon = 0, where delta is the
+    total variation distance; the least epsilon of two digits at which delta is at most 0.1, 0.01,
+    ..., 1e-6 or near its infimum; and the pure epsilon with delta = 0, if there is one. Each delta
+    is a proven upper bound.
 
     >>> claim = CurveClaim(spelling="discrete-laplace:scale=2@1")
     >>> [str(point) for point in claim.points]
@@ -72,14 +72,14 @@ class CurveClaim:
         stated = _stated_curve(self.spelling)
         points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in stated.points()]
         if not points:
-            reason = f"gives no privacy below epsilon = {_EPSILONS[-1]}, where audits end"
+            reason = f"gives no privacy up to epsilon = {_EPSILONS[-1]}, the largest tested"
             raise InvalidParameter("claim", self.spelling, reason)
         object.__setattr__(self, "spelling", stated.spelling)
         object.__setattr__(self, "relation", points[0].relation)
         object.__setattr__(self, "points", tuple(points))
 
     def delta_upper(self, epsilon: RationalLike) -> float:
-        r"""The curve: a proven upper bound of delta at ``epsilon`` >= 0, rounded up."""
+        r"""A proven upper bound on the claimed delta at ``epsilon`` >= 0, rounded up."""
         exact = at_least_zero("epsilon", epsilon)
         return min(1.0, round_up(_stated_curve(self.spelling).delta(exact)))
 
@@ -125,7 +125,7 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StatedCurve:
-    # delta at each epsilon, from above; the pure epsilon, None where there is none.
+    # An upper bound on delta at each epsilon; the pure epsilon, or None.
     spelling: str
     delta: _Delta
     pure: Fraction | None = None
@@ -134,7 +134,7 @@ class _StatedCurve:
         delta = cache(self.delta)
         end = _EPSILONS[-1] if self.pure is None else Fraction(up(self.pure, _DIGITS))
         for epsilon in sorted({Fraction(0), *_firsts(delta)}):
-            # Up, both here and below: what is tested follows from the claim.
+            # Rounded up, here and below, so that the claim implies each tested point.
             rounded = Fraction(up(delta(epsilon), _DIGITS))
             if epsilon < end and rounded < 1:
                 yield epsilon, rounded
@@ -143,7 +143,8 @@ class _StatedCurve:
 
 
 def _firsts(delta: _Delta) -> Iterator[Fraction]:
-    # Where each target is met; where one never is, the place at which delta is near its floor.
+    # The least epsilon for each target; if one is never met, one at which delta is near its
+    # infimum.
     for target in _TARGETS:
         if (found := _first(delta, target)) is None:
             yield _first(delta, delta(_EPSILONS[-1]) * _NEAR) or _EPSILONS[-1]
@@ -152,8 +153,8 @@ def _firsts(delta: _Delta) -> Iterator[Fraction]:
 
 
 def _first(delta: _Delta, target: Fraction) -> Fraction | None:
-    # The least candidate at which delta is at most the target. By decades first: far out on a
-    # narrow curve, delta takes long to enclose.
+    # The least candidate at which delta is at most the target. Decades are tried first, because
+    # enclosing delta far in the tail of a narrow curve is slow.
     decade = next((i for i, p in enumerate(_DECADES) if delta(_EPSILONS[p]) <= target), None)
     if decade is None:
         return None
@@ -187,7 +188,7 @@ def _stated_curve(text: str) -> _StatedCurve:
 
 
 def _on_the_reals(noise: str, sensitivity: str) -> str | None:
-    # Real Gaussian noise has a claim of its own name: sigma and D matter by their ratio alone.
+    # Real Gaussian noise is claimed as gdp=MU: only the ratio of sensitivity and sigma matters.
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None
@@ -210,7 +211,7 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
     largest = curve.pure().upper
-    curve.delta(0)  # refuses here what no theorem gives
+    curve.delta(0)  # raises if no theorem applies
     return _StatedCurve(
         spelling=f"{write_noise(noise)}@{write_sensitivity(moves)}",
         delta=lambda epsilon: _end(curve.delta(epsilon).upper),
@@ -221,7 +222,7 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
 def _zcdp(rho: Fraction) -> _Delta:
     from accounting.claims.renyi_conversion import delta_from_renyi
 
-    # Pinsker: the Kullback-Leibler divergence is at most that of every order, so at most rho.
+    # Pinsker: the Kullback-Leibler divergence is at most D_alpha for every alpha, so at most rho.
     with precision(_BITS):
         variation = _end(Enclosure.of(ball(rho / 2).sqrt()).upper)
 

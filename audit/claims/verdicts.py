@@ -15,7 +15,7 @@ VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_me
 
 
 class VerdictDisplay(NamedTuple):
-    r"""The words of a verdict in a report, their terminal colour, and the exit code."""
+    r"""The words for a verdict in a report, their terminal colour, and the exit code."""
 
     words: str
     style: str
@@ -52,12 +52,12 @@ def cause_of(feature: str | None) -> Cause:
 
 
 INTERRUPTED: Final = "interrupted"
-r"""Why no more runs were drawn, after Ctrl-C."""
+r"""The reason in a report why drawing ended, after Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""A completed layer: its method, and the assumption under which its result is a proof."""
+    r"""A completed layer: its method, and the meaning of its result with its assumptions."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
@@ -65,12 +65,12 @@ class LayerRun:
 
 
 def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
-    r"""Parse an alpha or a confidence as exact rational; errors name ``name`` outside (0, 1)."""
+    r"""Parse an alpha or a confidence in (0, 1) as an exact rational; errors name ``name``."""
     return rational_in(name, value, "(0, 1)", f"such as {example}")
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float that reads as ``alpha`` by its shortest decimal form, or the next one above."""
+    r"""The float whose shortest decimal form is ``alpha``, or else the least float above it."""
     exact = rational("alpha", alpha)
     return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
 
@@ -83,7 +83,7 @@ def log_bar(alpha: RationalLike) -> float:
 
 
 def format_p_value(value: float) -> str:
-    r"""A p-value in three digits, rounded up; a bound if it underflows a float."""
+    r"""The p-value in three digits, rounded up; a bound if it underflows."""
     return "below 1e-300" if value < 1e-300 else up(value, 3)
 
 
@@ -109,7 +109,7 @@ def _looks() -> tuple[int, ...]:
 
 
 LOOKS: Final = _looks()
-r"""The runs after which the rule is learned anew, fixed for ever: 32, 40, 50, 63, 79, 99, ..."""
+r"""The fixed numbers of runs after which the rule is learned anew: 32, 40, 50, 63, 79, 99, ..."""
 
 TRAINING: Final = LOOKS[0]
-r"""Both tests learn from the first runs, at least this many, and test none of them."""
+r"""The least number of first runs from which both tests only learn, without testing them."""

@@ -23,7 +23,7 @@ _DEFAULT: Final = "run"
 
 
 class _TargetOrCommand(TyperGroup):
-    # The types are typer's own, which it does not export under a public name.
+    # Typer does not export these types under a public name.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and args[0] in self.commands
@@ -31,13 +31,13 @@ class _TargetOrCommand(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        # The usage line reads "dpcore audit TARGET", as it is written.
+        # Keep the usage line "dpcore audit TARGET".
         return ("" if name == _DEFAULT else name), command, rest
 
 
 class _Nameless(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        # The other audits follow as a box, like the commands of a group.
+        # List the sub-commands in a box, like the commands of a group.
         from rich import print as show_box
         from rich.panel import Panel
         from rich.table import Table
@@ -51,7 +51,7 @@ class _Nameless(TyperCommand):
         show_box(Panel(rows, title=title, title_align="left", border_style="dim"))
 
     def get_usage(self, ctx: Any) -> Any:
-        # Its name is the empty word between the two blanks.
+        # The name of the command itself is empty: between the two spaces.
         return super().get_usage(ctx).replace("  ", " ")
 
 

@@ -19,9 +19,9 @@ from dpcore.spec_syntax import did_you_mean
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    r"""The command with these fields of a spec as options; all fields if none is named.
+    r"""Decorate a command with the fields of these names as options; all fields if none is named.
 
-    It is called with the given values, by name; its own options follow.
+    The command is called with a dict of the given values; its own options are keywords.
     """
     taken = [each for each in fields(AuditSpec) if not names or each.name in names]
 
@@ -34,7 +34,7 @@ def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None
             spec = {each.name: values.pop(each.name) for each in taken}
             command({n: value for n, value in spec.items() if value not in (None, False)}, **values)
 
-        # What the command line's parser reads of a command.
+        # The signature and annotations, which typer reads.
         fields_first = [_parameter(each, panels=not names) for each in taken]
         parameters = [*first, *fields_first, *own[1 + len(first) :]]
         parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
@@ -70,7 +70,7 @@ def _parameter(field: Field[Any], *, panels: bool) -> inspect.Parameter:
 
 
 def _default(field: Field[Any]) -> str:
-    # The parser has none: what is not given may be said by --spec.
+    # Only the help has the default: an option that is not given may be set by --spec.
     default = field.default
     if default in (None, False, ()):
         return ""
@@ -78,15 +78,15 @@ def _default(field: Field[Any]) -> str:
 
 
 def _name(field: Field[Any]) -> str:
-    # An option is known by its first name: "-n", or "--allow-constant".
+    # Errors use the first name of an option, such as "-n" or "--allow-constant".
     short = [name for name in field.metadata["option"].names if name != "-j"]
     return short[0] if short else f"--{field.name.replace('_', '-')}"
 
 
 def named_by_options() -> AbstractContextManager[None]:
-    r"""Make errors about a field of a spec name the option."""
+    r"""Report errors about a field of a spec under the name of its option."""
     options = {each.name: _name(each) for each in fields(AuditSpec)}
-    options |= {name.lstrip("-"): name for name in options.values()}  # one of several: feature
+    options |= {name.lstrip("-"): name for name in options.values()}  # such as feature
     within = {part: f"--claim: {part}" for part in ("epsilon", "delta")}
     return named(**options | within | {"target": "TARGET"})
 

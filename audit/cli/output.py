@@ -58,7 +58,7 @@ def check_files(**files: Path | None) -> None:
         if other != option:
             raise InvalidParameter(option, str(path), f"is also given as {other}")
     if files["html"] is not None:
-        # Before hours are spent on what pictures would show.
+        # Fail before hours of drawing if the figures cannot be made.
         from dpcore.command.picture import require_matplotlib
 
         require_matplotlib("--html", str(files["html"]))
@@ -89,8 +89,8 @@ class Written:
         return cls(report=report, text=report.to_text(), shown=shown, page=page)
 
     def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
-        r"""Write the files, then standard output, and raise last, so that one failure does not
-        prevent the other outputs.
+        r"""Write the files and standard output, and raise last, so that all other outputs are
+        written.
         """
         unwritten: InvalidParameter | None = None
         for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):

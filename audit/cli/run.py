@@ -92,9 +92,9 @@ def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | Non
         given["pair"] = read_pair(given["pair"])
     if scheduler is not None:
         if "jobs" in given:
-            reason = "applies to local processes; a --scheduler has its own"
+            reason = "applies to local processes: omit it with --scheduler"
             raise InvalidParameter("--jobs", given["jobs"], reason)
-        given["jobs"] = -1  # all that the cluster has
+        given["jobs"] = -1  # all workers of the cluster
     if spec is not None:
         given = read_spec(spec) | given
     target = given.get("target", ABSENT)
@@ -108,7 +108,7 @@ def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: st
     from audit.outputs.guard import stdout_to_stderr
     from audit.sandbox.sandbox import Sandbox
 
-    # What the target prints, also while its outputs are read, must not mix with the report.
+    # Output printed by the target, also while outputs are read, must not mix with the report.
     with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
         with _target_errors():
             target = sandbox.target(spec.target, seeded=spec.seed is not None)
@@ -120,7 +120,7 @@ def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: st
 
 @contextmanager
 def _target_errors() -> Iterator[None]:
-    # "horizon = 0" is of TARGET, as continual:tree,horizon=0.
+    # An error about "horizon" concerns TARGET, as in continual:tree,horizon=0.
     try:
         yield
     except InvalidParameter as error:
@@ -137,7 +137,7 @@ def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
 
 
 def _exit_code(report: AuditReport, spec: AuditSpec) -> int:
-    # Raises what the target failed with, after its report is out.
+    # Raise the error of the target after the report has been written.
     if report.error is not None:
         raise report.error
     wanted = spec.resolution

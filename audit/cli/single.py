@@ -1,5 +1,5 @@
-r"""Audits by themselves: ``dpcore audit replay``, ``fit``, ``canaries`` (one training run),
-``dpsgd`` (one training step) and ``exact`` (proofs about two known laws).
+r"""The commands ``dpcore audit replay``, ``fit``, ``canaries`` (one training run), ``dpsgd`` (one
+training step) and ``exact`` (proofs about two known laws).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _leave_isolated(
     /,
     **names: str,
 ) -> NoReturn:
-    # Loads and audits a target in a process of its own, prints the report and ends the command;
-    # errors about an argument name the option that ``names`` gives.
+    # Audit a target in its own process, print the report and end the command; errors about an
+    # argument are reported under the option in ``names``.
     from audit.sandbox.process import error_fields, error_from_fields
     from audit.sandbox.sandbox import importing, run_isolated
 
@@ -168,7 +168,7 @@ def _sampler(spelling: str) -> Any:
     path, _, attribute = spelling.rpartition(":")
     if not (path and attribute) or spelling.partition(":")[0] in {"exec", "protocol", *LAWS}:
         return read_target(spelling)
-    # A callable is taken as it is: a sampler is not called as a mechanism is.
+    # A callable is used directly: a sampler is called without a dataset.
     return load(spelling)
 
 
@@ -443,7 +443,7 @@ def _points(
     *,
     default: bool,
 ) -> tuple[tuple[Point, ...], list[str]]:
-    # The points asked for; of the table that is printed where nothing is asked, what is derived.
+    # The requested points; without a request, the points of the default table that can be derived.
     from accounting.errors import NotDerived
 
     wanted = _wanted(one, other, asked)

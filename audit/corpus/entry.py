@@ -10,28 +10,28 @@ One TOML file per entry, named after it::
     pair = [[0, 1], [0, 2]]                 two neighbouring datasets
     runs = 100000                           of both datasets together
     feature = "lowest-bit"                  optional, see dpcore audit --feature
-    python = "3.12"                         optional: the newest Python that it installs on
-    alone = true                            optional: installed without what it depends on
-    megabytes = 60                          what its environment takes on disk
+    python = "3.12"                         optional: the newest Python that it supports
+    alone = true                            optional: installed without its dependencies
+    megabytes = 60                          the disk space of its environment
 
     [claimed]
-    claim = "epsilon=1"                     as dpcore audit --claim takes it
+    claim = "epsilon=1"                     in the syntax of dpcore audit --claim
     by = "..."                              where the package says so
 
     [true]
-    epsilon = "2"                           at the claimed delta; or "infinite"; or
+    epsilon = "2"                           at the claimed delta, or "infinite"; or
     delta = "0.013"                         at the claimed epsilon
     known = "..."                           how this is known
 
     [broken]
-    requires = ["name==1.2.0"]              what is installed, every package pinned that matters
-    seen = 1.9                              the lower bound of epsilon that was measured
+    requires = ["name==1.2.0"]              the installed packages, pinned if they matter
+    seen = 1.9                              the lower bound on epsilon that was measured
     code = "..."                            Python for that environment, see audit.corpus.worker
 
-    [twin]                                  left out where nothing was repaired
+    [twin]                                  omitted if nothing was repaired
     known = "..."                           what repaired it
     seen = 0.8
-    requires, code, claim                   those of the broken one where they are left out
+    requires, code, claim                   by default those of the broken one
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from dpcore.spec_syntax import did_you_mean
 Role: TypeAlias = Literal["broken", "twin"]
 ROLES: Final[tuple[Role, ...]] = ("broken", "twin")
 
-# The keys of each table with their types: those that must be given, and those that may be.
+# The required and the optional keys of each table, with their types.
 _Kinds: TypeAlias = Mapping[str, type]
 _TABLES: Final[dict[str, tuple[_Kinds, _Kinds]]] = {
     "": (
@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""Upper bound for valid lower bounds: the true epsilon if known, otherwise infinity."""
+        r"""The true epsilon if known, otherwise infinity; no valid lower bound exceeds it."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf
@@ -147,7 +147,7 @@ class Entry:
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    r"""The corpus, by name."""
+    r"""The entries of the corpus, sorted by name."""
     folder = files("audit.corpus") / "entries"
     found = sorted(path.name for path in folder.iterdir() if path.name.endswith(".toml"))
     return tuple(
@@ -191,7 +191,7 @@ def read_entry(name: str, text: str) -> Entry:
         runs=found["runs"],
         features=[found["feature"]] if "feature" in found else (),  # type: ignore[arg-type]  # any iterable, read by the spec
         timeout=None,
-        # A failure may be that nothing is hidden: each dataset then has one output.
+        # A failure may add no noise at all: each dataset then has one output.
         allow_constant=True,
     )
     entry = Entry(

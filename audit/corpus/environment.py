@@ -1,8 +1,8 @@
 r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
-Each is a folder in the cache directory, named after its packages, and ready once it contains a
-marker that is written last. Packages come from the index that pip is configured for. One process
-per environment serves a whole audit.
+Each environment is a folder in the cache directory, named after its packages, and ready once it
+contains a marker, which is written last. Packages come from the index that pip is configured for.
+One process per environment serves a whole audit.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def suitable_python(newest: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    r"""Installed packages and Python version; entries with equal ones share an environment.
+    r"""The packages and Python version of an environment; entries with equal values share it.
 
     ``alone`` omits the dependencies of the packages.
     """
@@ -100,7 +100,7 @@ class Environment:
         return self.python(cache)
 
     def _install(self, folder: Path, base: str) -> None:
-        # Our own pip serves an environment without one: making it takes a tenth of the time.
+        # Use our own pip: an environment without pip is made in a tenth of the time.
         outside = importlib.util.find_spec("pip") is not None
         _run("venv", [base, "-m", "venv", *(["--without-pip"] if outside else []), str(folder)])
         inside = str(folder / "bin" / "python")
@@ -137,7 +137,7 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def _run(what: str, command: Sequence[str]) -> None:
-    # Neither our own environment's variables nor a terminal: pip must not ask.
+    # Without PYTHON* variables and without a terminal, so that pip cannot prompt.
     told = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     try:
         done = subprocess.run(
@@ -159,7 +159,7 @@ def _run(what: str, command: Sequence[str]) -> None:
     words = " ".join(errors[0].removeprefix("ERROR:").split())[:_SHOWN]
     hint = ""
     if any(word in done.stderr.lower() for word in _OFFLINE):
-        hint = "; is a package registry within reach?"
+        hint = "; check that the package index can be reached"
     raise EnvironmentFailed(f"{what} could not be installed: {words}{hint}")
 
 
@@ -176,7 +176,7 @@ class Worker:
     def __init__(self, name: str, python: Path, code: str) -> None:
         self.name = name
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
-        # Isolated: neither the folder it is started in nor the caller's own packages are seen.
+        # Isolated from the working folder and from the packages of the caller.
         self._process = subprocess.Popen(
             [str(python), "-I", str(_SCRIPT)],
             stdin=subprocess.PIPE,
@@ -200,7 +200,7 @@ class Worker:
                     pipe.close()
 
     def begin(self) -> str | None:
-        r"""Run the code; returns the claim that the package computes, if the entry asks for it."""
+        r"""Run the code; return the claim that the package computes, if the entry defines it."""
         (line,) = self._ask({"code": self._code}, 1, None, _ANSWERED_WITHIN)
         claimed = json.loads(line)["claimed"]
         return None if claimed is None else str(claimed)
@@ -208,7 +208,7 @@ class Worker:
     def draw(
         self, dataset: Any, runs: int, seed: int, *, label: str, seconds: float | None
     ) -> list[str]:
-        r"""The outputs of this many runs as lines of JSON."""
+        r"""Draw the outputs of ``runs`` runs, as lines of JSON."""
         request = {"dataset": dataset, "n": runs, "seed": seed}
         return self._ask(request, runs, label, seconds)
 

@@ -1,8 +1,8 @@
 r"""Audit entries of the corpus in their environments, and compare with the expected verdicts.
 
-A failure has the expected verdict if its claim is refuted and the lower bound does not exceed the
-true epsilon; a twin if its claim is not refuted. A package that computes its own claim must compute
-the one in the entry.
+The expected verdict of a failure is that its claim is refuted, with a lower bound that does not
+exceed the true epsilon; that of a twin is that its claim is not refuted. A package that computes
+its own claim must compute the one in the entry.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WIDTH: Final = 100
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
-    r"""The list, one line per entry."""
+    r"""The entries, one line per entry."""
     heads = ("name", "package", "claim", "true", "MB")
     rows = [
         (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")
@@ -76,7 +76,7 @@ def entries_text(entries: Sequence[Entry]) -> str:
 
 
 def true_words(entry: Entry) -> str:
-    r"""The true value with its name."""
+    r"""The name and value of the true quantity."""
     quantity, value = entry.true
     return f"{quantity} {value}"
 
@@ -108,8 +108,8 @@ _HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twi
 class Answer:
     r"""The audit of a failure or of its twin.
 
-    ``verdict`` is None if there was no audit, with the reason in ``error``; ``missing``: the
-    environment failed. ``right``: the verdict is as expected.
+    ``verdict`` is None if there was no audit, with the reason in ``error``; ``missing`` means that
+    the environment failed, ``right`` that the verdict is as expected.
     """
 
     side: Side = fact("tested", name="*", write=members("requires", "claim"))
@@ -148,7 +148,7 @@ class Judged:
     def results(self) -> dict[str, Answer]:
         return {"failure": self.broken} | ({} if self.twin is None else {"twin": self.twin})
 
-    @computed("the true value by its name", before="broken")
+    @computed("the name and value of the true quantity", before="broken")
     def true(self) -> dict[str, str]:
         return dict([self.entry.true])
 
@@ -176,7 +176,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport(Result):
-    r"""A run over entries of the corpus."""
+    r"""The report of a run over entries of the corpus."""
 
     SCHEMA: ClassVar[str] = "dpcore-corpus/1"
 
@@ -262,8 +262,8 @@ def judge(
 
     Each audit is at level ``alpha``, with the entry's runs; its randomness depends on ``seed`` and
     the entry's name, and so do the outputs if the package can be seeded. ``jobs`` processes audit;
-    environments are made one after the other, and removed at the end unless ``keep``. ``done`` is
-    called with the number of finished :func:`steps`.
+    environments are made one after the other, and removed at the end unless ``keep`` is set.
+    ``done`` is called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     tell = done or (lambda _: None)

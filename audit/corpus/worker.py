@@ -44,7 +44,7 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "code" in request:
-            # What the corpus is for: running the code of an entry, in an environment of its own.
+            # Running the code of an entry, in its own environment, is the purpose of the worker.
             exec(compile(request["code"], "<entry>", "exec"), names)  # noqa: S102 - see above
             claimed = names["claimed"]() if "claimed" in names else None
             out.write(json.dumps({"claimed": claimed}) + "\n")

@@ -36,7 +36,7 @@ _MOST_THRESHOLDS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineParameters:
-    r"""delta, rounded up; the error probability alpha, rounded down; the seed of any coins."""
+    r"""The parameters: delta, rounded up; the error probability alpha, rounded down; the seed."""
 
     delta: float
     alpha: float
@@ -44,7 +44,7 @@ class BaselineParameters:
 
     @classmethod
     def read(cls, delta: RationalLike, alpha: RationalLike, seed: int) -> Self:
-        r"""Raises :class:`InvalidParameter` for values out of range."""
+        r"""Parse the parameters. Raises :class:`InvalidParameter` for values out of range."""
         return cls(
             delta=read_claim(0, delta)[1],
             alpha=round_down(level("alpha", alpha)),
@@ -60,7 +60,8 @@ class BaselineParameters:
 class Counts:
     r"""Counts of an event at several thresholds.
 
-    ``hits`` of ``runs`` on the dataset it points to, ``misses`` of ``others`` on the other dataset.
+    The event occurred in ``hits`` of ``runs`` runs on the dataset it points to, and in ``misses``
+    of ``others`` runs on the other dataset.
     """
 
     hits: Integers
@@ -82,7 +83,7 @@ class Scores:
 
     @classmethod
     def read(cls, outputs: object, worlds: object) -> Self:
-        r"""Raises :class:`InvalidParameter` for outputs that are not finite numbers."""
+        r"""Read scores. Raises :class:`InvalidParameter` unless outputs are finite numbers."""
         reading = read(outputs)
         truth = read_worlds(worlds, len(reading))
         if bool((reading.codes >= 0).any()):
@@ -100,7 +101,7 @@ class Scores:
         return np.unique(np.quantile(self.numbers, np.linspace(0, 1, most), method="inverted_cdf"))
 
     def counts(self, thresholds: Floats) -> Iterator[Counts]:
-        r"""Of "<= t" pointing to A, "> t" to A, "<= t" to B and "> t" to B."""
+        r"""The counts of "<= t" pointing to A, "> t" to A, "<= t" to B and "> t" to B."""
         sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
         below = [np.searchsorted(side, thresholds, side="right") for side in sides]
         runs = [len(side) for side in sides]
@@ -115,7 +116,7 @@ class Scores:
 # -- thresholds -----------------------------------------------------------------------------------
 
 BONFERRONI_THRESHOLDS: Final = 32
-r"""How many thresholds share the level."""
+r"""The number of thresholds that share the level."""
 
 
 def _log_ratio(p: Floats, q: Floats, delta: float) -> Floats:
@@ -131,9 +132,9 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 
 
 def chosen_event(scores: Scores, asked: BaselineParameters) -> Counts | None:
-    r"""The event with the largest bound in one random half of the runs, counted in the other.
+    r"""The event with the largest bound in one random half of the runs, counted in the other half.
 
-    None if there are no runs to choose by.
+    Returns None if there are no runs.
     """
     order = asked.coins.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
@@ -148,7 +149,7 @@ def chosen_event(scores: Scores, asked: BaselineParameters) -> Counts | None:
 
 
 def clopper_pearson_split(scores: Scores, asked: BaselineParameters) -> float:
-    r"""Event from one random half, Clopper-Pearson bounds at alpha/2 each from the other.
+    r"""Choose an event by one random half; Clopper-Pearson bounds at alpha/2 each from the other.
 
     Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
     probability at least 1 - alpha. Source: re-derived after the split method of jax_privacy's
@@ -163,9 +164,9 @@ def clopper_pearson_split(scores: Scores, asked: BaselineParameters) -> float:
 def dkw(scores: Scores, asked: BaselineParameters) -> float:
     r"""The largest bound over all thresholds, from bands around both distribution functions.
 
-    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is taken for alpha/2 in each dataset. Valid:
-    every threshold is within the bands at once. Source: Dvoretzky, Kiefer and Wolfowitz 1956, the
-    constant by Massart 1990.
+    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is chosen for alpha/2 in each dataset. Valid:
+    the bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956,
+    with the constant of Massart 1990.
     """
     best = 0.0
     for counts in scores.counts(scores.thresholds()):
@@ -181,9 +182,9 @@ def dkw(scores: Scores, asked: BaselineParameters) -> float:
 def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
     r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
 
-    A random tenth of the runs places the thresholds, at its quantiles; the others are counted. Each
+    The thresholds are the quantiles of a random tenth of the runs; the other runs are counted. Each
     threshold has four bounds (two datasets, lower and upper), each at level alpha/(4 thresholds).
-    Valid by the union bound. Source: Bonferroni; the textbook method for many events.
+    Valid by the union bound (Bonferroni), the textbook method for many events.
     """
     order = asked.coins.permutation(len(scores.numbers))
     tenth = -(-len(order) // 10)
@@ -220,9 +221,10 @@ def bayes(scores: Scores, asked: BaselineParameters) -> float:
 
     The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
     other half, its probabilities in the two datasets have independent Beta(k + 1/2, n - k + 1/2)
-    posteriors, and epsilon the law of the least epsilon that allows both. Not a confidence bound:
-    epsilon = 0 has posterior probability 0, so the bound is always positive, even for identical
-    datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of differential privacy".
+    posteriors, and the posterior of epsilon is the law of the least epsilon that allows both. Not a
+    confidence bound: epsilon = 0 has posterior probability 0, so the bound is always positive, even
+    for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of
+    differential privacy".
     """
     counts = chosen_event(scores, asked)
     if counts is None:
@@ -237,8 +239,7 @@ def bayes(scores: Scores, asked: BaselineParameters) -> float:
 
 
 def _posterior_quantiles(counts: Counts) -> Floats:
-    # Of the other dataset's probability, at the middles of equal shares: an integral over them is
-    # their mean.
+    # Midpoint quantiles of the other dataset's probability: the mean over them is the integral.
     j, shares = int(counts.misses[0]), (np.arange(_NODES) + 0.5) / _NODES
     found: Floats = betaincinv(j + 0.5, counts.others - j + 0.5, shares)
     return found
@@ -254,9 +255,9 @@ def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
 
 
 def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
-    r"""The epsilon of a Gaussian mechanism that is consistent with the error rates.
+    r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
 
-    At every threshold mu = Phi^-1(p) - Phi^-1(q) from Clopper-Pearson bounds p, q at alpha/2 each;
+    At every threshold, mu = Phi^-1(p) - Phi^-1(q) with Clopper-Pearson bounds p, q at alpha/2 each;
     the largest mu becomes epsilon on the curve of N(0, 1) against N(mu, 1). Not valid: for any
     other mechanism mu does not determine that curve, and the threshold is chosen on the tested
     runs. Source: Nasr et al. 2023, "Tight auditing of differentially private machine learning",
@@ -292,17 +293,16 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, high))
 
 
-# -- all runs as canaries of one ------------------------------------------------------------------
+# -- all runs as the canaries of one run ----------------------------------------------------------
 
 GUESSED: Final = 10
-r"""One in this many runs is guessed at each end of the scores."""
+r"""At each end of the scores, one in this many runs is guessed."""
 
 
 def one_run(scores: Scores, asked: BaselineParameters) -> float:
     r"""Guess one dataset for the lowest tenth of the outputs, the other for the highest tenth.
 
-    Valid: the direction is not chosen by the data, each has alpha/2. The bound is the largest
-    epsilon rejected.
+    Valid: both directions are tested, each at alpha/2. The bound is the largest rejected epsilon.
     """
     canaries = len(scores.numbers)
     end = canaries // GUESSED
@@ -322,10 +322,10 @@ def one_run(scores: Scores, asked: BaselineParameters) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    r"""A lower bound on epsilon from outputs that are finite numbers.
+    r"""A method that bounds epsilon from below, for outputs that are finite numbers.
 
-    ``valid``: P(it exceeds the true epsilon) <= alpha for every mechanism. ``says`` is a remark for
-    the reader.
+    ``valid`` means that P(bound > true epsilon) <= alpha for every mechanism. ``says`` is a remark
+    for the reader.
     """
 
     name: str
@@ -342,7 +342,7 @@ class Baseline:
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""Its bound; ``worlds`` is True for B, ``seed`` is the seed of a randomised baseline."""
+        r"""The lower bound; ``worlds`` is True for B, and ``seed`` is for a randomised baseline."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -366,7 +366,7 @@ BASELINES: Final[Mapping[str, Baseline]] = MappingProxyType(
         for bound, says in (_VALID | _NOT_VALID).items()
     }
 )
-r"""By name.
+r"""The baselines by name.
 
 >>> [name for name, baseline in BASELINES.items() if not baseline.valid]
 ['bayes', 'gaussian-dp', 'plug-in']
@@ -384,7 +384,7 @@ class BaselineFinding:
 
 
 def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
-    r"""The requested baselines, unique and in the order of :data:`BASELINES`; "all" means all."""
+    r"""Parse baseline names: unique, in the order of :data:`BASELINES`; "all" means all."""
     given = set(asked)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         hint = did_you_mean(name, BASELINES)
@@ -402,7 +402,7 @@ def compare(
     alpha: RationalLike = "0.05",
     seed: int,
 ) -> tuple[BaselineFinding, ...]:
-    r"""The baselines' bounds on the same runs, each at level alpha by itself."""
+    r"""The bounds of these baselines on the same runs, each at level alpha by itself."""
     chosen = baseline_names(names)
     asked = BaselineParameters.read(delta, alpha, seed)
     if bool((read(outputs).codes >= 0).any()):

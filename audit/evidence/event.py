@@ -24,10 +24,10 @@ from audit.wording.shorten import shortened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    r"""Labels in order of first appearance, in columns 0, 1, ...
+    r"""Labels in order of first appearance, numbered as columns 0, 1, ...
 
-    ``names[codes[k]]`` is the label of column k; labels from several readings are in ``known``, the
-    column of each by its name. The names of a reading are distinct.
+    ``names[codes[k]]`` is the label of column k. For labels from several readings, ``known`` maps
+    the name of each to its column. The names of a reading are distinct.
     """
 
     names: Sequence[str | Name] = ()
@@ -43,8 +43,8 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the labels ``names[codes]``, all different; return all labels, and the columns of
-        the added ones.
+        r"""Add the distinct labels ``names[codes]``; return all labels, and the columns of the
+        added ones.
         """
         if not len(codes):
             return self, codes
@@ -65,7 +65,7 @@ class Labels:
             column = np.full(len(names), -1, dtype=np.int64)
             column[self.codes] = np.arange(len(self.codes))
             return column[codes]
-        # A reading may be a part of another, with the names of all of it.
+        # A slice of a reading has the names of the whole reading.
         distinct, place = np.unique(codes, return_inverse=True)
         known = self._by_name() if self.known is None else self.known
         found = [known.get(names[code], -1) for code in distinct.tolist()]
@@ -81,7 +81,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_INTERVALS: Final = 2048
 _MOST_PIECES: Final = 12
-_EXACT: Final = 2**53  # beyond, one less is the same float
+_EXACT: Final = 2**53  # above this, n - 1 may be the same float as n
 
 
 def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
@@ -92,7 +92,7 @@ def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    r"""How often each output occurred in each dataset, over all runs so far.
+    r"""The number of times each output occurred on each dataset, over all runs so far.
 
     ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
     ``labels`` gives the column of each label in ``label_counts``. Row 0 is dataset A, row 1
@@ -117,7 +117,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""The least count that ensures a number its own cell; 1 while each has one."""
+        r"""The least count that gives a number its own cell; 1 while every number has one."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
@@ -128,12 +128,12 @@ class Tally:
 
     @property
     def once(self) -> int:
-        r"""Runs whose output is a label that occurred only once."""
+        r"""The number of runs whose output is a label that occurred only once."""
         return int((self.label_counts.sum(axis=0) == 1).sum())
 
     @property
     def looked_at(self) -> int:
-        r"""The number of runs from which an event can be learned: all numbers, which have an order,
+        r"""The number of runs from which an event can be learned: all numbers, which are ordered,
         and each label after its first occurrence. 0 if all outputs are equal.
         """
         if len(self.numbers) + len(self.labels) < 2:
@@ -165,7 +165,7 @@ class Tally:
         At most about 4 sqrt(runs) intervals: one per number while so few are distinct, otherwise
         intervals of equal pooled count with each frequent number in its own. A new number falls in
         the interval around it, a new label in a cell whose counts are those of the labels seen once
-        (Good and Turing: they estimate how new labels are spread over the datasets).
+        (the Good-Turing estimate of how new labels are spread over the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)
@@ -195,8 +195,9 @@ class Tally:
         if share == 1:
             none = np.zeros(len(pooled), dtype=np.bool_)
             return self.numbers[1:], none[1:], none
-        # Equal counts by the rank of a number's middle run; a number is heavy when it fills a cell
-        # or is repeated far beyond the others (in continuous noise that is a finding by itself).
+        # Cells of equal count, by the rank of a number's middle run. A number is heavy if it fills
+        # a cell or is repeated far more often than the others (for continuous noise, that alone is
+        # suspicious).
         cumulative = np.cumsum(pooled)
         rank = (2 * cumulative - pooled) // (2 * share)
         mean = runs / len(pooled)
@@ -213,10 +214,10 @@ class Tally:
 class Cells:
     r"""A partition of all outputs: intervals ``[cuts[i-1], cuts[i])``, known labels, other labels.
 
-    ``counts`` (2, cells) are the runs it was learned from; ``alone`` marks the intervals of one
-    number that is far more frequent than its neighbours. Only the wording of an event needs
-    ``after[i]``, that cut ``i`` lies just behind a frequent number, and ``integral``, that all
-    numbers are integers.
+    ``counts`` (2, cells) are the counts of the training runs; ``alone`` marks the intervals of one
+    number that is far more frequent than its neighbours. ``after[i]`` (cut ``i`` lies just above a
+    frequent number) and ``integral`` (all numbers are integers) only affect the wording of an
+    event.
     """
 
     cuts: NumberLine
@@ -248,16 +249,18 @@ class Cells:
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
-        r"""Runs in each cell, shape (2, cells), row 0 dataset A."""
+        r"""The number of runs in each cell, shape (2, cells), row 0 for dataset A."""
         return _counts(self.locate(reading), worlds, self.counts.shape[1])
 
     def pieces(
         self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
     ) -> list[tuple[str, slice]]:
-        r"""The chosen cells as wordings about ``of``, one per run of adjacent intervals or label.
+        r"""Descriptions of the chosen cells: one per block of adjacent intervals, and one per
+        label.
 
-        A wording in braces is a single value. ``integral`` words intervals for outputs whose
-        numbers are integers. The cell of unknown labels has no wording and is left out.
+        ``of`` is the name of the output. A description in braces is a single value. ``integral``
+        describes intervals of integers. The cell of unknown labels has no description and is
+        omitted.
         """
         stretches = _stretches(chosen[: self.intervals])
         found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
@@ -289,7 +292,8 @@ class Cells:
         return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
 
     def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
-        # Where an interval ends at a cut: whether the number named is in it, and the number.
+        # The end of an interval at a cut: whether the named number is in the interval, and the
+        # number.
         line = self.cuts[cut : cut + 1]
         (place,) = line.listed()
         if place.behind:
@@ -308,21 +312,21 @@ def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""Some of the cells, fixed with them; ``integral`` as of a trial."""
+    r"""An event: a union of cells. ``integral`` is that of :class:`Trial`."""
 
     cells: Cells
     chosen: NDArray[np.bool_]
     integral: bool
 
     def words(self, of: str = "output") -> str:
-        r"""A sentence about ``of``. Numbers of equal value are ordered by their written form, -0.0
-        before 0.
+        r"""Describe the event with ``of`` as the output's name. Numbers of equal value are ordered
+        by their written form, -0.0 before 0.
         """
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
         return wording([words for words, _ in pieces], of)
 
     def spans(self) -> list[tuple[float, float]]:
-        r"""The intervals of numbers in it, as floats for a figure: low <= x < high."""
+        r"""The intervals of numbers in the event, as floats for a figure: low <= x < high."""
         ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
         chosen = self.chosen[: self.cells.intervals]
         return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
@@ -347,12 +351,12 @@ class Witness(Facts):
     output <= -1: 41 of 100 runs on dataset A, 3 of 97 on dataset B (points to A)
     """
 
-    event: str = fact("the outputs in it")
-    world: Literal["A", "B"] = fact("the dataset it points to")
-    inside_a: int = fact("runs on A in it")
-    runs_a: int = fact("runs on A")
-    inside_b: int = fact("runs on B in it")
-    runs_b: int = fact("runs on B")
+    event: str = fact("the outputs in the event, in words")
+    world: Literal["A", "B"] = fact("the dataset to which the event points")
+    inside_a: int = fact("runs on dataset A in the event")
+    runs_a: int = fact("runs on dataset A")
+    inside_b: int = fact("runs on dataset B in the event")
+    runs_b: int = fact("runs on dataset B")
     feature: str | None = fact("the feature of the event, null for the output itself", default=None)
     where: Event | None = field(default=None, compare=False, repr=False)
     score: dict[str, Any] | None = fact(
@@ -370,13 +374,13 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""The excess of runs of the dataset to which the event points, in standard deviations."""
+        r"""The excess of runs on the dataset to which the event points, in standard deviations."""
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
 
     def through(self, feature: str | None) -> Witness:
-        r"""The same event about a feature of the output, by its name."""
+        r"""The same witness for a feature of the output, given by its name."""
         if feature is None or self.where is None:
             return self
         words = (self.score or {}).get("words") or _structure_words(feature, self.where)
@@ -392,7 +396,7 @@ class Witness(Facts):
 
 
 def _feature_words(feature: str) -> str:
-    # What a feature shows, as a person reads it: precision(output.mean) of column:mean+precision.
+    # A feature as readable text: precision(output.mean) for column:mean+precision.
     first, *rest = feature.split("+")
     name, _, path = first.partition(":")
     if name == "column":
@@ -421,8 +425,8 @@ def witness_of(
 ) -> Witness | None:
     r"""The event of the chosen cells, with the counts (2, cells) of later runs.
 
-    At most twelve pieces are named, those with the most evidence in earlier runs, and only named
-    pieces are counted. None if no earlier run was in any of them.
+    At most twelve pieces are named, those with the most earlier runs, and only named pieces are
+    counted. Returns None if no earlier run was in any chosen cell.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)
@@ -438,7 +442,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""One sentence for a union of pieces: single values in a set, intervals joined by "or"."""
+    r"""Describe a union of pieces: single values as a set, intervals joined by "or"."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -1,7 +1,8 @@
 r"""Multiple tests of one claim, over points, pairs and features, at one level.
 
-A *view* is one feature of the runs of one pair. Each view is learned once and every claimed point
-is tested on it. There are two stopping rules, and one function that weighs their results:
+A *view* is one feature of the runs of one pair. The rule of each view is learned once, and every
+claimed point is tested on it. There are two stopping rules, and one function that combines their
+results:
 
     :func:`gather_views`   a number of runs fixed beforehand: p-values, joined by Holm's method.
                            A pair with several views has a *leader*, which guesses as whichever
@@ -9,7 +10,7 @@ is tested on it. There are two stopping rules, and one function that weighs thei
     :func:`watch_views`    sequential: wealths, joined by their mean
     :func:`weigh`          the outcome of every test, and the one to report
 
-With one view and one point both are the plain test.
+With one view and one point, both are the test of a single view.
 Statement and proof: ``docs/proofs/confidence.md``.
 """
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from audit.features.additive import Score
 
 LEADER: Final = "leader"
-r"""The name of a leader, in place of that of a feature."""
+r"""The name of a leader, used in place of a feature's name."""
 
 
 def weigh(
@@ -66,15 +67,15 @@ def weigh(
     allow_constant: bool = False,
     models: Sequence[Mapping[int, Score] | None] = (),
 ) -> Weighed:
-    r"""Refute the claim if any point is refuted on any view, by the stopping rule of the family.
+    r"""Combine the tests: the claim is refuted if any point is refuted on any view.
 
     Each outcome marked ``refuted`` is at the level of the whole audit: for any set of true claims,
     P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability 1
-    - alpha: each has its part of alpha over the number of distinct deltas. Outcomes of leaders
-    follow those of all views. ``resolution`` is that of the view with the worst resolution, at its
-    best point; views in which nothing could be measured (``coverage``), and scores, do not count.
-    ``models`` are those of the views, for the witness of a score. The choice of views must not
-    depend on their runs.
+    - alpha: each uses its part of alpha, divided by the number of distinct deltas. Outcomes of
+    leaders follow those of all views. ``resolution`` is that of the view with the worst resolution,
+    at its best point; views in which nothing could be measured (``coverage``), and scores, do not
+    count. ``models`` are the models of the views, for the witness of a score. The choice of views
+    must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -116,8 +117,8 @@ def weigh(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    # Of every test, by view and then by point: its p-value or e-value, whether it is refuted at the
-    # level of the family, and how strongly; ``joint`` is the value of all together.
+    # For every test, by view and then by point: its p-value or e-value, whether it is refuted at
+    # the level of the family, and its strength; ``joint`` is the combined p-value or e-value.
     kind: str
     values: Sequence[float]
     marked: Sequence[bool]
@@ -139,11 +140,11 @@ def _layer(kind: str, tests: int) -> LayerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedFamily:
-    r"""The evidence of numbers of runs fixed beforehand on all views, and then of the leaders.
+    r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
 
-    ``tests`` are the (pair, feature) of each, ``parts`` their parts of the level, which sum to 1.
-    ``followed`` are the indices of the views whose trials ``evidence`` contains: for a view its
-    own, for a leader those that it may follow.
+    ``tests`` has the (pair, feature) of each, ``parts`` their parts of the level, which sum to 1.
+    ``followed`` has the indices of the views whose trials ``evidence`` contains: for a view its own
+    index, for a leader those of the views that it may follow.
     """
 
     claim: Claim | CurveClaim
@@ -164,15 +165,15 @@ class FixedFamily:
         return self.evidence[view].trials
 
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
-        r"""The p-value of one test; its bounds on the guess rate spend its part of ``level``,
-        because a p-value is never below their cost.
+        r"""The p-value of one test. Its bounds on the guess rate spend a share of its part of
+        ``level``; the p-value is never below that share.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The bound of one test with its part of ``level`` over the number of distinct deltas;
-        that of a leader starts at the largest bound of the views it follows.
+        r"""The bound of one test at its part of ``level``, divided by the number of distinct
+        deltas; for a leader the scan starts at the largest bound of the views that it follows.
         """
         if (asked := (test, delta, level)) not in self._lower:
             views = self.followed[test] if test >= len(self.learned) else ()
@@ -182,7 +183,7 @@ class FixedFamily:
         return self._lower[asked]
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""By Holm's method, with the parts as weights."""
+        r"""Decide all tests by Holm's method, with the parts as weights."""
         points = self.claim.points
         found = [self.p_value(i, point, level) for i in range(len(self.tests)) for point in points]
         weights = [part for part in self.parts for _ in points]
@@ -196,8 +197,8 @@ class FixedFamily:
         )
 
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
-        r"""The index of the view with the witness of a test against a point, and the event; for a
-        leader, of the view which it followed last.
+        r"""The index of the view of a test's witness against a point, and the witness; for a
+        leader, the index of the view that it followed last.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -207,9 +208,7 @@ class FixedFamily:
 def gather_views(
     views: Sequence[View], claim: Claim | CurveClaim, *, seeds: Sequence[int]
 ) -> FixedFamily:
-    r"""Learn and test every view; ``seeds`` are for the randomisation of each view, then of each
-    leader.
-    """
+    r"""Learn and test every view; ``seeds`` are for the p-values of the views and the leaders."""
     if not views:
         raise InvalidParameter("views", views, "must contain at least one")
     evidence = [
@@ -222,7 +221,7 @@ def gather_views(
     for pair, seed in zip(dict.fromkeys(pair for pair, _ in names), seeds[len(views) :],
                           strict=False):  # fmt: skip
         mine = [i for i, view in enumerate(views) if view.pair == pair]
-        # Before anything is known, the one with the largest part leads.
+        # Before the first block, the leader follows the view with the largest part.
         led = sorted((i for i in mine if views[i].followed), key=lambda i: -views[i].weight)
         if len(mine) > 1 and led:
             followed.append(tuple(led))
@@ -247,7 +246,7 @@ def _leader(views: Sequence[Evidence], seed: int) -> Evidence:
     return Evidence(
         trials=views[0].trials,
         beside=tuple(each.trials for each in views[1:]),
-        uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # from (0, 1], as those of a view
+        uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # in (0, 1], as for a view
         runs=views[0].runs,
         weights=LEADING,
     )
@@ -261,18 +260,18 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Weigh numbers of runs fixed beforehand; ``p_value`` is the smallest Holm-adjusted one."""
+    r"""Test all views with fixed numbers of runs; ``p_value`` is the smallest Holm-adjusted one."""
     family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
     models = [view.models for view in views]
     return weigh(family, alpha, allow_constant=allow_constant, models=models)
 
 
-# -- watched as the runs come ---------------------------------------------------------------------
+# -- sequential -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    # Runs of one pair as its views saw them, and every view's state before them.
+    # The runs of one pair as read by its views, and the state of every view before these runs.
     before: tuple[EProcess, ...]
     pair: int
     outputs: tuple[Outputs, ...]
@@ -281,15 +280,15 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyProcess(Watched):
-    r"""The evidence so far against a claim on all views. Frozen: :meth:`update` gives the next one.
+    r"""The evidence so far against a claim on all views. Frozen: :meth:`update` returns the next.
 
     ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs of all pairs, in
-    order; a run that is read through several features is one run. ``tests`` are the (pair, feature)
-    of the views, ``parts`` their parts in the mean, which sum to 1, ``learned`` which of them are
-    scores, ``processes`` their evidence, each over all claimed points. Stopping when the mean
-    wealth reaches 1/alpha refutes the claim as a whole: some point fails on some view, and
-    :func:`weigh` marks which. ``peak`` is the block in which the mean was largest, and its place
-    there, None if it never exceeded 1.
+    order; a run that is read through several features counts once. ``tests`` has the (pair,
+    feature) of the views, ``parts`` their weights in the mean, which sum to 1; ``learned`` marks
+    scores, and ``processes`` has the evidence of each view over all claimed points. Stopping when
+    the mean wealth reaches 1/alpha refutes the claim as a whole: some point fails on some view, and
+    :func:`weigh` marks it. ``peak`` is the block in which the mean was largest, and the number of
+    its runs up to the maximum; None if the mean never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -301,7 +300,7 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""Replace the views of a pair without runs by those of ``other``, for one pair."""
+        r"""Replace the views of a pair that has no runs yet by the views of ``other``."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter(
@@ -324,8 +323,8 @@ class FamilyProcess(Watched):
     ) -> FamilyProcess:
         r"""The state after these runs of a pair, read through each of its features in order.
 
-        The worlds must be fair coins and the runs independent, of other pairs' runs as well. The
-        next pair, and whether to continue, may depend on all earlier runs.
+        The worlds must be fair coins, and all runs of all pairs independent. The choice of the next
+        pair, and whether to continue, may depend on all earlier runs.
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
@@ -355,7 +354,7 @@ class FamilyProcess(Watched):
         )
 
     def _after(self, block: _Block, runs: int) -> tuple[EProcess, ...]:
-        # Every view's state after the first runs of a block.
+        # The state of every view after the first ``runs`` of a block.
         news = iter(block.outputs)
         return tuple(
             process.update(next(news)[:runs], block.worlds[:runs])
@@ -365,7 +364,7 @@ class FamilyProcess(Watched):
         )
 
     def log_wealth(self) -> Floats:
-        r"""The log-wealth of each test, at the run where their mean was largest."""
+        r"""The log-wealth of each test after the run at which their mean was largest."""
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
@@ -380,18 +379,17 @@ class FamilyProcess(Watched):
         return self.processes[view].tested
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The bound of one view with its part of ``level`` over the number of distinct deltas."""
+        r"""The bound of one view, at its part of ``level`` over the number of distinct deltas."""
         own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
         return self.processes[test].epsilon_lower(own, delta)
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""A test is marked if every set of tests that contains it has a mean wealth of at least
-        1/alpha when the mean of all was largest: at all times together, P(a true claim is marked)
-        <= alpha.
+        r"""Mark a test if every set of tests that contains it has a mean wealth of at least 1/alpha
+        at the time when the mean of all was largest: P(a true claim is ever marked) <= alpha.
         """
         wealth = self.log_wealth()
         shares = [part for part in self.parts for _ in self.claim.points]
-        # The wealthiest is marked exactly if the mean of all sufficed, which the path decides.
+        # The test with the most wealth is marked if and only if the path has reached 1/alpha.
         most = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
         return _Judged(
             kind="e_value",
@@ -434,7 +432,7 @@ def watch_views(
 
 
 def _log_mean(paths: Floats, parts: Sequence[Fraction]) -> Floats:
-    # Over the first axis; a single one is itself, to the last bit.
+    # The log of the mean over the first axis; a single path is returned unchanged.
     if len(paths) == 1:
         alone: Floats = paths[0]
         return alone
@@ -444,19 +442,19 @@ def _log_mean(paths: Floats, parts: Sequence[Fraction]) -> Floats:
 
 
 PART: Final = Fraction(4, 5)
-r"""What the leader of a pair takes of the level of every view of that pair."""
+r"""The fraction of each view's level that the leader of its pair takes."""
 
-# More than the rounding of the logarithms and exponentials here.
+# A bound on the rounding error of the logarithms and exponentials here.
 _ROUNDING: Final = 2.0**-40
 
 
 def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
     r"""Holm-adjusted p-values: rejecting those at most alpha gives P(a false rejection) <= alpha.
 
-    ``shares`` are the shares of the level of the tests (equal by default). In the order of p/share
-    each is multiplied by the shares of those not before it over its own, and is no smaller than the
-    one before (Holm 1979): with equal shares the k-th smallest of m by m - k + 1. Rounded up; the
-    tests may depend on each other in any way.
+    ``shares`` are the tests' shares of the level (equal by default). In the order of p/share, each
+    p-value is multiplied by the sum of its own and all later shares, divided by its own, and made
+    no smaller than the one before (Holm 1979): with equal shares, the k-th smallest of m is
+    multiplied by m - k + 1. Rounded up. The tests may be dependent in any way.
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -470,7 +468,8 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""For each e-value the smallest mean over sets that contain it, as logarithms.
+    r"""The smallest mean over all sets of e-values that contain it, for each e-value, as
+    logarithms.
 
     Rejecting those of at least 1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021,
     section 5): the mean over true hypotheses reaches 1/alpha with at most this probability. The
@@ -485,8 +484,8 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
     rising, sizes = (wealth * weights)[order], weights[order]
     least = np.empty(len(wealth))
     for place, i in enumerate(order):
-        # A mean falls by each further one below it: the set with the least mean has, beside i, the
-        # least others, up to some place.
+        # Adding an e-value below the mean lowers the mean: the set with the least mean consists of
+        # i and of the smallest others, up to some number.
         others = np.concatenate(([0.0], np.cumsum(np.delete(rising, place))))
         counts = np.concatenate(([0.0], np.cumsum(np.delete(sizes, place))))
         least[i] = ((weights[i] * wealth[i] + others) / (weights[i] + counts)).min()
@@ -499,8 +498,8 @@ def parts_of(
     weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
 ) -> list[Fraction]:
     r"""The parts of the level of views with these ``weights``, and then of the leaders of the pairs
-    ``led``, each of which has four fifths of what the views of its pair have without it. They sum
-    to 1; ``pairs`` are those of the views.
+    ``led``; a leader takes four fifths of the parts of its pair's views. The parts sum to 1;
+    ``pairs`` has the pair of each view.
     """
     parts = [weight / sum(weights, Fraction(0)) for weight in weights]
     taken = [PART * part if pair in led else Fraction(0)
@@ -513,9 +512,7 @@ def parts_of(
 
 
 def view_seeds(seed: int, views: int) -> list[int]:
-    r"""The seed of the randomised p-values of each view. The first one is that of an audit with a
-    single view.
-    """
+    r"""The seeds of the views' randomised p-values; the first is that of a single-view audit."""
     return [seed] + [
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
         for i in range(1, views)

@@ -1,14 +1,14 @@
 r"""Coverage: the fraction of outputs that a test could use, and whether it measured anything.
 
 An event can be learned from numbers, which have an order, and from outputs that are repeated. If
-all outputs are equal, or all are distinct and without order, no rule distinguishes the runs: the
+all outputs are equal, or all are distinct and unordered, no rule can distinguish the datasets: the
 test has no power, and passing it means nothing.
 
-The rule of verdicts, exit codes and assertions, where a view is a pair read through one feature:
-a view does not measure a run whose output occurred only once and has no order, or could not be read
-by the view's feature. A view measures nothing if this holds for more than half of its runs. An
-audit that does not refute has measured something only if some view of each pair has
-(:func:`unmeasured_pairs`).
+Verdicts, exit codes and assertions use the following rule, where a view is a pair read through one
+feature. A view does not measure a run whose output occurred only once and has no order, or could
+not be read by its feature. A view measures nothing if this holds for more than half of its runs. An
+audit that does not refute has measured something only if some view of each pair has measured
+something (:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Coverage:
     ) -> Coverage:
         r"""The coverage of all runs of a view, tested at ``level``.
 
-        Something was measured if at most half of all runs were not measured, and the others would
-        have sufficed for a bound above 0 if each had revealed its dataset.
+        Something was measured if at least half of all runs were measured, and these would suffice
+        for a bound above 0 if each revealed its dataset.
         """
         found = cls(
             runs=tally.runs,
@@ -74,13 +74,13 @@ class Coverage:
         return replace(found, measured=tally.looked_at >= _enough(level) and not found.blind)
 
     def accepted(self) -> Coverage:
-        r"""The coverage if a constant output is accepted: it then counts as measured."""
+        r"""The coverage if a constant output is accepted, so that it counts as measured."""
         meant = self.constant and not self.learned and not self.blind
         return replace(self, measured=self.measured or meant)
 
     @property
     def partial(self) -> bool:
-        r"""Whether it tests a part of each output: a learned score, a column or the structure."""
+        r"""Whether the view tests a part of each output: a score, a column or the structure."""
         return self.learned or (self.feature or "").startswith(("column:", "structure"))
 
     @property
@@ -93,7 +93,7 @@ class Coverage:
 
     @property
     def in_part(self) -> bool:
-        r"""Whether more than a few outputs had no measured part."""
+        r"""Whether the view measured something, but missed more than a few outputs."""
         return self.measured and self.missed * _RARE > self.runs
 
     @property
@@ -131,7 +131,7 @@ class Coverage:
 
 
 def _unread(tally: Tally, feature: str | None) -> int:
-    # Labels that came once are counted as such.
+    # Labels that occurred only once are counted by ``once``.
     if feature is None:
         return 0
     counts = tally.label_counts.sum(axis=0).tolist()
@@ -140,7 +140,7 @@ def _unread(tally: Tally, feature: str | None) -> int:
 
 
 def _enough(level: Fraction) -> int:
-    # Each guess after the first look is right with probability 1/2 at epsilon = 0.
+    # At epsilon = 0 each guess after the training runs is right with probability 1/2.
     return TRAINING + math.ceil(-math.log2(WEIGHTS[-1] * level.numerator / level.denominator))
 
 
@@ -196,7 +196,7 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 def unresolved(coverage: Sequence[Coverage]) -> str | None:
     r"""Why there is no resolution although some views were measured; None otherwise.
 
-    An output of one dataset only would be seen among outputs that are repeated or ordered; a
+    An output that only one dataset gives is detectable among repeated or ordered outputs, but a
     learned score or a column may hide it.
     """
     measured = [each for each in coverage if each.measured]
@@ -209,7 +209,7 @@ def unresolved(coverage: Sequence[Coverage]) -> str | None:
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Name the cases that a resolution does not cover, in brackets; empty if it covers all."""
+    r"""The cases that a resolution does not cover, in brackets; empty if it covers all outputs."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)

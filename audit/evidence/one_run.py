@@ -26,13 +26,13 @@ from dpcore.numbers.enclosure import Enclosure, ball, precision, round_down, rou
 from dpcore.numbers.parameter import RationalLike, rational
 
 LARGEST: Final = 64.0
-r"""No lower bound is larger."""
+r"""The largest lower bound that is reported."""
 
 _BITS: Final = 128
 _NEGLIGIBLE: Final = Fraction(1, 1 << 80)
 _STEPS: Final = 26
 _ROUNDING: Final = 2.0**-50
-r"""More than what three operations on floats can be off by, as a share."""
+r"""A bound on the relative rounding error of three floating-point operations."""
 
 
 def one_run_p_value(
@@ -43,9 +43,10 @@ def one_run_p_value(
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         W ~ Bin(r, e^epsilon/(1 + e^epsilon)),
 
-    for m canaries, r guesses (fixed beforehand), v of them right, in balls and rounded up. With
-    delta = 0 it is the exact tail of the worst mechanism. With delta > 0 it is too small for v
-    below the mean of W (``docs/errata.md``); above, no mechanism is known that exceeds it.
+    for m canaries and r guesses (fixed beforehand), v of them right; computed in ball arithmetic
+    and rounded up. With delta = 0 it is the exact tail of the worst mechanism. With delta > 0 it is
+    too small for v below the mean of W (``docs/errata.md``); for larger v, no mechanism is known
+    that exceeds it.
 
     Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run",
     Theorem 5.2.
@@ -71,7 +72,8 @@ def _mass(guesses: int, right: int, odds: arb) -> arb:
 
 
 def _tail(guesses: int, right: int, odds: arb, mass: arb) -> arb:
-    # P(W >= right): the ratio of neighbours falls, so that a geometric series bounds the rest.
+    # P(W >= right): the ratio of successive masses falls, so a geometric series bounds the
+    # remainder.
     total, k = mass, right
     while k < guesses:
         ratio = odds * (guesses - k) / (k + 1)
@@ -83,8 +85,8 @@ def _tail(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
-    # max_i P(v > W >= v - i)/i. Downwards the masses rise to the mode and fall behind it, so their
-    # mean begins to fall for good where the next mass is below it.
+    # max_i P(v > W >= v - i)/i. Going down from v, the masses rise to the mode and then fall, so
+    # once the next mass is below the mean, the mean never rises again.
     summed = arb(0)
     for i in range(1, right + 1):
         above = right - i + 1
@@ -113,10 +115,10 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossLine:
-    r"""w >= slope R + offset, for the probabilities of any event without the canary (w) and with it
-    (R).
+    r"""The inequality w >= slope R + offset for the probability of any event without (w) and with
+    (R) the canary.
 
-    Floats, rounded so that the line is below the true one on all of [0, 1].
+    The floats are rounded so that the line lies below the true one on all of [0, 1].
     """
 
     slope: float
@@ -124,10 +126,10 @@ class LossLine:
 
 
 def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossLine, ...]:
-    r"""The lines implied by (epsilon, delta), in both directions, by slope.
+    r"""The lines implied by points (epsilon, delta), in both directions, sorted by slope.
 
-    P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta), and of the complements
-    Q >= 1 - delta - e^epsilon (1 - P).
+    P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta) and, for the complements, Q >= 1 -
+    delta - e^epsilon (1 - P).
     """
     found = []
     for epsilon, delta in points:
@@ -145,10 +147,11 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether no mechanism within the ``lines`` has ``right`` guesses with probability ``alpha``.
+    r"""Whether no mechanism within the ``lines`` has this many right guesses with probability
+    alpha.
 
-    For such a mechanism, let p_j = P(j guesses are right). For each k <= v the right guesses and
-    the wrong ones obey
+    For such a mechanism, let p_j = P(j guesses are right). For each k <= v the right and the wrong
+    guesses satisfy
 
         w_{k-1} >= line(R_k),   R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
@@ -170,7 +173,7 @@ def curve_refuted(
         error = _ROUNDING * (line.slope * inside + abs(line.offset))
         missing = value - error - outside
         if missing <= 0:
-            return False  # what is below needs nothing more
+            return False  # smaller k add no requirement
         missing *= 1 - _ROUNDING
         inside = (inside + missing * (k - 1) / (guesses - k + 1)) * (1 - _ROUNDING)
         total = (total + missing * canaries / (guesses - k + 1)) * (1 - _ROUNDING)
@@ -187,7 +190,7 @@ def _at(line: LossLine, inside: float) -> float:
 def curve_p_value(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], *, least: float = 1e-12
 ) -> float:
-    r"""An upper bound of P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
+    r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
     Found by bisection to within a thousandth, at least ``least``.
     """

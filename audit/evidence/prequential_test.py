@@ -1,13 +1,13 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
-A fair coin W picks the dataset, X ~ M(D_W). Blocks of runs grow by half; each block's guesses
-follow a rule learned only from earlier blocks, and if M is (epsilon, delta)-DP they are right at
-most as often as a coin with probability
+A fair coin W picks the dataset, X ~ M(D_W). Each block of runs is half as large again as the one
+before. The guesses in a block follow a rule learned only from earlier blocks, and if M is (epsilon,
+delta)-DP they are right at most as often as a coin with probability
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
 
-Each block gives a randomised binomial p-value; they join by inverse normals. No half is reserved
-for training, and no run is scored by a rule learned from it. Statement and proof:
+Each block gives a randomised binomial p-value; these are combined by the inverse normal method. No
+half is reserved for training, and no run is scored by a rule learned from it. Statement and proof:
 ``docs/proofs/confidence.md``.
 """
 
@@ -32,19 +32,19 @@ from dpcore.numbers.clopper_pearson import lower_end
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, rational_in
 
-special: Final = LazyModule("scipy.special")  # not loaded by an audit that counts no runs
+special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_rule.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
-r"""The same for a view of a family with its own leader."""
+r"""The shares for a view of a family with its own leader."""
 
 LEADING: Final = (0.0, 0.0, 0.0, 0.0, 1.0)
-r"""The same for that leader, which has no own experts."""
+r"""The shares for such a leader, which has no experts of its own."""
 
 BERGER_BOOS_SHARE: Final = 50
-r"""The part of a level that the bounds on how often a test guesses may cost, as a divisor."""
+r"""The bounds on how often a test guesses may cost the level divided by this (Berger, Boos)."""
 
 GRID: Final[Floats] = np.concatenate(
     (
@@ -54,7 +54,7 @@ GRID: Final[Floats] = np.concatenate(
         np.arange(64.0, 513.0),
     )
 )
-r"""The epsilons scanned from below, fixed for ever and exact in binary."""
+r"""The epsilons that are scanned from below: fixed, and exact in binary."""
 
 _LEADER: Final = len(EXPERTS) - 1
 _FIRST_BLOCK: Final = 32
@@ -62,26 +62,26 @@ _BLOCK_GROWTH: Final = Fraction(3, 2)
 _PROBES: Final = 16
 _FIRST_SCAN: Final = 32
 _SCAN: Final = 256
-# A longer stretch is scanned at once while its table, a column for each cell, has no more entries.
+# The number of entries of a scan's table (epsilons times cells) that limits the epsilons at once.
 _TABLE: Final = 1 << 15
-# Relative slack for the special functions, always against a refutation.
+# The relative error allowed for the special functions, always against a refutation.
 _SLACK: Final = 2.0**-40
-# No probability is taken to be smaller: a logarithm or a normal score of it stays finite.
+# The least probability in use, so that its logarithm and its normal score are finite.
 _LEAST: Final = 2.0**-1022
 _LARGEST_EXPONENT: Final = 700.0
-# More than there are: 64 blocks, each longer by half, would be 10^12 runs.
+# An upper bound on the number of blocks: 64 blocks, each half as large again, have 10^12 runs.
 _MOST_BLOCKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    r"""One pass of learning and testing; every claim uses the same counts and coins.
+    r"""The evidence of one pass of learning and testing; all claims use the same counts and coins.
 
     ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
-    the randomisation of its p-value for expert i. ``tally`` holds all runs, ``weights`` are the
+    the randomisation of its p-value for expert i. ``tally`` counts all runs; ``weights`` are the
     experts' shares of the level: an expert without a share is not tested. ``beside`` has the trials
-    of further views of the same runs, in blocks that end at the same runs; the leader may also
-    follow their experts, and then only the leader has a share.
+    of further views of the same runs, in the same blocks; the leader may also follow their experts,
+    and then only the leader has a share.
     """
 
     trials: tuple[Trial, ...]
@@ -99,8 +99,8 @@ class Evidence:
     ) -> dict[str, float]:
         r"""A valid p-value of "(epsilon, delta)-DP" for each expert, by name, before weighting.
 
-        Where delta > 0, ``spend`` is the error probability given to the bounds on kappa, over all
-        experts; each p-value includes its expert's share, so none is below its part of ``spend``.
+        If delta > 0, ``spend`` is the error probability of the bounds on kappa, over all experts;
+        each p-value includes its expert's share of it, so it is never below that share.
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
@@ -116,7 +116,7 @@ class Evidence:
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> float:
-        r"""P(p <= a) <= a for every a in [0, 1], whenever the mechanism is (epsilon, delta)-DP."""
+        r"""A p-value: P(p <= a) <= a for all a in [0, 1] if M is (epsilon, delta)-DP."""
         return min(1.0, *self._weighted(epsilon, delta, spend).values())
 
     def epsilon_lower(
@@ -128,13 +128,14 @@ class Evidence:
         The last point of :data:`GRID` before the first one that is not rejected; 0.0 if none is. It
         may be compared with any claim, chosen before or after: the scan errs only if it rejects the
         first grid point at or above the true epsilon, which is one test. ``known`` is another
-        bound, at which the scan starts: if that one holds, P(this one does not) <= alpha.
+        bound, at which the scan starts: if that bound is valid, this one is wrong with probability
+        at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
         cost = round_up(Fraction(level) / BERGER_BOOS_SHARE) if rate > 0.0 else 0.0
-        # The zero cut's p-value never falls as epsilon grows (the proof's lemma 3), so a search
-        # finds the stretch it rejects by itself. From there on the others look at every point.
+        # The zero cut's p-value never falls as epsilon grows (lemma 3 of the proof), so bisection
+        # finds the range that it rejects. From there on the other experts test every point.
         low = int(np.searchsorted(GRID, known, side="right")) - 1 if known > 0.0 else -1
         high = len(GRID)
         while high - low > 1 and self.weights[0]:
@@ -143,7 +144,7 @@ class Evidence:
             alone = np.append(~(_tail(score) / self.weights[0] + cost <= level), [True])
             place = int(np.argmax(alone))
             low, high = [low, *tried.tolist(), high][place : place + 2]
-        # Each goes on from where the one before it stopped, until none rejects the next point.
+        # Each expert continues where the one before it stopped, until none rejects the next point.
         tested = (1 + np.flatnonzero(self.weights[1:])).tolist()
         others = sorted(tested, key=lambda i: -self.weights[i])
         widest = max((len(one.rule.lean) for trials in self._views for one in trials), default=1)
@@ -172,7 +173,7 @@ class Evidence:
     def followed(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> tuple[int, Witness | None]:
-        r"""That event, and the index of its view: 0 for its own, then those of ``beside``."""
+        r"""The index of the witness's view (0: its own, then ``beside``), and the witness."""
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
         places = [best] * len(self.trials)
@@ -211,11 +212,11 @@ def _join_blocks(
     cost: float,
     epsilons: Floats,
 ) -> Floats:
-    # Z at each epsilon: the guesses in blocks of so many runs as one normal score. The guesses of a
-    # block must be fixed by earlier blocks; ``cost`` is for the bounds on kappa.
-    # The budget of variance is 1: a silent block takes none of it, another its share of the runs
-    # still to come, the last one all that is left. What a block takes depends on the past and on
-    # its number of guesses, never on whether they were right.
+    # The combined normal score Z at each epsilon of the guesses in all blocks. The guesses of a
+    # block must be fixed by earlier blocks; ``cost`` is for the bounds on kappa. The variances sum
+    # to 1: a block without guesses takes none, any other one its share of the remaining runs, and
+    # the last one the remainder. The variance of a block depends on the past and on its number of
+    # guesses, never on whether they were right.
     score, luck = np.zeros(len(epsilons)), np.zeros(len(epsilons))
     budget = np.ones(len(epsilons))
     to_come, last = sum(runs), len(runs) - 1
@@ -230,8 +231,8 @@ def _join_blocks(
         luck += np.where(loud, guesses * np.log1p(-wrong_rate), 0.0)
         budget -= taken
         to_come -= size
-    # No p-value below the chance that every guess is right by luck: the randomisation alone must
-    # not refute, and an expert that never spoke has p = 1.
+    # No p-value is below the probability that every guess is right by chance: the randomisation
+    # alone must not refute, and an expert without guesses has p = 1.
     joint: Floats = np.minimum(score, -special.ndtri(np.exp(luck)))
     return joint
 
@@ -241,7 +242,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
 
     The worlds must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
-    give the same evidence. ``isotonic`` is that of
+    give the same evidence. ``isotonic`` is passed to
     :func:`audit.evidence.threshold_rule.learn_rule`.
     """
     reading = read(outputs)
@@ -253,7 +254,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
         fresh, coins = reading[start:end], truth[start:end]
         trials.append(Trial.of(learn_rule(tally, isotonic=isotonic), fresh, coins))
         tally = tally.add(fresh, coins)
-    # Multiples of 2^-53 from (0, 1], not from [0, 1): P(U <= a) <= a for the smallest a, too.
+    # Multiples of 2^-53 in (0, 1], not in [0, 1): P(U <= a) <= a even for the smallest a.
     uniforms = 1.0 - np.random.default_rng(integer("seed", seed, at_least=0)).random(
         (len(trials), len(EXPERTS))
     )
@@ -269,11 +270,11 @@ def block_ends(runs: int) -> list[int]:
 
 
 def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
-    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; <= 0 when delta decides all.
-    # An expert that would guess only one world can gain only delta/2.
+    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; <= 0 if delta explains everything.
+    # For an expert that guesses only one dataset, delta/2 replaces delta.
     if delta == 0.0:
         return np.ones(len(votes.right))
-    # An expert guesses alike over stretches of epsilon: few counts differ, each is bounded once.
+    # An expert's guesses are constant over ranges of epsilon: each distinct count is bounded once.
     counts, place = np.unique(votes.right + votes.wrong, return_inverse=True)
     kappa: Floats = np.where(counts > 0, lower_end(counts, runs, level), 1e-300)[place]
     share: Floats = 1.0 - (delta * (1.0 + _SLACK)) * (votes.sides / 2) / (kappa * (1.0 - _SLACK))
@@ -281,8 +282,8 @@ def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
 
 
 def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: float) -> Floats:
-    # Phi^-1(1 - p), p = (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); p = u when silent.
-    # Both p and 1-p are formed as sums, so that neither tail loses its digits.
+    # Phi^-1(1 - p), p = (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); p = u without
+    # guesses. Both p and 1-p are computed as sums, so that neither tail loses digits.
     p, rest = np.full(len(loud), u), np.full(len(loud), 1.0 - u)
     at = np.flatnonzero(loud)
     wrong, right = votes.wrong[at], votes.right[at]
@@ -297,7 +298,7 @@ def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: 
 def _randomised_tail(
     u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool
 ) -> Floats:
-    # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); ``beyond``: what it lacks to 1.
+    # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong), or its complement if ``beyond``.
     part, none = (special.betainc, 1.0) if beyond else (special.betaincc, 0.0)
     below = np.where(wrong == 0, none, part(np.maximum(wrong, 1), right + 1.0, rate))
     upto = np.where(right == 0, 1.0 - none, part(wrong + 1.0, np.maximum(right, 1), rate))
@@ -306,13 +307,13 @@ def _randomised_tail(
 
 
 def _tail(score: Floats) -> Floats:
-    # 1 - Phi(score), rounded up; what is not a number refutes nothing.
+    # 1 - Phi(score), rounded up; nan does not refute.
     beyond: Floats = np.maximum(special.ndtr(-score) * (1.0 + _SLACK), _LEAST)
     return np.where(np.isnan(beyond), 1.0, beyond)
 
 
 def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
-    r"""The claim as floats, both rounded up: refuting the weaker claim refutes the exact one.
+    r"""The claim as floats, both rounded up: refuting this weaker claim refutes the exact one.
 
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
@@ -329,18 +330,18 @@ def resolution(
     *,
     crowd: int = 1,
 ) -> float:
-    r"""An always-revealing output of this mass eta would be refuted in 95 of 100 audits.
+    r"""The probability eta of an always-revealing output that 95 of 100 audits would refute.
 
-    The larger of two, N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the firm expert has
-    learned it before the last two blocks, and P(Bin(5N/9, eta/2) >= K) = 0.975, K right guesses if
-    these are enough and the other blocks are uninformative:
+    The larger of two solutions, with N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the expert
+    "best cut 0.003" has learned it before the last two blocks, and P(Bin(5N/9, eta/2) >= K) =
+    0.975, where K right guesses suffice if the other blocks are uninformative:
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha).
 
     ``crowd`` is the count from which a number has its own cell
-    (:attr:`audit.evidence.event.Tally.crowd`). The rest of the outputs also matters, so this is a
-    conservative estimate, checked by simulation, and not a theorem. 1.0 if only an output that
-    always occurs would be refuted; ``inf`` if none would.
+    (:attr:`audit.evidence.event.Tally.crowd`). The other outputs also matter, so this is a
+    conservative estimate, checked by simulation, and not a theorem. It is 1.0 if only an output
+    that always occurs would be refuted, ``inf`` if none would.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)
@@ -349,7 +350,7 @@ def resolution(
     cost = level / BERGER_BOOS_SHARE if rate > 0.0 else 0.0
 
     def enough(right: int, of: int, weight: float) -> bool:
-        # The smaller of the last two blocks has 2/5 of their runs, and of the right guesses.
+        # The smaller of the last two blocks has 2/5 of their runs and of the right guesses.
         bound = special.betaincinv(
             0.4 * right, 0.4 * (of - right) + 1, weight * cost / _MOST_BLOCKS
         )
@@ -371,7 +372,7 @@ def resolution(
         )
         if eta <= 1.0:
             return eta
-    # An output that always comes in its world leaves no run undecided once the leader speaks.
+    # If an output always occurs on its dataset, every run is guessed once the leader guesses.
     ends = block_ends(count)
     scored = count - max(ends[0], *(end for end in ends if SILENT * end <= count), 0)
     return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[_LEADER]) else math.inf

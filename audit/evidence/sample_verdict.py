@@ -22,21 +22,21 @@ from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike
 
 LARGEST_EXPONENT: Final = 700.0
-r"""A float holds the exponential of it."""
+r"""The largest exponent whose exponential is a finite float here."""
 
 FIXED: Final = LayerRun(
     layer="sample",
     method="prequential guessing game",
     proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
 )
-r"""The sample layer, one test of a number of runs fixed beforehand."""
+r"""The sample layer with a number of runs fixed beforehand (one test)."""
 
 ANYTIME: Final = LayerRun(
     layer="sample",
     method="e-process of guesses",
     proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
 )
-r"""The sample layer, one test that may be looked at after every run."""
+r"""The sample layer with a test that may be evaluated after every run (one test)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,25 +45,25 @@ class Outcome(Facts):
 
     ``pair`` is the index of the pair in the audit's list, ``feature`` the name of the tested
     feature, None for the output itself. ``p_value`` or ``e_value`` is only that of this test;
-    ``epsilon_lower`` is a bound at the delta of this point. All bounds of an audit hold together
-    with its confidence. ``refuted`` says whether this point is refuted at the level of the whole
-    audit.
+    ``epsilon_lower`` is a lower bound at the delta of this point. All bounds of an audit hold
+    together with its confidence. ``refuted`` says whether this point is refuted at the level of the
+    whole audit.
 
     >>> Outcome(claim=Claim(epsilon=1), epsilon_lower=0.5, refuted=False, p_value=0.3).to_json()
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
     """
 
-    pair: int = fact("its place in the audit's list", default=0)
-    feature: str | None = fact("the feature of the outputs", default=None)
+    pair: int = fact("the index of the pair in the audit's list", default=0)
+    feature: str | None = fact("the tested feature, null for the output itself", default=None)
     claim: Claim = fact("the claim as exact text", name="*", write=members("epsilon", "delta"))
     p_value: float | None = fact("the p-value of this test alone", default=None)
     e_value: float | None = fact("the e-value of this test alone", default=None)
-    epsilon_lower: float = fact("a bound at this delta")
+    epsilon_lower: float = fact("a lower bound on epsilon at this delta")
     refuted: bool = fact("whether the claim is refuted at the level of the whole audit")
 
 
 class Watched:
-    r"""Sequential evidence: ``path[t-1]`` is the logarithm of a wealth after t runs."""
+    r"""Sequential evidence: ``path[t-1]`` is the logarithm of the wealth after t runs."""
 
     __slots__ = ()
 
@@ -79,12 +79,12 @@ class Watched:
 
     @property
     def log_e(self) -> float:
-        r"""The logarithm of the largest wealth so far, at least 0 (before any run it was 1)."""
+        r"""The logarithm of the largest wealth so far, at least 0 (the wealth starts at 1)."""
         return max(0.0, float(self.path.max(initial=0.0)))
 
     @property
     def e_value(self) -> float:
-        r"""The largest wealth so far: P(it ever reaches 1/alpha) <= alpha if the claim holds."""
+        r"""The largest wealth so far; if the claim holds, P(it ever reaches 1/alpha) <= alpha."""
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
@@ -95,12 +95,12 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    r"""The evidence of the runs about a claim.
+    r"""The combined evidence of the runs about a claim.
 
-    ``outcomes`` holds every test, by view and then by claimed point. ``row`` is the index of the
-    strongest evidence against the claim: ``witness`` and ``epsilon_lower`` belong to it, the bound
-    at the delta of that point. ``resolution`` is that of the views that measured anything,
-    according to ``coverage``.
+    ``outcomes`` has the outcome of every test, by view and then by claimed point. ``row`` is the
+    index of the strongest evidence against the claim; ``witness`` and ``epsilon_lower`` belong to
+    that test and its delta. ``resolution`` is over the views that measured anything, according to
+    ``coverage``.
     """
 
     verdict: VerdictWord
@@ -116,8 +116,8 @@ class Weighed:
 
 
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
-    r"""The index of the reported outcome: among those for the point with the strongest evidence and
-    with the same mark, the one with the largest bound; among refuted ones values precede the
+    r"""The index of the reported outcome: among those at the point with the strongest evidence and
+    with the same mark, the one with the largest bound; among refuted ones, values precede the
     representation of floats, and time comes last. All bounds hold together
     (``docs/proofs/confidence.md``).
     """
@@ -133,7 +133,7 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
-    r"""The verdict of a sample layer; nothing measured if no view of a pair measured anything."""
+    r"""The verdict of a sample layer; all views of a pair may have measured nothing."""
     if refuted:
         return "refuted"
     return "not_refuted" if coverage and not unmeasured_pairs(coverage) else "nothing_measured"
@@ -145,9 +145,10 @@ def resolution_of(
     points: Sequence[Claim],
     shares: Sequence[Fraction],
 ) -> float:
-    r"""The worst resolution of the views that measured anything and are not scores, each at its
-    best point; infinite if there is none. ``shares`` are those of one test each. Outputs of
-    unmeasured runs may reveal the dataset, so it is at least their share.
+    r"""The worst resolution over the views that measured anything and are not scores, each at its
+    best point; infinite if there is no such view. ``shares`` has the level of one test of each
+    view. Outputs of unmeasured runs may reveal the dataset, so the resolution is at least their
+    fraction.
     """
     found = [
         max(
@@ -166,16 +167,16 @@ def resolution_of(
 def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
     r"""The bound, no larger than a claim that is not refuted.
 
-    A claim between two rejected grid points may barely pass the test itself: the smaller bound is
-    also valid, and does not contradict the verdict.
+    A claim between two rejected grid points may barely pass its own test; the smaller bound is also
+    valid, and does not contradict the verdict.
     """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
 
 
 def versions() -> dict[str, str]:
-    r"""Versions of this toolkit, Python and numpy."""
+    r"""The versions of this toolkit, Python and numpy."""
     try:
         own = version("dpcore")
-    except PackageNotFoundError:  # run from a source tree that is not installed
+    except PackageNotFoundError:  # the source tree is not installed
         own = "unknown"
     return {"dpcore": own, "python": platform.python_version(), "numpy": np.__version__}

@@ -1,4 +1,4 @@
-r"""The anytime-valid test: test the runs as they are drawn, and stop at enough evidence.
+r"""The anytime-valid test: test the runs as they are drawn, and stop when the evidence suffices.
 
 Each run multiplies a wealth that starts at 1 by
 
@@ -7,8 +7,8 @@ Each run multiplies a wealth that starts at 1 by
 
 with the guesses and the stakes lambda fixed before the run. If the mechanism is (epsilon, delta)-DP
 the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha (Ville),
-at any number of looks. A run without a guess still pays: betting only on a revealing output that
-delta allows would otherwise always win. Statement and proof: ``docs/proofs/confidence.md``.
+at any number of looks. A run without a guess also pays; otherwise a bet only on a revealing output
+that delta allows would always win. Statement and proof: ``docs/proofs/confidence.md``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 
-# The mixture, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon + delta),
-# weight), and Kelly bets on every cell by its learned odds or a wary bound on them:
+# The mixture of bets, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon +
+# delta), weight), and Kelly bets on every cell by its learned odds or a conservative bound on them:
 # (index in ThresholdFamily.odds, fraction of the Kelly stake, weight).
 _EXPERT_BETS: Final = (
     *((0, 0.75 * 2.0**-k, 0.5 / 8) for k in range(8)),
@@ -48,14 +48,14 @@ _KELLY_BETS: Final = (
     (2, 1.0, 0.04),
     (3, 1.0, 0.04),
 )
-_ZERO_CUT_BETS: Final = sum(bet[0] == 0 for bet in _EXPERT_BETS)  # they come first
+_ZERO_CUT_BETS: Final = sum(bet[0] == 0 for bet in _EXPERT_BETS)  # the first ones
 _LOG_WEIGHTS: Final = np.log([bet[-1] for bet in (*_EXPERT_BETS, *_KELLY_BETS)])
 
 _COARSE: Final = GRID[::8]
 _SCAN: Final = 64
 _CHUNK: Final = 1 << 15
 _LARGEST_EPSILON: Final = 512
-# Charged to the better at each run; the rounding of a step near the bar is 10 times smaller.
+# Subtracted from the log-wealth at each run; the rounding error of a step is 10 times smaller.
 _RUN_SLACK: Final = 2.0**-44
 
 
@@ -65,7 +65,7 @@ class EProcess(Watched):
 
     Frozen: :meth:`update` returns the next state. It depends on the runs but not on their division
     into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the bets
-    and the claimed points; ``trials`` hold the integer counts between looks. ``isotonic`` is passed
+    and the claimed points; ``trials`` has the integer counts between looks. ``isotonic`` is passed
     to :func:`audit.evidence.threshold_rule.learn_rule`.
     """
 
@@ -80,12 +80,12 @@ class EProcess(Watched):
 
     @property
     def seen(self) -> Tally:
-        r"""All runs, including those after the last look."""
+        r"""The tally of all runs, including those after the last look."""
         return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
 
     @property
     def tested(self) -> tuple[Trial, ...]:
-        r"""All trials, including that of the runs after the last look."""
+        r"""All trials, including the one of the runs after the last look."""
         return self._all_trials()
 
     @property
@@ -144,8 +144,8 @@ class EProcess(Watched):
     def _all_trials(self) -> tuple[Trial, ...]:
         if self.rule is None or not self.pending:
             return self.trials
-        # In two parts, up to the wealthiest run and after it: the bound looks there as well, so
-        # that a claim rejected on the way stays rejected. Ville's inequality allows any times.
+        # Split at the run with the largest wealth, so that the bound is also evaluated there and a
+        # rejected claim stays rejected. Ville's inequality allows any times.
         waiting = sum(len(fresh) for fresh, _ in self.pending)
         left = int(np.argmax(self.path[-waiting:])) + 1
         parts: tuple[list[Trial], list[Trial]] = ([], [])
@@ -160,15 +160,15 @@ class EProcess(Watched):
         r"""A lower confidence bound, valid at all times at once:
         P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
 
-        Every epsilon of a fixed grid has its own e-process, looked at after each of :data:`LOOKS`,
+        Every epsilon of a fixed grid has its own e-process, evaluated after each of :data:`LOOKS`,
         now, and where the claim's wealth was largest in between. Returns the last epsilon before
-        the first that was never rejected; 0.0 if none.
+        the first one that was never rejected, or 0.0.
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
         trials = self._all_trials()
-        # The zero cut's part of the wealth is cheap at all epsilons, and what it rejects by itself
-        # the whole mixture rejects too.
+        # The zero cut's part of the wealth is cheap at all epsilons, and every epsilon that it
+        # rejects is rejected by the whole mixture.
         alone = _best_wealth(trials, _COARSE, rate, zero_cut=True)
         start = _first_kept(alone, bar)
         while start < len(_COARSE):
@@ -180,8 +180,8 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event of the expert with the largest gain against one claimed point, on the runs of
-        that gain.
+        r"""The event of the expert with the largest gain against one claimed point, counted on the
+        runs of that gain.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]
@@ -203,7 +203,7 @@ def watch_curve(
 ) -> EProcess:
     r"""Start a sequential test of the claim (epsilon, delta)-DP at all of these points.
 
-    The points share the evidence: the average of their e-processes is one e-process.
+    The average of the e-processes of the points is an e-process.
     """
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:
@@ -223,7 +223,7 @@ def watch_curve(
 
 
 def _log_mean(logs: Floats, log_weights: Floats) -> Floats:
-    # log sum_i w_i e^(logs_i) over the first axis; what is not a number counts as ruin.
+    # log sum_i w_i e^(logs_i) over the first axis; nan counts as wealth 0.
     terms = logs + log_weights[:, None]
     terms = np.where(np.isnan(terms), -np.inf, terms)
     top = np.maximum(terms.max(axis=0), -LARGEST_EXPONENT)
@@ -233,13 +233,13 @@ def _log_mean(logs: Floats, log_weights: Floats) -> Floats:
 
 
 def _stake_limit(growth: Floats, delta: float) -> Floats:
-    # A wrong guess at this stake loses everything; no stake is larger.
+    # The largest stake, at which a wrong guess loses all wealth.
     limit: Floats = (1.0 - _RUN_SLACK) / (growth + delta)
     return limit
 
 
 def _kelly(odds: Floats, growth: Floats, delta: float) -> Floats:
-    # (epsilons, cells), signed: the stakes that would grow fastest were these odds true.
+    # (epsilons, cells), signed: the stakes with the largest growth rate if these odds were true.
     stake = np.maximum(expit(np.abs(odds)) * (1.0 + 1.0 / growth[:, None]) - 1.0, 0.0)
     signed: Floats = np.sign(odds) * np.minimum(stake, _stake_limit(growth, delta)[:, None])
     return signed
@@ -251,7 +251,7 @@ def _grow(epsilons: Floats) -> Floats:
 
 
 def _returns(stake: Floats, growth: Floats, pay: Floats) -> tuple[Floats, Floats, Floats]:
-    # What a right guess, a wrong guess and silence add to each unit of wealth.
+    # The gains per unit of wealth of a right guess, a wrong guess and no guess.
     return stake - pay, -np.minimum(stake * growth + pay, 1.0), -np.minimum(pay, 1.0)
 
 
@@ -262,7 +262,7 @@ def _sup(stakes: Floats) -> Floats:
 
 
 def _log_factors(rule: ThresholdFamily, epsilon: float, delta: float) -> Floats:
-    # (bets, 2, cells): the log factor of one run, by its world and its cell.
+    # (bets, 2, cells): the log factor of one run, by its dataset and its cell.
     growth = _grow(np.array([epsilon]))
     limit = _stake_limit(growth, delta)[0]
     guesses = [expert.guesses(epsilon).astype(np.float64) for expert in rule.experts]
@@ -280,7 +280,7 @@ def _log_factors(rule: ThresholdFamily, epsilon: float, delta: float) -> Floats:
 
 
 def _expert_gains(trial: Trial, epsilons: Floats, delta: float, bets: int | None = None) -> Floats:
-    # (expert bets, epsilons): log-wealth won over a trial, from counts alone, by the first bets.
+    # (expert bets, epsilons): the log-wealth that the first ``bets`` win over a trial, from counts.
     growth = _grow(epsilons)
     limit = _stake_limit(growth, delta)
     placed, gains = _EXPERT_BETS[:bets], []
@@ -294,11 +294,11 @@ def _expert_gains(trial: Trial, epsilons: Floats, delta: float, bets: int | None
 
 
 def _kelly_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
-    # (Kelly bets, epsilons): likewise, cell by cell.
+    # (Kelly bets, epsilons): the log-wealth that the Kelly bets win over a trial, from counts.
     growth = _grow(epsilons)
     gains = []
     for source, fraction, _ in _KELLY_BETS:
-        # Cells with the same odds bet alike; of many labels most were seen equally often.
+        # Cells with the same odds have the same bets; most of many labels have equal counts.
         odds, place = np.unique(trial.rule.odds[source], return_inverse=True)
         world_a, world_b = np.zeros((2, len(odds)), dtype=np.int64)
         np.add.at(world_a, place, trial.counts[0])
@@ -314,7 +314,7 @@ def _kelly_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
 
 
 def _won(counts: tuple[Integers, Integers, Integers], returns: tuple[Floats, ...]) -> Floats:
-    # xlog1py(0, -1) is 0: a ruinous guess that nobody made costs nothing.
+    # xlog1py(0, -1) is 0, as needed for guesses that were not made.
     won = [
         xlog1py(count, each) - _RUN_SLACK * count
         for count, each in zip(counts, returns, strict=True)
@@ -326,8 +326,8 @@ def _won(counts: tuple[Integers, Integers, Integers], returns: tuple[Floats, ...
 def _best_wealth(
     trials: tuple[Trial, ...], epsilons: Floats, delta: float, *, zero_cut: bool = False
 ) -> Floats:
-    # The largest log-wealth after any trial, at each epsilon; of the ``zero_cut`` alone it is a
-    # lower bound that costs next to nothing.
+    # The largest log-wealth after any trial, at each epsilon; with only the ``zero_cut``, a lower
+    # bound on it that is cheap.
     bets = _ZERO_CUT_BETS if zero_cut else len(_LOG_WEIGHTS)
     wealth, best = np.zeros((bets, len(epsilons))), np.zeros(len(epsilons))
     for trial in trials:

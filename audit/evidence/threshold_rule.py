@@ -21,21 +21,22 @@ from audit.outputs.reading import Integers, Reading
 from dpcore.lazy_import import LazyModule
 from dpcore.numbers.clopper_pearson import lower_end
 
-special: Final = LazyModule("scipy.special")  # not loaded by an audit that counts no runs
+special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
-r"""Who is tested, by name: experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
-behind them the leader, who guesses as any of these or as the bold one, the last among them.
+r"""The names of the tested guessers: the experts of a rule, in the order of
+:attr:`ThresholdFamily.experts`, and then the leader, which guesses as one of them or as the last,
+untested expert (the one by the learned odds).
 """
 
 _LOOSE: Final = 0.1
 FIRM: Final = 0.003
-r"""The level of the reaches of the last expert."""
+r"""The level of the reaches of the last tested expert."""
 
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST_SPREAD: Final = 1e-9
-# By the place of an expert in its rule, in standard deviations: who is a little ahead of many is so
-# by chance. The zero cut leaves chance nothing to choose, less so beside one view's own experts.
+# The head start of each expert of a rule, in standard deviations: a small lead among many experts
+# is due to chance. The zero cut adapts least to chance; with a single view it gets an extra start.
 _HEAD_STARTS: Final = np.array([2.5, 0.0, 0.0, 0.0, 1.0])
 _ALONE: Final = np.array([1.5, 0.0, 0.0, 0.0, 0.0])
 _BELIEVED: Final = 0.5
@@ -47,8 +48,8 @@ _Entry = TypeVar("_Entry", np.float64, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
-    r"""The result of an expert's guesses, one entry per epsilon: integer counts of right and wrong
-    ones, and ``sides``, the number of datasets (0, 1 or 2) that it guesses.
+    r"""The results of an expert's guesses, one entry per epsilon: the counts of right and wrong
+    guesses, and ``sides``, the number of datasets (0, 1 or 2) that it guesses.
     """
 
     right: Integers
@@ -58,15 +59,15 @@ class Votes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    r"""Cells in increasing order of reach; at each epsilon it guesses in all cells from some place
-    on.
+    r"""An expert: cells in increasing order of reach. At each epsilon it guesses in all cells from
+    some index on.
 
-    Only cells whose reach exceeds epsilon qualify; cells without a reach are left out. An expert
-    without ``promise`` guesses in all of them. One with ``promise`` guesses from the cut whose
-    predicted score sum(n (rate - q)) / sqrt(sum n) is best, with sums over the guessed cells: many
-    cells that barely qualify would hide a few that distinguish the datasets well. ``seen`` and
-    ``promise`` are sums of n and n rate from a place on; ``ends`` are the places behind the last
-    guess of A, and of B.
+    Only cells whose reach exceeds epsilon qualify; cells without a reach are omitted. An expert
+    without ``promise`` guesses in all qualifying cells. One with ``promise`` guesses from the cut
+    with the best predicted score sum(n (rate - q)) / sqrt(sum n), summed over the guessed cells:
+    otherwise many cells that barely qualify would hide a few that distinguish the datasets well.
+    ``seen`` and ``promise`` are the sums of n and n rate from each index on; ``ends`` are the
+    indices after the last guess of A, and of B.
     """
 
     order: Integers
@@ -79,7 +80,7 @@ class Expert:
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
-        r"""Build from signed reaches, the past runs per cell, and the predicted rates of right
+        r"""Build an expert from signed reaches, past runs per cell and predicted rates of right
         guesses.
         """
         order = np.flatnonzero(signed)
@@ -103,28 +104,28 @@ class Expert:
         return found
 
     def cuts(self, epsilons: Floats) -> Integers:
-        r"""The place in ``order`` from which it guesses, one per epsilon."""
+        r"""The index in ``order`` from which the expert guesses, one per epsilon."""
         first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
         if self.promise is None:
             return first
-        base = int(first.min(initial=len(self.order)))  # no cell before it qualifies anywhere here
+        base = int(first.min(initial=len(self.order)))  # no earlier cell qualifies at any epsilon
         seen, promise = self.seen[base:], self.promise[base:]
         score = (promise - special.expit(epsilons)[:, None] * seen) / np.sqrt(np.maximum(seen, 1.0))
-        score[:, -1] = 0.0  # guessing nowhere
+        score[:, -1] = 0.0  # no guesses
         score[np.arange(score.shape[1]) < (first - base)[:, None]] = -1.0
         best: Integers = np.argmax(score, axis=1).astype(np.int64)
         return base + best
 
     def guesses(self, epsilon: float) -> NDArray[np.int8]:
-        r"""+1 for dataset B, -1 for dataset A, 0 for no guess; one entry per cell."""
+        r"""The guess in each cell: +1 for dataset B, -1 for dataset A, 0 for no guess."""
         chosen = self.order[(cut := int(self.cuts(np.array([epsilon]))[0])) :]
         found = np.zeros(self.cells, dtype=np.int8)
         found[chosen] = np.where(self.toward_b[cut:], 1, -1)
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The right guesses beyond a share q, in standard deviations, that the earlier runs
-        predict from these cuts on; nan without a prediction.
+        r"""The predicted excess of right guesses over a fraction q, in standard deviations, from
+        these cuts on; nan without a prediction.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -133,7 +134,7 @@ class Expert:
         return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
 
     def sums(self, counts: Integers) -> tuple[Integers, Integers]:
-        r"""Right and wrong guesses from a place on, for new runs with these counts (2, cells)."""
+        r"""The numbers of right and wrong guesses from each index on, for new counts (2, cells)."""
         world_a, world_b = counts[:, self.order]
         return (
             _from_here_on(np.where(self.toward_b, world_b, world_a)),
@@ -142,7 +143,7 @@ class Expert:
 
 
 def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
-    # Sums over values[i:], for i up to and including the empty one at the end.
+    # The sums of values[i:] for i = 0, ..., len(values).
     found = np.zeros(len(values) + 1, dtype=values.dtype)
     np.cumsum(values[::-1], out=found[:-1][::-1])
     return found
@@ -152,7 +153,7 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 class ThresholdFamily:
     r"""The learned log-odds of dataset B in each cell, and the experts. The last expert guesses
     wherever the learned odds exceed epsilon, from the best cut on. It has no share of the level,
-    and may be followed (:mod:`audit.evidence.many_tests`).
+    but a leader may follow it (:mod:`audit.evidence.many_tests`).
     """
 
     cells: Cells
@@ -161,8 +162,8 @@ class ThresholdFamily:
 
     @property
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
-        r"""The log-odds of dataset B per cell: as learned, restricted to cells that stand alone,
-        and the two signed reaches, which are conservative.
+        r"""The log-odds of dataset B per cell: as learned, as learned but only in separate cells
+        (labels and unusually repeated numbers), and the two signed reaches, which are conservative.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -175,24 +176,25 @@ class ThresholdFamily:
 
 
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
-    r"""Learn the rule from earlier runs; ``isotonic`` if larger numbers indicate dataset B, as for
-    a learned score: then the learned odds never fall from one interval to the next.
+    r"""Learn the rule from earlier runs. ``isotonic`` states that larger numbers indicate dataset
+    B, as for a learned score: the learned odds then never fall from one interval to the next.
 
     The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
-    reach exceeds epsilon. Labels and oddly repeated numbers stand alone. Intervals borrow from
-    their neighbours through a binary tree over their order: a child's rate is shrunk towards its
-    parent's by the spread seen among siblings, unless it departs by three standard deviations, and
-    so is a label's towards 1/2; reaches pass down likewise, and the best cut 0.1 takes them from
-    half-lines too (the tail of a monotone likelihood ratio is one).
+    reach exceeds epsilon. Labels and unusually repeated numbers are separate cells. Intervals
+    borrow from their neighbours through a binary tree over their order: a child's rate is shrunk
+    towards its parent's according to the spread among siblings, unless it departs by three standard
+    deviations; a label's rate is shrunk towards 1/2 in the same way. Reaches are passed down the
+    tree likewise, and the best cut 0.1 also uses the reaches of half-lines (with a monotone
+    likelihood ratio, the best events are half-lines).
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
     leaves, alone = np.split(cells.counts, [cells.intervals], axis=1)
     lean, reaches = _smooth(leaves, cells.alone)
     if isotonic:
-        from scipy.optimize import isotonic_regression  # here, not above: most views need none
+        from scipy.optimize import isotonic_regression  # slow import that most views do not need
 
-        # An empty cell weighs next to nothing.
+        # An empty cell has almost no weight.
         weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
         lean = special.logit(isotonic_regression(special.expit(lean), weights=weights).x)
     known, _ = _shrunk(alone, np.full(alone.shape[1], 0.5), part=1.0)
@@ -202,7 +204,7 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
         np.concatenate((reach, _reach(alone, level)))
         for reach, level in zip(reaches, (_LOOSE, _LOOSE, FIRM), strict=True)
     )
-    # A number repeated where none should be speaks for itself: its learned odds are its reach.
+    # For an unusually repeated number, the reach is the learned odds.
     firm[: cells.intervals][cells.alone] = lean[: cells.intervals][cells.alone]
     return ThresholdFamily(
         cells=cells,
@@ -210,7 +212,8 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
         experts=(
             Expert.of(zero, past),
             Expert.of(loose, past),
-            # The bold one predicts with the learned rates, the wary one with its own low bounds.
+            # "best cut 0.1" predicts with the learned rates, "best cut 0.003" with its own lower
+            # bounds.
             Expert.of(far, past, special.expit(np.sign(far) * lean)),
             Expert.of(firm, past, special.expit(np.abs(firm))),
             Expert.of(lean, past, special.expit(np.abs(lean))),
@@ -222,7 +225,7 @@ def _reach(counts: Integers, level: float) -> Floats:
     most, total = counts.max(axis=0), counts.sum(axis=0)
     clear = 2 * most > total
     right = np.full(len(most), 0.5)
-    # Labels that hardly come again have few counts: of many cells alike one is bounded.
+    # Many labels with few repetitions share their counts: each distinct count is bounded once.
     side = int(total.max(initial=0)) + 1
     if side * side < len(most):
         at = np.flatnonzero(np.bincount(code := most[clear] * side + total[clear]))
@@ -248,7 +251,8 @@ def _smooth(
     for counts in reversed(levels):
         copies = counts.shape[1] // len(rate)
         rate = np.repeat(rate, copies)
-        # Two siblings share their parent's mean: half of the surprise is free.
+        # Two siblings share their parent's mean, so only half of the surprise is expected from
+        # chance.
         forced = np.flatnonzero(alone if counts.shape[1] == size else [])
         rate, departs = _shrunk(counts, rate, part=0.5, forced=forced)
         loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
@@ -261,8 +265,8 @@ def _smooth(
 def _shrunk(
     counts: Integers, rate: Floats, *, part: float, forced: Sequence[int] | Integers = ()
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    # Rates shrunk towards ``rate`` by how much they are spread around it beyond chance, of which
-    # ``part`` is free; and which of them depart too far for that, or are ``forced`` to.
+    # Rates shrunk towards ``rate`` according to their spread beyond chance, which explains ``part``
+    # of the expected surprise; and whether each departs too far to be shrunk, or is ``forced`` to.
     total = counts.sum(axis=0)
     variance = np.maximum(total * rate * (1.0 - rate), _LEAST_SPREAD)
     surprise = (counts[1] - total * rate) ** 2 / variance
@@ -275,7 +279,7 @@ def _shrunk(
 
 
 def _half_lines(leaves: Integers, level: float) -> Floats:
-    # The best reach of a half-line that a cell lies in, from below or from above.
+    # The best reach of any half-line, from below or from above, that contains the cell.
     below = _reach(np.cumsum(leaves, axis=1), level)
     above = _reach(np.cumsum(leaves[:, ::-1], axis=1), level)[::-1]
     candidates = np.stack(
@@ -292,7 +296,7 @@ def _half_lines(leaves: Integers, level: float) -> Floats:
 
 
 def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:
-    # The stronger of two bounds that agree; in conflict the parent's, unless the child departs.
+    # The stronger bound if both agree; in a conflict the parent's, unless the child departs.
     stronger = np.where(np.abs(own) > np.abs(parent), own, parent)
     conflict = np.sign(own) * np.sign(parent) < 0
     return np.where(departs, own, np.where(conflict, parent, stronger))
@@ -302,8 +306,8 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 class Trial:
     r"""A rule and the runs observed after it: ``counts`` (2, cells), row 0 dataset A.
 
-    ``integral``: all numbers so far are integers (only for wording). ``sums`` caches those of each
-    expert, which are used at many epsilons.
+    ``integral`` means that all numbers so far are integers (only for wording). ``sums`` caches the
+    sums of each expert, which are used at many epsilons.
     """
 
     rule: ThresholdFamily
@@ -335,7 +339,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""The guesses of an expert from each of these cuts on."""
+        r"""The votes of an expert that guesses from each of these cuts on."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
@@ -344,8 +348,8 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The event of one expert's guesses at ``epsilon``, for the dataset on which it did
-        better; the outputs in it were fixed by earlier runs.
+        r"""The witness of one expert's guesses at ``epsilon``, for the dataset that it guesses
+        better; the event was fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral
@@ -359,12 +363,13 @@ class Trial:
 def follow(
     views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
 ) -> tuple[list[Votes], list[Integers]]:
-    r"""Guess in each block as the expert that did best in the blocks before it, over several views
-    of the same runs: the votes, and the index of the expert over all views.
+    r"""Guess in each block as the expert that did best in earlier blocks, over several views of the
+    same runs. Returns the votes, and the index of the expert over all views.
 
-    How well: right guesses beyond those that the claim allows, in standard deviations; half of what
-    the expert promises, no more than two above what it did; a head start. In blocks that end within
-    the first twentieth of the runs nothing is guessed: they taught too little.
+    The score of an expert is the sum of three terms: its excess of right guesses over the claim's
+    maximum, in standard deviations; half of its predicted excess, which counts at most 2 above the
+    observed one; and a head start. Blocks that end within the first twentieth of the runs have no
+    guesses, because too little was learned before them.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

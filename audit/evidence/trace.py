@@ -1,6 +1,6 @@
 r"""The bound epsilon_lower as a function of the number of runs, for a plot.
 
-Only data, computed after the audit; it decides nothing.
+The data are computed after the audit and do not affect the verdict.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _FIRST_POINT: Final = 64
 class Trace:
     r"""Lower bounds on epsilon, at the claim's delta, from growing numbers of the first runs.
 
-    ``points`` are (runs, epsilon_lower). With ``holds`` "each", every single point is a bound with
-    confidence 1 - alpha, but not all of them together; with "together" all hold together with that
-    confidence.
+    ``points`` are (runs, epsilon_lower). If ``holds`` is "each", every single point is a bound with
+    confidence 1 - alpha, but not all of them together; if it is "together", all points hold
+    together with that confidence.
     """
 
     claim: Claim = fact("the point that was tested")
     alpha: RationalLike = fact(
         "the point, exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
     )
-    holds: Literal["each", "together"] = fact("which of the points hold at once")
+    holds: Literal["each", "together"] = fact("whether the points hold together or each by itself")
     points: tuple[tuple[int, float], ...] = fact(
         '[{"runs", "epsilon_lower"}]',
         write=lambda points: [{"runs": runs, "epsilon_lower": bound} for runs, bound in points],
@@ -55,11 +55,11 @@ def trace(
     point: Claim | None = None,
 ) -> Trace:
     r"""The bound of one ``test`` (pair, feature) of a family of ``views`` about one ``point`` of a
-    claim, by default the first ones, from about 16 numbers of the first runs of its pair.
+    claim, by default the first ones, at about 16 numbers of the first runs of its pair.
 
-    With a number of runs fixed beforehand, each is the bound of an audit of that many runs, and
-    holds by itself: the largest of them, chosen afterwards, does not have this confidence.
-    Sequential bounds hold together. The last bound is that of all runs.
+    With a number of runs fixed beforehand, each point is the bound of an audit of that many runs,
+    and holds by itself: the largest one, chosen afterwards, does not have this confidence.
+    Sequential bounds hold together. The last bound uses all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)

@@ -1,7 +1,7 @@
 r"""A view: a feature's values on the runs of one pair, and the witness of a learned score.
 
-The witness of a learned score is "score >= t", with the number of runs it was learned from and its
-definition. Threshold and score are fixed by earlier runs; the counts are of later runs.
+The witness of a learned score is "score >= t", with the definition of the score and its number of
+training runs. Threshold and score are fixed by earlier runs; the counts are of later runs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DIGITS: Final = 3
 class View:
     r"""The values of a feature on the runs of one pair, in run order.
 
-    ``pair`` is the place of the pair in the audit's list, ``feature`` the feature's name, None for
-    the outputs themselves. ``weight`` is its relative part of the level. For a learned feature
-    ``outputs`` are scores, each by a model that was fitted only on earlier blocks, with the blocks
-    of the test; ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)``
-    gives the scores of an audit of this many runs. ``followed``: whether the leader of its pair may
-    follow it (:mod:`audit.evidence.many_tests`).
+    ``pair`` is the index of the pair in the audit's list, ``feature`` the feature's name, None for
+    the outputs themselves. ``weight`` is the relative part of the level. For a learned feature
+    ``outputs`` are scores, each by a model that was fitted only on earlier blocks of the test;
+    ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)`` gives the
+    scores of an audit of this many runs. ``followed`` means that the leader of the pair may follow
+    this view (:mod:`audit.evidence.many_tests`).
     """
 
     pair: int = 0
@@ -50,8 +50,9 @@ class View:
 def scored(
     trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
 ) -> Witness | None:
-    r"""The half-line of scores with the strongest evidence against ``claim`` (epsilon, delta) on
-    earlier runs, counted on the later block where its margin is largest; None without a block.
+    r"""The witness of a score: the half-line with the strongest evidence against ``claim``
+    (epsilon, delta) on earlier runs, counted on the later block where its margin is largest; None
+    without a block.
     """
     found = []
     for trial in trials:
@@ -70,7 +71,7 @@ def _score_witness(
     if cells.intervals < 2:
         return None
     q, delta = float(expit(float(claim[0]))), float(claim[1])
-    above = np.cumsum(past[:, ::-1], axis=1)[:, ::-1][:, 1:]  # at least cuts[i]
+    above = np.cumsum(past[:, ::-1], axis=1)[:, ::-1][:, 1:]  # scores >= cuts[i]
     below = past.sum(axis=1, keepdims=True) - above
 
     def beyond(right: Any, wrong: Any) -> Any:
@@ -102,7 +103,7 @@ def _score_witness(
 
 
 def _accuracy(trial: Trial) -> float | None:
-    # Of guesses by the learned odds in every cell, right ones on runs new to them.
+    # The fraction of right guesses on later runs, if every cell is guessed by its learned odds.
     votes = trial.votes(0, np.zeros(1))
     guesses = int(votes.right[0] + votes.wrong[0])
     return round(int(votes.right[0]) / guesses, _DIGITS) if guesses else None

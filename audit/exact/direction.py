@@ -1,7 +1,7 @@
-r"""Two shifts of one noise in one direction: P is the law of p + X, Q that of q + X.
+r"""Two shifts of one noise, in one direction: P is the law of p + X, Q that of q + X.
 
-``accounting`` gives the pair of a law under a shift of d = |p - q| in one of its two directions;
-here it is converted to the requested one. Proof: docs/proofs/exact_audits.md.
+``accounting`` gives the dominating pair for a shift of d = |p - q| in one of the two directions;
+here it is converted to the requested direction. Proof: docs/proofs/exact_audits.md.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike
 
 _DECIDING: Final = 256
-# Measured, of delta of six coordinates of 20,000 trials: a tenth of a second at every width down to
-# 2^-14, six times as long at 2^-16, fifty times at 2^-18.
+# Measured for delta with six coordinates of 20,000 trials: 0.1 s at every width down to 2^-14, 6
+# times as long at 2^-16, 50 times at 2^-18.
 _WIDTH: Final = Fraction(1, 1 << 14)
 
 
 class NeverWorse(NotDerived):
-    r"""A direction without its own curve, whose loss is at most that of the other one."""
+    r"""Raised for a direction without its own curve; the other direction is at least as bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneWay(PrivacyCurve):
-    r"""The curve of one direction of one shift: a maximum over a single pair."""
+    r"""The privacy curve of one direction of one shift, from a single dominating pair."""
 
     pair: Pair
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = 64) -> Enclosure:
-        r"""As the curve's; at delta = 0 the largest loss of this pair."""
+        r"""Enclose epsilon(delta) of the curve; at delta = 0, the largest loss of this pair."""
         if delta == 0:
             return self.pair.largest_loss()
         return PrivacyCurve.enclose_epsilon(self, delta, bits)
@@ -56,22 +56,22 @@ class OneWay(PrivacyCurve):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    r"""Several coordinates of binomial noise with probability 1/2, which is symmetric."""
+    r"""The curve for several coordinates of binomial noise with probability 1/2 (symmetric)."""
 
     law: BinomialBox
 
     def enclose_delta(self, epsilon: Fraction, bits: int = 64) -> Enclosure:
-        r"""The total of its coordinates, with relative width 2^-14 for every ``bits``."""
+        r"""Enclose delta over all coordinates, with relative width about 2^-14 for all ``bits``."""
         del bits
         return self.law.enclose_delta(epsilon, _WIDTH)
 
     def enclose_epsilon(self, delta: Fraction, bits: int = 64) -> Enclosure:
-        r"""As delta, with a relative width of about 2^-14 for every ``bits``."""
+        r"""Enclose epsilon, with relative width about 2^-14 for all ``bits``."""
         del bits
         return self.law.enclose_epsilon(delta, _WIDTH)
 
     def enclose_renyi(self, order: Fraction, bits: int = 64) -> Enclosure:
-        r"""Infinite: each dataset has outcomes that are impossible under the other."""
+        r"""Return infinity: each dataset has outcomes that are impossible under the other."""
         del order, bits
         return Enclosure.infinite()
 
@@ -82,9 +82,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
     if isinstance(pair, OneSidedPair):
         pair = replace(pair, mirrored=p < q)
     elif isinstance(pair, RevealingPair) and p > q:
-        raise NeverWorse(
-            f"the curve of {noise!r} at {p} against the same at {q}", "use the opposite direction"
-        )
+        raise NeverWorse(f"the curve of {noise!r} at {p} against {q}", "use the opposite direction")
     return OneWay(noise=noise, sensitivity=abs(p - q), pair=pair)
 
 
@@ -111,7 +109,7 @@ class OutputInterval:
 
     @property
     def words(self) -> str:
-        r"""A description of the event as a sentence."""
+        r"""A description of the event."""
         if self.last is None:
             return f"output >= {self.first}"
         if self.first is None:
@@ -132,13 +130,14 @@ class OutputInterval:
 
 
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
-    r"""The outputs with a loss above ``level`` (except ties), the worst event at it.
+    r"""The outputs with a loss above ``level`` (up to ties): the worst event at epsilon =
+    ``level``.
 
-    None if there are none, or if they do not form an interval.
+    Returns None if no output has one, or if these outputs do not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):
-        return None  # a set of steps, which is no interval
+        return None  # not an interval in general
     with precision(_DECIDING):
         span = _span(pair, level)
     if span is None:
@@ -152,7 +151,7 @@ def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInter
 
 
 def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:
-    # Where the loss exceeds the level, in the pair's own integers.
+    # The integers of the pair at which the loss exceeds the level.
     if isinstance(pair, RayPair):
         cell = pair.ray(level)
         return None if cell is None else (cell[1], None)

@@ -7,9 +7,10 @@ shifted by an integer (by a tuple: one draw per coordinate). For two laws P and 
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
     D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
 
-each between two bounds. One direction; a claim needs both. Two shifts of one noise have the curve
-that ``accounting`` derives for their distance (``direction``); pmfs are summed here, with rational
-arithmetic up to the one exponential or logarithm. Proof: ``docs/proofs/exact_audits.md``.
+each enclosed between two bounds. These are for one direction; a claim needs both. For two shifts of
+one noise, ``accounting`` derives the curve from their distance (``direction``); pmfs are summed
+here, in rational arithmetic except for one final exponential or logarithm. Proof:
+``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Mass: TypeAlias = Fraction | ExpRational
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""A set of outputs, with its description and its probability under both laws."""
+    r"""A set of outputs: its description and its probability under both laws."""
 
     words: str
     p: Enclosure
@@ -54,7 +55,7 @@ class Event:
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
 
-    Exactly 0 where P/Q never exceeds e^epsilon.
+    It is exactly 0 if P/Q never exceeds e^epsilon.
     """
     level = at_least_zero("epsilon", epsilon)
     curve = _compare(p, q)
@@ -78,7 +79,7 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
 
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
-    r"""An event that maximises P(S) - e^epsilon Q(S); None if that is 0, and for vectors."""
+    r"""An event that maximises P(S) - e^epsilon Q(S); None if the maximum is 0, and for vectors."""
     level = at_least_zero("epsilon", epsilon)
     if isinstance(p, Shifted) and isinstance(q, Shifted):
         return _interval(p, q, level) if _compare(p, q) is not None else None
@@ -87,7 +88,7 @@ def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
 
 
 def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
-    # The curve of two shifts of one noise (None where they are equal), or a table of two pmfs.
+    # The curve of two shifts of one noise (None if they are equal), or a table of two pmfs.
     match p, q:
         case Shifted(), Shifted():
             if p.noise != q.noise:
@@ -139,7 +140,7 @@ def _read_pmf(
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    # Outputs with their masses (x, P(x), Q(x)), not both 0: a curve of its own.
+    # The curve of two pmfs: outputs with their masses (x, P(x), Q(x)), not both 0.
     rows: list[tuple[Hashable, Mass, Mass]]
 
     def enclose_delta(self, level: Fraction, bits: int) -> Enclosure:
@@ -153,9 +154,9 @@ class _Table:
         return narrow(lambda: _ball(in_p) - ball(level).exp() * _ball(in_q), bits)
 
     def enclose_epsilon(self, allowed: Fraction, bits: int) -> Enclosure:
-        # By falling P/Q, exact; Q = 0 first.
+        # Sorted by decreasing P/Q, exactly; Q = 0 first.
         rows = sorted(self.rows, key=lambda row: (row[1] == 0, row[2] / row[1] if row[1] else 0))
-        best: Mass = Fraction(1)  # log 1 = 0 is the least epsilon asked for
+        best: Mass = Fraction(1)  # epsilon >= log 1 = 0
         sums = zip(
             accumulate(p for _, p, _ in rows), accumulate(q for _, _, q in rows), strict=True
         )
@@ -202,8 +203,8 @@ def _enclosed(mass: Mass, bits: int) -> Enclosure:
 
 
 def _exceeds(p: Mass, q: Mass, level: Fraction) -> bool:
-    # p > e^level q. Where e^level is not in the field of p and q their ratio never equals it, so
-    # rising precision decides (Lindemann).
+    # Whether p > e^level q. If e^level is not in the field of p and q, their ratio never equals it
+    # (Lindemann), so increasing precision decides.
     if not p or not q:
         return bool(p)
     times = _power_of_e(level, p, q)
@@ -219,7 +220,7 @@ def _exceeds(p: Mass, q: Mass, level: Fraction) -> bool:
 
 
 def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
-    # e^level, if it is in the field of the masses.
+    # e^level as an element of the field of the masses, or None if it is not in the field.
     field = next((each for each in masses if isinstance(each, ExpRational)), None)
     if level == 0 or field is None:
         return Fraction(1) if level == 0 else None
@@ -239,12 +240,14 @@ _MOST_TRIALS: Final = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    r"""A quantity at a point (``at``), in both directions."""
+    r"""An enclosed quantity at a point ``at``, in both directions."""
 
     quantity: Literal["delta", "epsilon", "renyi"]
     at: Order
-    p_against_q: Enclosure | None = fact("[lower, upper], or null: never above the other")
-    q_against_p: Enclosure | None = fact("the same of the other direction")
+    p_against_q: Enclosure | None = fact(
+        "[lower, upper]; null if proven never to exceed the other direction"
+    )
+    q_against_p: Enclosure | None = fact("[lower, upper] in the other direction, or null")
 
     @computed("the larger of the two", before="p_against_q")
     def worse(self) -> Enclosure:
@@ -253,12 +256,12 @@ class Point:
 
 
 def delta_point(p: Law, q: Law, epsilon: Fraction) -> Point:
-    r"""The least delta at ``epsilon``."""
+    r"""The least delta at ``epsilon``, in both directions."""
     return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
 
 
 def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
-    r"""The least epsilon at ``delta``."""
+    r"""The least epsilon at ``delta``, in both directions."""
 
     def smallest(one: Law, other: Law) -> Enclosure:
         try:
@@ -270,14 +273,14 @@ def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
             return epsilon_at(tables[0], tables[1], delta)
         if delta or found.lower == found.upper or found.upper < math.inf:
             return found
-        # epsilon(0) is the divergence of order infinity, which no other order exceeds.
+        # epsilon(0) is the divergence of order infinity, an upper bound for all other orders.
         return max(found, renyi(one, other, 2), key=lambda enclosure: enclosure.lower)
 
     return _both("epsilon", delta, p, q, smallest)
 
 
 def renyi_point(p: Law, q: Law, order: Order) -> Point:
-    r"""The Renyi divergence of that order; order infinity is epsilon at delta = 0."""
+    r"""The Renyi divergence of this order; order infinity is epsilon at delta = 0."""
     if isinstance(order, float):
         if order != math.inf:
             raise InvalidParameter("order", order, "must be a rational > 1, or infinity")
@@ -306,26 +309,27 @@ class Decision:
     r"""A claimed point and its proof or refutation.
 
     ``delta`` encloses the smallest delta at the claimed epsilon, ``epsilon`` the smallest epsilon
-    at the claimed delta (None if it is discontinuous there and no precision decides). ``event`` is
-    one that violates a refuted claim, if one is named: more likely under P if ``direction`` is
+    at the claimed delta (None if it is discontinuous there and no precision decides). ``event``
+    violates a refuted claim, if an event is known; it is more likely under P if ``direction`` is
     "p_against_q". A claim is "undecided" if the enclosure still contains its delta at the highest
     precision.
     """
 
-    claim: Claim = fact("the point", write=members("epsilon", "delta"))
-    verdict: Decided = fact("of this point")
-    delta: Point = fact("at the claimed epsilon")
-    epsilon: Point | None = fact("at the claimed delta")
+    claim: Claim = fact("the claimed point", write=members("epsilon", "delta"))
+    verdict: Decided = fact("the verdict on this point")
+    delta: Point = fact("the smallest delta at the claimed epsilon")
+    epsilon: Point | None = fact("the smallest epsilon at the claimed delta")
     direction: Direction | None = None
     event: Event | None = None
 
 
 def decide(p: Law, q: Law, claim: Claim) -> Decision:
-    r"""Prove or refute P(S) <= e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta, all S.
+    r"""Decide whether P(S) <= e^epsilon Q(S) + delta and vice versa, for all events S.
 
-    For two pmfs, with masses that are rational or in e^(-unit), every claim is decided: delta is
-    rational and exact, or irrational (Lindemann), so enough precision separates it from the claimed
-    one. The same holds for one coordinate of binomial noise, whose masses are rational.
+    For two pmfs, with masses that are rational or rational functions of e^(-unit), every claim is
+    decided: delta is rational and exact, or irrational (Lindemann), so enough precision separates
+    it from the claimed one. The same holds for one coordinate of binomial noise, whose masses are
+    rational.
     """
     epsilon, delta = claim.exact
     ways: dict[Direction, tuple[Law, Law]] = {"p_against_q": (p, q), "q_against_p": (q, p)}
@@ -358,11 +362,12 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
 
 
 def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
-    # delta(epsilon) of one direction: above the claimed delta, or not, or as narrow as it gets.
+    # delta(epsilon) of one direction, narrow enough to compare it with the claimed delta if
+    # possible.
     exact = not (isinstance(p, Shifted) or isinstance(q, Shifted))
     if exact and (rational := _if_rational(p, q, epsilon)) is not None:
         return Enclosure.exactly(rational)
-    found = Enclosure(0, 1)  # which holds every delta
+    found = Enclosure(0, 1)  # contains every delta
     for bits in _TRANSCENDENTAL if exact else _DECIDING:
         try:
             found = hockey_stick(p, q, epsilon, bits=bits)
@@ -375,19 +380,19 @@ def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
 
 
 def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
-    # Of pmfs, delta = P(S) - e^epsilon Q(S) with rational masses: itself rational where epsilon or
-    # Q(S) is 0, and transcendental else.
+    # For pmfs with rational masses, delta = P(S) - e^epsilon Q(S) is rational if epsilon or Q(S) is
+    # 0, and otherwise transcendental.
     event = worst_event(p, q, epsilon)
     if event is None:
         return Fraction()
     if event.p.width or event.q.width:
-        return None  # masses in e^(-unit): `hockey_stick` is exact where it is rational
+        return None  # masses in e^(-unit): `hockey_stick` is exact if rational
     in_p, in_q = Fraction(event.p.lower), Fraction(event.q.lower)
     return in_p - in_q if epsilon == 0 or not in_q else None
 
 
 def _tabulated(law: Law) -> Law | None:
-    # Binomial noise in one coordinate, by its rational masses.
+    # The pmf of binomial noise in one coordinate, which has rational masses.
     match law:
         case Shifted(noise=Binomial() as noise, shift=int(shift)) if noise.trials <= _MOST_TRIALS:
             chance, trials = noise.probability, noise.trials

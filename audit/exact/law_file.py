@@ -37,9 +37,9 @@ _HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenLaw:
-    r"""A law with its text; ``argument`` is its name in errors.
+    r"""A law and its text; ``argument`` is the name of the argument in errors.
 
-    ``divided_by`` is the divisor of the masses of a file.
+    The masses of a file were divided by ``divided_by``.
     """
 
     argument: str
@@ -120,7 +120,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     masses: dict[Hashable, RationalLike] = {}
     for output, written in pairs:
         if output in masses:
-            raise InvalidParameter(argument, text, f"gives output {output!r} twice")
+            raise InvalidParameter(argument, text, f"lists the output {output!r} twice")
         mass = rational(f"{argument}: {text}: the probability of {output!r}", written)
         if mass < 0:
             raise InvalidParameter(
@@ -144,7 +144,7 @@ def _shifted_noise(argument: str, text: str) -> Shifted:
 
 
 class _Object(list[tuple[str, Any]]):
-    # A JSON object in the order and number of its keys, none lost.
+    # A JSON object with its keys in order, including repeated ones.
     pass
 
 
@@ -153,7 +153,7 @@ def _pairs_from_json(argument: str, text: str, content: str) -> list[tuple[str, 
         raise ValueError(f"{constant} is not a number")
 
     try:
-        # A decimal as it is written, so that no binary float comes in between.
+        # Decimals keep their text, so that they are not rounded to binary floats.
         found = json.loads(
             content, object_pairs_hook=_Object, parse_float=_Decimal, parse_constant=refuse
         )
@@ -189,7 +189,7 @@ def _label(argument: str, text: str, output: Any) -> str:
 
 
 def _part(argument: str, text: str, item: Any) -> str:
-    # In a list, text has its quotes and a decimal none.
+    # In a list, text is quoted and a decimal is not.
     quoted = isinstance(item, str) and not isinstance(item, _Decimal)
     return json.dumps(item) if quoted else _label(argument, text, item)
 

@@ -1,7 +1,7 @@
 r"""The verdict of the exact layer: whether additive noise, or a listed law, satisfies a claim.
 
-Proven or refuted, never estimated, for the law of the noise. Whether the code has that law is
-tested by the sample layer.
+The verdict on the law of the noise is proven, not estimated. The sample and fit layers test whether
+the code follows that law.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dpcore.numbers.parameter import rational
 
 
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
-    r"""Decide the claim on this pair, in both directions.
+    r"""Decide the claim on the pairs of the plan, in both directions.
 
-    Each pair and each point of a claimed curve is decided. A curve is proven if it is the curve of
-    this noise at the distance of the pairs; otherwise its points may hold, and the verdict stays
+    Every point of a claimed curve is decided on every pair. A curve is proven if it is the curve of
+    this noise at the distance of the pairs; otherwise, if all its points hold, the verdict is
     "not_refuted".
     """
     decided = [
@@ -36,7 +36,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         for point in plan.claim.points
     ]
     refuted = next((row for row in decided if not row.kept), None)
-    # If nothing is refuted, the row that needs the largest epsilon beyond its claim.
+    # If nothing is refuted, report the row whose epsilon is largest relative to its claim.
     shown = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: VerdictWord = "refuted"
     if refuted is None:
@@ -64,8 +64,8 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    # What was decided of one point on one pair: delta reached at its epsilon and epsilon needed at
-    # its delta, each of its own worse direction.
+    # The decision on one point on one pair; ``needed`` is the least epsilon at the claimed delta,
+    # in its worse direction.
     pair: int
     decision: Decision
     needed: Enclosure
@@ -100,7 +100,7 @@ class _Row:
 
 
 def _shifts(target: KnownLaw, plan: Plan) -> list[tuple[object, ...]]:
-    # Of each pair; none where the probabilities are listed.
+    # The shifts of the laws on each pair; empty for listed probabilities.
     laws = (target.laws(pair) for pair in plan.pairs)
     return [tuple(law.shift for law in both if isinstance(law, Shifted)) for both in laws]
 
@@ -121,7 +121,7 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
 
 
 def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
-    # Whether the claimed curve is that of this noise, moved as far as every pair moves it.
+    # Whether the claimed curve is that of this noise, with the shift of every pair.
     if target.noise is None:
         return False
     return all(
@@ -135,7 +135,7 @@ def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
 def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
     first = _shifts(target, plan)[0]
     if verdict == "refuted":
-        proves = "one probability > e^epsilon times the other + delta, both enclosed"
+        proves = "one probability > e^epsilon times the other + delta, with both enclosed"
     elif verdict == "not_refuted":
         proves = "the tested points hold; nothing is proven about the curve between them"
     elif len(plan.pairs) > 1:

@@ -26,7 +26,7 @@ SCHEMA: Final = "dpcore-exact/1"
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
 
-# How each verdict begins the report, what it says of the claim, and its exit code.
+# The headline of each verdict, its statement on the claim, and its exit code.
 _VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
     "proven": ("PROVEN", "P and Q satisfy {}", 0),
     "refuted": ("REFUTED", "P and Q violate {}", 1),
@@ -56,19 +56,19 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
 class ExactReport(Result):
     r"""The proven facts about two laws; see the module.
 
-    ``claim`` is the claim as text, ``decisions`` one for each of its points.
+    ``claim`` is the claim as text; ``decisions`` has one decision for each of its points.
     """
 
     SCHEMA: ClassVar[str] = SCHEMA
 
     p: WrittenLaw = fact(
-        '{"law": as it was written, "outputs": how many outcomes of a file have mass, null for '
-        'a noise, "divided_by": the exact sum that --normalise divided the masses by, as text}',
+        '{"law": as text, "outputs": the number of outcomes with mass in a file, null for noise, '
+        '"divided_by": the exact sum by which --normalise divided the masses, as text}',
         kind="dict",
     )
     q: WrittenLaw = fact("the same facts about the other law", kind="dict")
     points: tuple[Point, ...] = ()
-    claim: str | None = fact("as text", default=None)
+    claim: str | None = fact("the claim as text", default=None)
     decisions: tuple[Decision, ...] = fact(
         '[{"claim": {"epsilon", "delta"}, "verdict", "delta", "epsilon": as above, at the claimed '
         "epsilon and delta; null if epsilon is discontinuous at that delta and no precision "
@@ -221,7 +221,7 @@ _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""delta at evenly spaced epsilons, from 0 to where a direction is 0 or about 1e-9."""
+    r"""delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
@@ -241,7 +241,7 @@ def _end(p: Law, q: Law) -> Fraction:
 
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
-    r"""Both directions of delta over epsilon, delta on a logarithmic axis from 1e-15 on."""
+    r"""Plot delta over epsilon in both directions, on a logarithmic axis from 1e-15 on."""
     ways = {
         "P against Q": [(x.at, x.p_against_q) for x in points if x.p_against_q is not None],
         "Q against P": [(x.at, x.q_against_p) for x in points if x.q_against_p is not None],
@@ -266,7 +266,7 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
 def _visible(
     way: list[tuple[Fraction | float, Enclosure]],
 ) -> Iterator[tuple[float, float, float]]:
-    # What a logarithmic axis can show; an enclosure may begin below it.
+    # The points that a logarithmic axis can show; an enclosure may start below it.
     for at, found in way:
         if found.upper > _SEEN:
             yield float(at), max(round_down(found.lower), _SEEN), round_up(found.upper)

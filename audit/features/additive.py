@@ -1,9 +1,9 @@
 r"""The built-in learner: a least-squares sum of step functions of columns and a linear form.
 
-Learned from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
-sum (naive Bayes); a linear form of the standardised coordinates, and one of the sides of their
-medians; and the weights of all columns and these forms together, on ratios learned from the other
-half of the runs. The result is one sum, which a reader can compute by hand.
+It learns from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
+sum (naive Bayes); a linear form of the standardised coordinates, and another one of their signs
+relative to the medians; and joint weights of all columns and of these forms, with ratios learned
+from the other half of the runs. The result is one sum, which a reader can compute by hand.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from audit.features.steps import Steps, cell_counts, cell_places, cuts_of, heigh
 from audit.outputs.rows import OTHER, Floats, Schema, Table
 
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
-r"""Naive Bayes, all columns and the linear forms jointly, the form of the coordinates, that of the
-sides of their medians on which they lie, the column that tells most, and the lowest bits of all
-coordinates.
+r"""The candidate scores: naive Bayes, all columns and the linear forms jointly, the linear form of
+the coordinates, that of their signs relative to the medians, the most informative column, and the
+lowest bits of all coordinates.
 """
 
 _CUT_FROM: Final = 20_000
 _CELLS: Final = 30_000_000
-_MOST_CELLS: Final = 128  # more than cuts_of makes
+_MOST_CELLS: Final = 128  # more than cuts_of returns
 _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
@@ -42,8 +42,8 @@ class Score:
     r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center).
 
     ``center`` and ``slope`` apply to numbers that are not flags; otherwise that term is 0. ``most``
-    are the columns with the largest influence, with their share of it. ``unit``: the sum is rounded
-    to multiples of it; 0: no rounding.
+    are the columns with the largest influence, with their shares of it. The sum is rounded to
+    multiples of ``unit``, or not at all if ``unit`` is 0.
     """
 
     reader: Reader
@@ -62,8 +62,8 @@ class Score:
         return rounded(total, self.unit)
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""The outputs with a score of at least (not ``above``: below) a threshold, as words about
-        its only column; None if it has several.
+        r"""Describe the outputs with a score of at least (not ``above``: below) a threshold by the
+        only column; None if there are several columns.
         """
         if len(self.columns) != 1 or self.slope.any():
             return None
@@ -89,12 +89,12 @@ class Score:
         return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
 
     def to_json(self) -> dict[str, Any]:
-        r"""All data needed to compute the score by hand.
+        r"""The data needed to compute the score by hand.
 
         ``steps``: for each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, including the
         weight, and ``others`` by label for non-numbers. ``linear``: slope * (x - center) for a
         coordinate, if x is a number and not in ``flags``. ``unit``: the sum is rounded to multiples
-        of it, unless it is 0.
+        of this number, unless it is 0.
         """
         return {
             "unit": self.unit,
@@ -125,11 +125,12 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    r"""The result of ``runs`` runs: a step function of each column, and candidates in the order of
-    :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes`` (candidates, coordinates).
-    ``told`` is the information of each single column, in nats per run; ``spread`` the standard
-    deviation of each step function, ``scale`` that of each coordinate. ``sides`` (candidates,
-    coordinates) are the weights of +1 above and -1 below the ``middle``.
+    r"""The result of learning from ``runs`` runs: a step function of each column, and the
+    candidates in the order of :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes``
+    (candidates, coordinates). ``told`` is the information of each single column, in nats per run;
+    ``spread`` is the standard deviation of each step function, ``scale`` that of each coordinate.
+    ``sides`` (candidates, coordinates) are the weights of the signs: +1 above and -1 below the
+    ``middle``.
     """
 
     runs: int
@@ -167,7 +168,7 @@ class Parts:
         return rounded(_beside(found), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
-        r"""A weighted sum of candidates as one score, rounded to multiples of ``unit``."""
+        r"""Combine candidates with the weights ``mixture``, rounded to multiples of ``unit``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
         names = [*self.reader.names]
@@ -205,7 +206,7 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Round to the nearest multiples of ``unit`` (0: do not round), limited so that squares are
+    r"""Round to the nearest multiples of ``unit`` (0: no rounding), limited so that squares are
     finite.
     """
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
@@ -218,19 +219,19 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0
     shown = slice(None, None, -(-len(table) // _CUT_FROM))
-    # An odd step meets both halves alike.
+    # An odd stride selects equally from both halves.
     thin = slice(None, None, len(table) * len(reader.columns) // _CELLS | 1)
     cuts, read, cells = [], [], _MOST_CELLS + reader.codes
     for column in reader.columns:
         numbers, codes = reader.read(column, table, plain)
         cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
         read.append(cell_places(cuts[-1], numbers, codes, _MOST_CELLS))
-    # Worlds of the first half, and behind them those of the second.
+    # The datasets of the first half, then those of the second.
     groups = worlds + 2 * ~fold
     halves = np.stack([cell_counts(cells, places, groups, 4) for places in read])
     halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
     heights, told = heights_of(halves[0] + halves[1], reader.codes)
-    # What the other half of the runs taught.
+    # The heights learned from the other half of the runs.
     others = np.stack([heights_of(half, reader.codes)[0] for half in halves], axis=1).astype(
         np.float32
     )
@@ -286,7 +287,7 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
 
 
 def _beside(columns: Sequence[Any]) -> Floats:
-    # As one table, written a stretch of runs at a time: to write across it all is slow.
+    # Write the table in slices of runs, because writing whole columns is slow.
     found = np.empty((len(columns[0]), len(columns)))
     for start in range(0, len(found), _STRETCH):
         for i, column in enumerate(columns):
@@ -303,7 +304,7 @@ def _middle(plain: Floats) -> Floats:
 
 
 def _known(numbers: Floats) -> Floats:
-    # 0 where there is no number.
+    # Replace missing numbers by 0.
     whole = bool(np.isfinite(numbers).all())
     return numbers if whole else np.nan_to_num(numbers)
 
@@ -313,14 +314,14 @@ def _sides(plain: Floats, middle: Floats) -> Floats:
 
 
 def _step(middle: float) -> Steps:
-    # -1 below, 1 above, 0 there and where there is no number.
+    # -1 below, 1 above, 0 at the median and without a number.
     cuts = np.array([middle, np.nextafter(middle, np.inf)])
     return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0]), others=np.zeros(OTHER + 1))
 
 
 def _sure(ratios: Iterable[Any], y: Floats) -> Floats:
-    # How much of each column is more than chance, by what the other half taught of it (a
-    # James-Stein factor): a column that tells nothing is left out, not added as noise.
+    # The fraction of each column's effect that is not chance, by its ratios from the other half (a
+    # James-Stein factor): an uninformative column is omitted, not added as noise.
     sums = [(float(each @ y), float(each @ each)) for each in ratios]
     told, chance = np.array(sums).reshape(-1, 2).T
     chance = chance * float(np.mean(y**2))
@@ -350,7 +351,7 @@ def _standard(plain: Stretches) -> tuple[Floats, Floats]:
             squares += (_known(rows - center) ** 2).sum(axis=0)
         scale = np.nan_to_num(np.sqrt(squares / count), nan=np.inf, posinf=np.inf)
     scale = np.where(scale > 0, scale, 1.0)
-    # A column too large to be squared has no part in a linear form.
+    # A column whose squares overflow is omitted from the linear forms.
     wild = ~np.isfinite(scale)
     return np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
 
@@ -358,8 +359,8 @@ def _standard(plain: Stretches) -> tuple[Floats, Floats]:
 def _joint(
     reader: Reader, ratio: Callable[[int, slice], Any], forms: tuple[Floats, Floats], y: Floats
 ) -> tuple[Floats, float, float]:
-    # By least squares, the weights of the columns, and of the two linear forms behind them, with a
-    # ridge that falls as the runs grow. A column that never moves gets nothing.
+    # The least-squares weights of the columns, and then of the two linear forms, with a ridge that
+    # decreases as the runs grow. A constant column has weight 0.
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
     runs, width = len(y), len(kept) + len(forms)
     columns = Stretches(

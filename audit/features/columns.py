@@ -23,13 +23,14 @@ _LOOKED_AT: Final = 4096
 _MOST_LABELS: Final = 1000
 _STEPPED: Final = 48
 MOST_WIDE: Final = 64
-r"""Wider outputs are read by their columns and summaries alone."""
+r"""Outputs with more columns are read only by their columns and summaries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    r"""One property of outputs: ``what``, for the column at ``place`` and ``path``, or for the flag
-    or step ``value``. ``labels`` are the repeated ones, by their codes.
+    r"""One property of outputs: ``what`` names it, for the column with index ``place`` and path
+    ``path``; ``value`` is the flag or the step. ``labels`` are the repeated labels with their
+    codes.
     """
 
     what: str
@@ -45,7 +46,7 @@ class Column:
             case "column":
                 return display_path(self.path)
             case "difference":
-                return f"{display_path(self.path)} - the number before it"
+                return f"difference of {display_path(self.path)} and the number before it"
             case "number" | "lowest-bit":
                 return f"{self.what} of {display_path(self.path)}"
             case "modulo":
@@ -56,7 +57,7 @@ class Column:
                 return self.what
 
     def label(self, code: int) -> str:
-        r"""The label for a code of :meth:`own`."""
+        r"""The label of a code of :meth:`own`."""
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
@@ -91,11 +92,11 @@ class Reader:
         return [display_path(path) for path in self.paths]
 
     def number(self, place: int) -> Column:
-        r"""The number at a place that is not a flag."""
+        r"""The column of the numbers with index ``place`` that are not flags."""
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers that are not flags, nan elsewhere, with as many columns as were learned."""
+        r"""The numbers that are not flags, nan elsewhere, with as many columns as in training."""
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -165,7 +166,7 @@ def learn_reader(table: Table, schema: Schema) -> Reader:
     values, counts = np.unique(some.numbers[known], return_counts=True)
     often = np.argsort(-counts)[:_MOST_FLAGS]
     share = counts[often] / max(len(some) * width, 1)
-    # A flag comes back; a float that is none hardly does.
+    # A flag is repeated; other floats hardly ever are.
     flags = np.sort(values[often[(share >= _FLAG) & (counts[often] >= _MOST_FLAGS)]])
     flagged = int(counts[np.isin(values, flags)].sum())
     paths = schema.paths[:width]
@@ -195,7 +196,7 @@ def _varies(numbers: Floats, codes: Codes) -> bool:
 
 
 def _labels(codes: Codes, schema: Schema) -> tuple[tuple[int, str], ...]:
-    # Those that come again, the most frequent ones.
+    # The repeated labels, at most the most frequent ones.
     found, counts = np.unique(codes[codes > OTHER], return_counts=True)
     kept = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
     names = schema.names
@@ -205,7 +206,7 @@ def _labels(codes: Codes, schema: Schema) -> tuple[tuple[int, str], ...]:
 
 
 def _fine(some: Table, plain: NDArray[np.bool_], paths: list[str]) -> list[Column]:
-    # Differences of neighbours; of floats the grid they lie on; of all the steps between them.
+    # Differences of adjacent numbers, lowest bits of floats, and the steps between numbers.
     found = [
         Column(what="difference", place=place, path=paths[place]) for place in range(1, len(paths))
     ]

@@ -5,8 +5,8 @@ modulo a grid, if they lie on one, and floats by their precision, which reveals 
 floating point. Any other output is a row of a table (``audit.outputs.rows``), tested by its
 structure if that varies, and by its columns. A single column of numbers is tested by thresholds;
 several are tested by the best one, by a learned score and, up to 64 of them, by their grids. The
-outputs themselves keep a share, a large one if they are repeated. The choice uses a training block,
-which is not tested.
+outputs themselves keep a share of the level, a large one if they are repeated. The choice uses a
+training block, which is not tested.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _STRUCTURE: Final = {"structure": 20}
 
 
 def default_family(outputs: Outputs) -> tuple[Share, ...]:
-    r"""Default features for these outputs, with shares that sum to 1; empty: only the outputs."""
+    r"""Default features with shares that sum to 1; empty to test only the outputs."""
     if not len(outputs):
         return ()
     values = each(outputs)
@@ -60,11 +60,11 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
     if came == 1:
         return ()
     if all(isinstance(value, bool | np.bool_) for value in values):
-        return ()  # of two values a threshold says no more
+        return ()  # a threshold adds nothing for two values
     again = came < _OFTEN * len(values)
     numbers = [number for value in values if (number := number_in(value)) is not None]
     if 2 * len(numbers) > len(values):
-        # A number that is cut off at a bound may be an int among floats.
+        # A clamped number may be an int among floats.
         for kind in (float, int):
             mine = [number.value for number in numbers if isinstance(number.value, kind)]
             if not again and 2 * len(mine) > len(values):
@@ -86,7 +86,7 @@ def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
 
 
 def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
-    # One number an output, which hardly comes twice; ``path`` is where it lies within it.
+    # For one number per output that is hardly ever repeated; ``path`` is its path in the output.
     name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
     rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
     if step := step_of(numbers):
@@ -105,9 +105,9 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> tuple[S
     structures = len(np.unique(table.structures))
     several = 1 < structures < _OFTEN * len(table)
     if not several and not known[:, varying].any() and len(varying) < 2:
-        return ()  # a label alone is tested as it is
+        return ()  # a single label is tested directly
     if not several and not any(known[:, i].any() or _comes_again(columns[i][1]) for i in varying):
-        return ()  # labels that never come again tell nothing
+        return ()  # unrepeated labels are useless
     structure = _STRUCTURE if several else {}
     if len(varying) == 1 and known[:, (place := varying[0])].all():
         path = quote(paths[place].removeprefix("."), safe="[]{}'(), ./:;=\"")
@@ -116,7 +116,7 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> tuple[S
     if again:
         return _shares(_REPEATED | structure)
     numbers = table.numbers[known]
-    fine = numbers[numbers != np.rint(numbers)]  # among flags there may be few of them
+    fine = numbers[numbers != np.rint(numbers)]  # may be few beside flags
     gridded = len(varying) <= MOST_WIDE and 4 * len(fine) > len(table)
     return _shares((_FLOAT_VECTORS if gridded else _VECTORS) | structure)
 

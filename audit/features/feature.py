@@ -1,13 +1,13 @@
-r"""Parse features: maps of an output, used if the output itself is too rich or uninformative.
+r"""Parse features: maps of an output, for outputs that are too complex to be tested directly.
 
 Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
 runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events of
-the claim. So a refutation of f(M) refutes M, and a lower bound for f(M) is one for M. The converse
-is false: a feature may hide all information in M.
+the claim. So a refutation of f(M) refutes M, and a lower bound on epsilon for f(M) holds for M. The
+converse is false: a feature may hide all information in M.
 
-A feature is written as its name, with a number if it takes one; ``a+b`` is b of a. Or it is a
-user's function, ``module:callable`` or ``file.py:callable``, called with one output. An output to
-which a feature does not apply becomes a label ("no sign: str"), never an error.
+A feature is written as its name, with a number if it takes one; ``a+b`` applies a, then b. A user's
+function is written ``module:callable`` or ``file.py:callable`` and called with one output. An
+output to which a feature does not apply becomes a label ("no sign: str"), never an error.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    r"""A named map applied to each output separately: ``apply(outputs)[i]`` is of ``outputs[i]``.
+    r"""A named map of each output: ``apply(outputs)[i]`` depends only on ``outputs[i]``.
 
-    Features with the same name are equal. With a ``learner`` its values are training data: a score
-    of each output, learned from earlier runs, is tested instead. ``share`` is its relative part of
-    the level.
+    Features with the same name are equal. If it has a ``learner``, the values are training data,
+    and a score of each output, learned from earlier runs, is tested instead. ``share`` is the
+    relative part of the level.
     """
 
     name: str
@@ -80,18 +80,18 @@ class Feature:
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def shown(self, outputs: Outputs) -> Outputs:
-        r"""The tested values of the feature, by value only unless taken ``as_it_is``."""
+        r"""The tested values of the feature, without their types unless ``as_it_is`` is set."""
         found = self.apply(outputs)
         return found if self.as_it_is else by_value(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    r"""A feature of the auditor: its description, and its constructor.
+    r"""A built-in feature: its description and its constructor.
 
-    With ``limits`` it takes a number within them, of their type, written ``name:number``; with
-    ``text`` any text. A ``learned`` one is the last of a chain, and learns from the steps before
-    it.
+    With ``limits`` it takes a number within them, of the same type, written ``name:number``; with
+    ``text`` it takes any text. A ``learned`` feature must be the last of a chain, and learns from
+    the steps before it.
     """
 
     says: str
@@ -112,8 +112,12 @@ def _always(apply: Callable[[Outputs], Outputs]) -> Callable[[int], Callable[[Ou
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
         "identity": Builtin(says="the output itself", make=_always(_itself)),
-        "sign": Builtin(says='-1, 0 or 1; negative zero is the label "-0"', make=_always(SIGN)),
-        "exponent": Builtin(says="floor(log2 |x|) of a number", make=_always(EXPONENT)),
+        "sign": Builtin(
+            says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=_always(SIGN)
+        ),
+        "exponent": Builtin(
+            says="the exponent floor(log2 |x|) of a number", make=_always(EXPONENT)
+        ),
         "lowest-bit": Builtin(
             says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
             make=_always(LOWEST_BIT),
@@ -133,11 +137,11 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             limits=(1, 52),
         ),
         "round": Builtin(
-            says="numbers rounded to K decimals, also within sequences",
+            says="the output with numbers rounded to K decimals, also within sequences",
             make=rounded,
             limits=(-300, 300),
         ),
-        "kind": Builtin(says="type and shape", make=_always(KIND)),
+        "kind": Builtin(says="the type and shape", make=_always(KIND)),
         "length": Builtin(says="the number of items", make=_always(LENGTH)),
         "coordinate": Builtin(
             says="the item at index K, 0 for the first, -1 for the last",
@@ -152,12 +156,13 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             make=column,
             text=True,
         ),
-        "argmax": Builtin(says="the place of the largest number", make=_always(ARGMAX)),
+        "argmax": Builtin(says="the index of the largest number", make=_always(ARGMAX)),
         "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
-        "sorted": Builtin(says="the items without their order", make=_always(SORTED)),
+        "sorted": Builtin(says="the items in sorted order", make=_always(SORTED)),
         "distinct": Builtin(says="the number of different items", make=_always(DISTINCT)),
         "time": Builtin(
-            says="nanoseconds of the call, for targets that are called once per run",
+            says="the duration of the call in nanoseconds, for targets that are called once per "
+            "run",
             make=lambda _: coordinate(1),
         ),
         "hash": Builtin(
@@ -194,7 +199,7 @@ def read_feature(
 ) -> Feature:
     r"""Parse a feature: a built-in, a chain of them, or a user's map.
 
-    ``own`` loads a user's map by its text form, instead of :func:`own_map`.
+    ``own`` loads a user's map from its text, instead of :func:`own_map`.
     """
     steps = [step.strip() for step in text.split("+")]
     applied = tuple(_read_step(step, text, own or own_map) for step in steps)
@@ -266,15 +271,15 @@ class _OwnMap:
     function: Callable[[Any], object]
 
     def __reduce__(self) -> tuple[Callable[[str], Callable[[Outputs], Outputs]], tuple[str]]:
-        # Another process gets the spelling and loads it anew: what comes from a file is in no
-        # module that it could find by name.
+        # Another process loads the map again from its text: a function of a file is in no
+        # importable module.
         return own_map, (self.spelling,)
 
     def __call__(self, outputs: Outputs) -> Outputs:
         return [self._of(output) for output in each(outputs)]
 
     def _of(self, output: object) -> object:
-        # Under the time limit and the watch on Ctrl-C that the target is under.
+        # With the time limit and the Ctrl-C handling of the target.
         watchdog = current()
         try:
             watchdog.restart()
@@ -291,7 +296,7 @@ class _OwnMap:
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
 
-    Raises as :func:`read_feature`.
+    Raises the same errors as :func:`read_feature`.
     """
     try:
         function = load(spelling)
@@ -305,18 +310,18 @@ def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     except TypeError:
         reason = "must be callable with one output"
         raise InvalidParameter("feature", spelling, reason) from None
-    except ValueError:  # native code may not say how it is called
+    except ValueError:  # native code may have no signature
         pass
     return _OwnMap(spelling=spelling, function=function)
 
 
 def _copied(output: object) -> object:
-    # The map may change what it gets; others still have to read the output.
+    # A copy, because the map may modify its argument, which other features read.
     if type(output) in _PLAIN:
         return output
     try:
         return copy.deepcopy(output)
-    except Exception:  # noqa: BLE001 - an object that cannot be copied is handed over itself
+    except Exception:  # noqa: BLE001 - an object that cannot be copied is passed directly
         return output
 
 
@@ -324,8 +329,8 @@ _OUTPUT: Final = coordinate(0)
 
 
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
-    r"""If a feature reads the duration of a call, each run gives (output, nanoseconds): the other
-    features are changed to read its output.
+    r"""Adapt features to timed runs: if one reads the duration of a call, each run gives (output,
+    nanoseconds), and the other features are changed to read the output.
     """
     if not any(feature.of_time for feature in features):
         return features
@@ -343,14 +348,16 @@ def _after_output(feature: Feature) -> Feature:
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
     r"""Refuse a feature that does not map each output separately and deterministically.
 
-    It is applied to the outputs, which must not be tested afterwards, and again to the same in
-    reverse order. A map that passes may still change its answers later, which is the user's
-    responsibility.
+    The feature is applied to the outputs, which must not be tested afterwards, and again in reverse
+    order. A map that passes may still change its answers later; the user must exclude that.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"
         raise TargetFailed(f"feature {feature.name}", reason)
     again = feature.apply(outputs[::-1])
     if not same(first, again[::-1]):
-        reason = "returns different values for the same outputs: a feature must be a fixed map"
+        reason = (
+            "returned different values for the same outputs: a feature must be a "
+            "deterministic function of one output"
+        )
         raise InvalidParameter("feature", feature.name, reason)

@@ -2,7 +2,7 @@ r"""Online learning: each block is scored by a model fitted on earlier blocks.
 
 An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and only then reads the
 datasets of that block. So, given the past, a score is a fixed map of its output, and the test of
-scores keeps its level for every learner (``docs/proofs/confidence.md``).
+scores is valid for every learner (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from audit.outputs.rows import Floats, Schema, Table, joined
 from dpcore.numbers.arrays import one_thread
 
 LEARNERS: Final = ("coordinates", "learned", "grid")
-r"""What is learned, by the name of the feature: the best single column, the sum of all, and the sum
+r"""The names of the learned features: the best single column, the sum of all columns, and the sum
 of the lowest bits.
 """
 
 _FEWEST: Final = 64
 _GROWTH: Final = 1.5
-_SMALL: Final = 4096  # up to here it learns half as often
-_MIXED: Final = 5  # of the candidates, all but the grid
+_SMALL: Final = 4096  # up to this many runs it learns half as often
+_MIXED: Final = 5  # all candidates but the grid
 _RECALLED: Final = 0.5
 _RIDGE: Final = 1e-2
 _LEAST: Final = 1e-12
-_UNIT: Final = 2.0**-3  # of a mean absolute score, which is 1
+_UNIT: Final = 2.0**-3  # relative to a mean absolute score of 1
 _LOOKS: Final = frozenset(LOOKS)
 
 
@@ -40,7 +40,7 @@ _LOOKS: Final = frozenset(LOOKS)
 class OnlineLearner:
     r"""The runs so far, the fitted models, and the performance of earlier candidates on new runs.
 
-    ``models`` are the scores by name, by the number of training runs.
+    ``models`` maps the number of training runs to the scores by name.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Refit on all runs, if there are many and clearly more than before."""
+        r"""Refit on all runs if there are enough, and clearly more than at the last fit."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):
@@ -75,8 +75,8 @@ class OnlineLearner:
             "learned": mixed / size if size else mixed,
             "grid": _only("grid"),
         }
-        # A sum of many columns never comes twice: its cells are then so many that chance picks
-        # among them.
+        # A sum of many columns is never repeated; without rounding it would have so many cells that
+        # chance selects among them.
         self._units = {"learned": _UNIT if size else 0.0}
         self.models[runs] = {
             name: parts.score(each, self._units.get(name, 0.0))
@@ -84,21 +84,21 @@ class OnlineLearner:
         }
 
     def _size(self, mixed: Floats, fresh: int) -> float:
-        # The mean absolute score of the runs that the model before this one scored, however they
-        # were cut into blocks. Divided by it, scores of one block are as large as those of the
-        # next: what a threshold means is learned from all of them.
+        # The mean absolute score of the runs that the previous model scored, regardless of blocks.
+        # Dividing by it makes scores of different blocks comparable, so that the rule for a
+        # threshold is learned from all blocks.
         if not self._past:
             return 0.0
         size = float(np.abs(np.concatenate(self._past)[-fresh:] @ mixed).mean())
         return float(f"{size:.9e}") if size > _LEAST else 0.0
 
     def _mixed(self, worlds: NDArray[np.bool_]) -> Floats:
-        # Candidates weighed by how their predecessors did on runs that were new to them.
+        # Weight the candidates by the performance of their earlier versions on new runs.
         past = np.concatenate(self._past) if self._past else np.zeros((0, len(CANDIDATES)))
         past = past[int(_RECALLED * len(past)) :, :_MIXED]
         if len(past) < 2 * _FEWEST:
             return _only("joint")
-        from scipy.optimize import nnls  # here, not above: most outputs need no learner
+        from scipy.optimize import nnls  # slow import, rarely needed
 
         y = worlds[len(worlds) - len(past) :] - 0.5
         size = past.std(axis=0)
@@ -112,10 +112,10 @@ class OnlineLearner:
         return found
 
     def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores of a new block, by the name of the learner; the block then becomes training
-        data.
+        r"""Score a new block, by the name of the learner; the block then becomes training data.
 
-        0 while nothing was learned. Call :meth:`learn` before, at the start of a block of the test.
+        Scores are 0 before the first fit. Call :meth:`learn` first, at the start of a block of the
+        test.
         """
         table = self.schema.read(outputs)
         found = {name: np.zeros(len(table)) for name in LEARNERS}
@@ -132,7 +132,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores of a sequential test: refitted at the looks of the anytime test."""
+        r"""The scores of a sequential test, refitted at the looks of the anytime-valid test."""
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)
@@ -145,8 +145,8 @@ def _only(candidate: str) -> Floats:
 def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
-    r"""The scores of a number of runs fixed beforehand, in blocks that end at ``ends``, and the
-    models by the number of training runs.
+    r"""The scores for a number of runs fixed beforehand, in blocks that end at ``ends``, and the
+    models by their numbers of training runs.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}

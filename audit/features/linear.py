@@ -1,9 +1,9 @@
 r"""A linear form of standardised coordinates, by ridge regression of the dataset on them.
 
-The strength of the shrinkage, and whether it is towards 0 or towards the common mean, is chosen by
-cross-validation on the two halves of the runs. Weak shrinkage to 0 is Fisher's linear discriminant,
-which removes correlated noise; strong shrinkage to 0 is the difference of the means; strong
-shrinkage to the common mean is the sum of all coordinates, which requires no learning.
+The amount of shrinkage, and its target (0 or the common mean), are chosen by cross-validation on
+the two halves of the runs. Weak shrinkage to 0 is Fisher's linear discriminant, which removes
+correlated noise; strong shrinkage to 0 is the difference of the means; strong shrinkage to the
+common mean is the sum of all coordinates, which requires no learning.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LEAST: Final = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    r"""Columns that are computed for a slice of runs at a time, which saves memory. ``rows(part)``
-    are those of one slice.
+    r"""Columns that are computed for a slice of runs at a time, which saves memory: ``rows(part)``
+    returns the rows of one slice.
     """
 
     runs: int
@@ -46,8 +46,8 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: ``gram`` of products of columns, ``cross`` of columns and worlds; with
-    fewer runs than columns the ``columns`` themselves, about their means.
+    r"""Sums over some runs: ``gram`` of products of columns, ``cross`` of products of columns and
+    worlds. With fewer runs than columns, the centred ``columns`` are kept instead of ``gram``.
     """
 
     gram: Any
@@ -57,9 +57,7 @@ class Moments:
 
     @classmethod
     def of(cls, columns: Stretches, y: Floats, chosen: NDArray[np.bool_]) -> Moments:
-        r"""The moments of the chosen rows of columns and of centred worlds, with columns about
-        their means.
-        """
+        r"""The moments of the chosen rows of centred columns and of centred worlds."""
         runs = int(np.count_nonzero(chosen))
         if runs < columns.width:
             some = np.concatenate([rows[chosen[part]] for part, rows in columns])
@@ -90,7 +88,7 @@ class Moments:
         return self.columns.T @ self.columns
 
     def correlation(self, slope: Floats) -> float:
-        r"""The correlation of a linear form with the datasets of these runs, up to a constant."""
+        r"""The correlation of a linear form with the datasets of these runs, up to a factor."""
         if self.columns is None:
             moves = float(slope @ self.gram @ slope)
         else:
@@ -105,14 +103,14 @@ class Moments:
         drawn = np.full(width, penalty + _LEAST)
         right = np.stack((self.cross, same), axis=1)
         to_zero, towards = solve_ridge(self.gram, self.columns, drawn, right).T
-        # Sherman and Morrison: the same system with no penalty on the mean.
+        # Sherman-Morrison: the same system without a penalty on the mean.
         left = max(1.0 - penalty * float(same @ towards), _LEAST)
         return to_zero, to_zero + towards * (penalty * float(same @ to_zero) / left)
 
 
 def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
-    r"""Solve (gram + diag(penalty)) x = right, where gram is that of the columns if it is not
-    given; with few rows by a system of their number (Woodbury).
+    r"""Solve (gram + diag(penalty)) x = right. If columns are given, gram is their Gram matrix, and
+    the system has the number of rows as its size (Woodbury).
     """
     if columns is None:
         found: Floats = np.linalg.solve(gram + np.diag(penalty), right)

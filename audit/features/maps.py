@@ -16,15 +16,16 @@ _EXACT: Final = 1 << 53
 
 
 class Misread(ValueError):
-    r"""An output to which a feature does not apply."""
+    r"""Raised for an output to which a feature does not apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    r"""``of_one(output)`` of every output; if it raises, the value is the label "no NAME: KIND".
-    ``of_array`` is the same for an array of runs (first axis), but faster, and returns None if
-    there is no faster way; it raises :class:`Misread` if all outputs would get that label. A list
-    of floats only, or of integers below 2^63, counts as an array.
+    r"""The map that applies ``of_one`` to every output; if it raises :class:`Misread`, the value is
+    the label "no NAME: KIND". ``of_array`` is a faster equivalent for an array of runs (first
+    axis); it returns None if it does not support the array, and raises :class:`Misread` if all
+    outputs would get that label. A list of only floats, or of integers below 2^63, counts as an
+    array.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a label, as the identity of a text, says that a feature does not apply."""
+    r"""Whether a label (as an identity of text) states that the feature does not apply."""
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 
@@ -67,14 +68,14 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
         if types == {float}:
             return np.array(outputs, dtype=np.float64)
         return np.array(outputs, dtype=np.int64) if types == {int} else None
-    except OverflowError:  # an integer beyond int64: one by one
+    except OverflowError:  # integers beyond int64: use of_one
         return None
 
 
 def by_value(found: Outputs) -> Outputs:
-    r"""A map's result by value, independent of whether outputs were in an array.
+    r"""Normalise the result of a map, so that it does not depend on the container of the outputs.
 
-    Numbers are floats, or integers beyond the range of floats; sequences are tuples.
+    Numbers become floats, or integers beyond the range of floats; sequences become tuples.
     """
     array = _as_array(found) if isinstance(found, np.ndarray) else None
     if array is not None and array.ndim == 1:
@@ -105,7 +106,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The individual outputs: Python values from an array of values, otherwise its rows."""
+    r"""The individual outputs: the Python values of a one-dimensional array, otherwise the rows."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)
@@ -113,7 +114,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number of an output; an array of one number is that number, a bool is not a number."""
+    r"""The number in an output; an array of one number counts as that number, a bool does not."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

@@ -26,13 +26,13 @@ from audit.outputs.output_parser import Outputs
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
 _DIGITS: Final = 53
 _PART: Final = 10_000
-_ABOVE: Final = 1_100  # no float has an exponent as low as -1100
+_ABOVE: Final = 1_100  # every float has an exponent above -1100
 _TOP: Final = 3_800
 _CLOCK: Final = 64
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
-    # One number a run; rows of one number are numbers, as a reader of outputs takes them.
+    # One number per run; a row of one number counts as that number.
     if array.size != len(array):
         raise Misread("rows")
     return array.reshape(len(array))
@@ -61,7 +61,7 @@ def _signs(array: NDArray[Any]) -> Outputs:
 
 
 SIGN: Final = Map(name="sign", of_one=_sign, of_array=_signs)
-r"""-1, 0 or 1; the label "-0" for the float -0.0, which rounding towards zero leaves behind.
+r"""The sign: -1, 0 or 1, or the label "-0" for -0.0, which rounding towards zero can produce.
 
 >>> SIGN([-2.5, 0.0, -0.0, 7])
 [-1, 0, '-0', 1]
@@ -88,13 +88,13 @@ def _exponents(array: NDArray[Any]) -> Outputs:
     size = flat.astype(np.int64, casting="unsafe").view(np.uint64)
     size = np.where(flat < 0, np.negative(size), size)
     _, power = np.frexp(size.astype(np.float64))
-    # The float of an integer near a power of two may have been rounded up to it.
+    # Converting an integer just below a power of two to float may round it up to that power.
     power -= np.right_shift(size, np.clip(power - 1, 0, 63).astype(np.uint64)) == 0
     return np.where(size == 0, -np.inf, power - 1.0)
 
 
 EXPONENT: Final = Map(name="exponent", of_one=_exponent, of_array=_exponents)
-r"""floor(log2 \|x\|); -inf for 0, and inf and nan are themselves.
+r"""The exponent floor(log2 \|x\|): -inf for 0, and inf or nan for these.
 
 >>> EXPONENT([0.75, -8.0, 2**100])
 [-1, 3, 100]
@@ -129,7 +129,7 @@ def _lowest_bits(array: NDArray[Any]) -> Outputs:
 
 
 LOWEST_BIT: Final = Map(name="lowest-bit", of_one=_lowest_bit, of_array=_lowest_bits)
-r"""The largest e for which x is a multiple of 2^e; inf for 0, nan where x is not finite.
+r"""The largest e for which x is a multiple of 2^e; inf for 0, nan if x is not finite.
 
 >>> LOWEST_BIT([0.75, 3 * 2.0**-53, 12])
 [-2, -53, 2]
@@ -138,7 +138,7 @@ r"""The largest e for which x is a multiple of 2^e; inf for 0, nan where x is no
 
 def _precision(output: object) -> object:
     lowest = _lowest_bit(output)
-    if not isinstance(lowest, int):  # inf of 0, or nan
+    if not isinstance(lowest, int):  # inf for 0, or nan
         return -lowest
     size = min(int(_exponent(output)), _TOP) + _ABOVE
     return (_PART * -lowest + _PART // 2 + (size if number_of(output) > 0 else -size)) / _PART
@@ -154,15 +154,15 @@ def _precisions(array: NDArray[Any]) -> Outputs:
 
 
 PRECISION: Final = Map(name="precision", of_one=_precision, of_array=_precisions)
-r"""How finely a number is written, where it lies: p + 1/2 + s (k + 1100)/10^4, with p the binary
-places behind the point that it needs, k its exponent and s its sign; -inf for 0, nan where x is not
-finite. Ordered by p, which is ``lowest-bit`` with its sign turned, and within it by the number.
+r"""The precision of a number, with its magnitude: p + 1/2 + s (k + 1100)/10^4, where p is the
+number of fractional binary digits that it needs (minus ``lowest-bit``), k its exponent and s its
+sign; -inf for 0, nan if x is not finite. Values are ordered by p, and for equal p by the number.
 
-What each part tells. Lowest bits alone: noise added to 0 in one dataset only (Mironov 2012). With
-exponents: noise added to 1 and to 1.1, of which both lose the same last bits, but not wherever they
-are small; and noise that is then scaled, by 0.3 or as a mean by 1/100, of which fewer floats than
-all can come out at each magnitude. With signs: noise added to -1 and to 1, one the mirror of the
-other.
+The parts detect different leaks. Lowest bits alone detect noise added to 0 in only one dataset
+(Mironov 2012). Exponents also detect noise added to 1 and to 1.1: both sums lose the same last
+bits, except where they are small; and noise that is scaled afterwards, by 0.3 or for a mean by
+1/100, so that some floats of each magnitude are impossible. Signs also detect noise added to -1 and
+to 1, where one is the mirror image of the other.
 
 >>> PRECISION([0.75, -0.75, 12])
 [2.6099, 2.3901, -1.3897]
@@ -195,7 +195,7 @@ def _last_bits(array: NDArray[Any], *, bits: int) -> Outputs:
 
 
 def last_bits(bits: int) -> Map:
-    r"""The lowest ``bits`` bits of a float's significand as it is stored, or of an integer.
+    r"""The lowest ``bits`` bits of the stored significand of a float, or of an integer.
 
     A float64 has 52 of them, a float32 23; inf and nan are unchanged.
     """
@@ -235,9 +235,9 @@ def modulo(step: float) -> Map:
     r"""The remainder of a number modulo a step, as a fraction of the step, to the nearest 64th;
     exact for an integer and an integer step.
 
-    Noise on a grid of 0.01 reveals an added value that is not a multiple of 0.01: the remainder is
-    the same in every run. Likewise, multiples of a difference that only one dataset gives are
-    distinguished from other numbers. inf and nan are unchanged.
+    Noise on a grid of 0.01 reveals an added value that is not a multiple of 0.01, because the
+    remainder is the same in every run. Likewise, the feature distinguishes numbers on a grid that
+    only one dataset has from other numbers. inf and nan are unchanged.
     """
     return Map(
         name=f"modulo:{step!r}",
@@ -267,14 +267,14 @@ def _round(array: NDArray[Any], *, digits: int) -> NDArray[Any]:
             found = np.rint(wide * power) / power
         else:
             found = np.rint(wide / power) * power
-    # What has left the floats on the way has no digits behind the point.
+    # A number whose scaled value overflows is an integer, so it is returned unchanged.
     return np.where(np.isfinite(found), found, wide)
 
 
 def rounded(digits: int) -> Map:
     r"""Round every number to ``digits`` decimals, also within sequences.
 
-    A vector of floats is never repeated; after rounding it is, and can be counted.
+    Vectors of floats are hardly ever repeated; rounded ones are, and can be counted.
     """
     return Map(
         name=f"round:{digits}",
@@ -284,15 +284,15 @@ def rounded(digits: int) -> Map:
 
 
 _TRIPLES: Final = 96
-_SURE: Final = 64.0  # how far a remainder must fall at once to be taken for 0
-_SLACK: Final = 4.0  # roundings
-_APART: Final = 2.0**-7  # of a step: closer numbers are whole steps apart
+_SURE: Final = 64.0  # the factor by which a remainder must drop to count as 0
+_SLACK: Final = 4.0  # in units of rounding errors
+_APART: Final = 2.0**-7  # of a step: numbers this close to whole steps apart count as such
 _NATS: Final = 7.0
 
 
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The coarsest step such that a third of the numbers differ by multiples of it; None if there
-    is none, or if all numbers look random on one finer lattice.
+    is no such step, or if all numbers look random on a finer lattice.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):
@@ -318,7 +318,7 @@ def _steps(x: NDArray[np.float64]) -> set[float]:
 
 
 def _common(one: float, other: float, unit: float) -> float:
-    # What both are multiples of, each known to a few ``unit``; 0 where that decides nothing.
+    # The common divisor of two numbers known up to a few ``unit``; 0 if it cannot be determined.
     whole, high, low = max(one, other), max(one, other), min(one, other)
     while low > _SLACK * unit * whole / max(high, unit):
         high, low = low, abs(high - round(high / low) * low)
@@ -326,8 +326,8 @@ def _common(one: float, other: float, unit: float) -> float:
 
 
 def _refined(moved: NDArray[np.float64], step: float) -> float:
-    # By least squares over those that lie whole steps away, in as few digits as tell it from no
-    # other step within their width.
+    # Refit the step by least squares over the numbers that are whole steps away, and round it to
+    # the fewest digits that change no multiple noticeably.
     times = np.rint(moved / step)
     near = np.abs(moved / step - times) < _APART
     if bool(times[near].any()):
@@ -342,7 +342,7 @@ def _refined(moved: NDArray[np.float64], step: float) -> float:
 
 
 def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
-    # How many lie whole steps apart, at most, and how many of the others.
+    # The sizes of the two largest classes of numbers that are whole steps apart.
     counts = [0, 0]
     rest = (x - x[0]) / step % 1.0
     apart = _APART if bool((x != np.rint(x)).any()) else min(_APART, 0.5 / step)
@@ -356,8 +356,8 @@ def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
 
 
 def _more_than_chance(many: int, of: int, part: float) -> bool:
-    # Of numbers on a finer lattice two classes hold ``2 part`` by chance (Chernoff's bound, over
-    # all pairs of classes).
+    # On a finer lattice, two classes contain a fraction ``2 part`` by chance (Chernoff's bound and
+    # a union bound over all pairs of classes).
     if not part:
         return True
     share, by_chance = many / of, 2.0 * part

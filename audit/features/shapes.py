@@ -1,7 +1,7 @@
 r"""Features of sequences, and of outputs of any kind.
 
-A list, a tuple, a row of an array, a string (of its letters) and bytes (of their values) are
-sequences. nan is the largest of numbers, and equal to itself.
+A list, a tuple, a row of an array, a string (of characters) and bytes (of integers) are sequences.
+Here nan is larger than all numbers, and equal to itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _items(output: object) -> Sequence[Any]:
 
 
 def _numbers(output: object) -> list[int | float]:
-    # The numbers in a sequence, and in sequences within it, in order.
+    # The numbers in a sequence and its nested sequences, in order.
     found: list[int | float] = []
     for item in _items(output):
         match item:
@@ -56,15 +56,15 @@ def _rows(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _kind(output: object) -> str:
-    # Numbers of one plain type are joined to an array: nobody can tell them from Python's there,
-    # so nobody does elsewhere.
+    # numpy's float64 and int64 count as Python's numbers, because numbers of one type are joined to
+    # an array, which does not distinguish them.
     if isinstance(output, np.float64 | np.int64):
         return kind(output.item())
     return kind(output)
 
 
 KIND: Final = Map(name="kind", of_one=_kind)
-r"""Type and shape.
+r"""The type and shape of an output.
 
 >>> KIND([1, [1, 2], None])
 ['int', 'list of 2', 'None']
@@ -78,7 +78,7 @@ def _length(output: object) -> int:
 
 
 LENGTH: Final = Map(name="length", of_one=_length)
-r"""How many items.
+r"""The number of items.
 
 >>> LENGTH([[1, 2], "abc", 7])
 [2, 3, 'no length: int']
@@ -102,7 +102,7 @@ def _sums(array: NDArray[Any]) -> Outputs | None:
         rows = rows.astype(np.int64)
     else:
         return None
-    # One column after the other: the order, so the rounding, is that of one run by itself.
+    # Add column by column, so that the rounding is the same as for a single run.
     total = np.zeros(len(rows), dtype=rows.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         for column in rows.T:
@@ -133,7 +133,7 @@ def _argmaxes(array: NDArray[Any]) -> Outputs | None:
 
 
 ARGMAX: Final = Map(name="argmax", of_one=_argmax, of_array=_argmaxes)
-r"""The place of the largest number, the first of equals; places count from 0.
+r"""The index of the largest number, counted from 0; the first one if several are equal.
 
 >>> ARGMAX([[3, 9, 9], []])
 [1, 'no argmax: list of 0']
@@ -162,14 +162,14 @@ def _distinct(output: object) -> int:
 
 
 def _same_as(item: object) -> object:
-    # Equal for equal numbers, and for other items of equal text.
+    # A key that is equal for equal numbers, and for other items with equal text.
     if isinstance(item, int | float | np.integer | np.floating) and not math.isnan(item):
         return item
     return _text(item)
 
 
 DISTINCT: Final = Map(name="distinct", of_one=_distinct)
-r"""How many items differ from all before them.
+r"""The number of distinct items.
 
 >>> DISTINCT([[1, 1.0, 2], "abba"])
 [2, 2]
@@ -182,12 +182,12 @@ def _coordinate_of(output: object, *, place: int) -> object:
 
 def _coordinates(array: NDArray[Any], *, place: int) -> Outputs:
     if array.ndim == 1 or not -array.shape[1] <= place < array.shape[1]:
-        raise Misread("no such place")
+        raise Misread("no item at this index")
     return array[:, place]
 
 
 def coordinate(place: int) -> Map:
-    r"""The item at a place, the first at 0, the last at -1."""
+    r"""The item at an index: 0 for the first, -1 for the last."""
     return Map(
         name=f"coordinate:{place}",
         of_one=partial(_coordinate_of, place=place),
@@ -200,7 +200,7 @@ def _structure_of(output: object) -> str:
 
 
 STRUCTURE: Final = Map(name="structure", of_one=_structure_of)
-r"""The structure around the values: types, keys and their order, nesting, lengths.
+r"""The structure without the values: types, keys and their order, nesting, lengths.
 
 >>> STRUCTURE([{"a": 1}, [True, 2.5]])
 ["dict('a': int)", 'list(bool, float)']
@@ -222,7 +222,7 @@ def _columns(array: NDArray[Any], *, path: str) -> Outputs:
 
 
 def column(spelled: str) -> Map:
-    r"""The number or label at a path (:mod:`audit.outputs.rows`), ``%2B`` in it for a plus sign."""
+    r"""The number or label at a path (:mod:`audit.outputs.rows`); ``%2B`` is a plus sign."""
     path = path_of(spelled)
     return Map(
         name=f"column:{spelled}",
@@ -232,7 +232,8 @@ def column(spelled: str) -> Map:
 
 
 def _text(output: object) -> str:
-    # The same in every process: no address, no order of a set, no difference of list and array.
+    # A text that is the same in every process: without addresses and the order of sets; lists,
+    # tuples and arrays are not distinguished.
     match output:
         case np.ndarray() | np.generic():
             return _text(output.tolist())
@@ -261,7 +262,7 @@ def _hash_of(output: object, *, cells: int) -> int:
 
 
 def _word(number: float) -> int:
-    # Equal numbers, whatever their types, have equal words.
+    # A 64-bit word; equal numbers of different types have the same word.
     if isinstance(number, int) or (number.is_integer() and abs(number) < _WORD >> 1):
         return int(number) % _WORD
     (word,) = struct.unpack("<Q", struct.pack("<d", math.nan if math.isnan(number) else number))
@@ -271,7 +272,7 @@ def _word(number: float) -> int:
 def hashed(cells: int) -> Map:
     r"""A fixed hash of any output into 0, ..., cells - 1: equal outputs have equal hashes.
 
-    Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of anything else by
-    BLAKE2b, without a key: the same in every process.
+    Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of other outputs by
+    BLAKE2b without a key, so that hashes are the same in every process.
     """
     return Map(name=f"hash:{cells}", of_one=partial(_hash_of, cells=cells))

@@ -1,7 +1,7 @@
 r"""A column as evidence: cells, and in each the learned log-likelihood ratio of the two datasets.
 Cells of numbers are intervals of equal count, and a separate cell for each frequent number; a cell
 borrows from its neighbours through a binary tree, so that a smooth ratio is learned from few runs
-and jumps are kept. A non-number has a cell by its code.
+and jumps are kept. Each code of a non-number has its own cell.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _MOST: Final = 64
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST: Final = 1e-9
 _BINS: Final = 2048
-_FEW: Final = 16  # cuts: fewer are found at once
+_FEW: Final = 16  # with fewer cuts, searchsorted is fast enough
 _MANY: Final = 4096
 _MOST_NATS: Final = 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    r"""A step function of a column: ``heights[k]`` where cuts[k-1] <= x < cuts[k], and ``others``
-    by the code of a non-number.
+    r"""A step function of a column: ``heights[k]`` if cuts[k-1] <= x < cuts[k], and
+    ``others[code]`` for a non-number.
     """
 
     cuts: Floats
@@ -43,13 +43,13 @@ class Steps:
 
 
 def cuts_of(numbers: Floats) -> Floats:
-    r"""The boundaries of a column's cells, from some of its numbers: at most about 64 cells."""
+    r"""The boundaries of a column's cells, from a sample of its numbers: at most about 64 cells."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _MOST:
         return values[1:]
     total = int(counts.sum())
     heavy = counts >= max(4, 2 * total // _MOST)
-    # Rank by rank, finer at the ends: a tail that tells the datasets apart is a few runs in many.
+    # Quantiles, finer in the tails, because a revealing tail may have few runs.
     ends = 0.5 ** np.arange(6, max(7, int(np.log2(total)) - 2))[: _MOST // 8]
     shares = np.concatenate((np.arange(1, _MOST // 2) / (_MOST // 2), ends, 1.0 - ends))
     starts = np.searchsorted(np.cumsum(counts), np.unique(shares) * total)
@@ -67,8 +67,8 @@ def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Plac
 
 
 def _search(cuts: Floats, numbers: Floats) -> Places:
-    # searchsorted(cuts, numbers, side="right"). Of many numbers by bins of equal width: what a bin
-    # is never falls as numbers grow, so where a bin has no cut all its numbers have one place.
+    # searchsorted(cuts, numbers, side="right"), for many numbers by bins of equal width: bins are
+    # monotone in the numbers, so all numbers of a bin without a cut have the same cell.
     many = len(cuts) >= _FEW and len(numbers) >= _MANY
     width = float(cuts[-1]) - float(cuts[0]) if many else 0.0
     scale = _BINS / width if width > 0.0 else math.inf
@@ -89,14 +89,14 @@ def _search(cuts: Floats, numbers: Floats) -> Places:
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""Runs in each of the cells, one row per group of runs."""
+    r"""The number of runs in each cell, one row per group of runs."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
 
 def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
-    r"""From counts of shape (columns, 2, cells and ``codes``): the log-likelihood ratio of B to A
-    in each cell, and the information of each column, in nats per run.
+    r"""The log-likelihood ratio of B to A in each cell, and the information of each column in nats
+    per run, from counts of shape (columns, 2, cells and ``codes``).
     """
     cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)
@@ -107,7 +107,8 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     ratio = np.log(rate / (1.0 - rate)) - np.log(base / (1.0 - base))
     seen = total > 0
     heights = np.where(seen, np.clip(ratio, -_MOST_NATS, _MOST_NATS), 0.0)
-    # The mean log-likelihood that the rates gain, less what chance alone would: half a unit a cell.
+    # The gain in mean log-likelihood from the rates, minus the expected gain by chance: 1/2 per
+    # cell.
     share = counts[:, 1] / np.maximum(total, 1.0)
     gained = share * np.log(rate / base) + (1.0 - share) * np.log((1.0 - rate) / (1.0 - base))
     spent = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
@@ -116,7 +117,7 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
 
 
 def _smooth(leaves: Floats, base: float) -> Floats:
-    # The rate of dataset B in each cell, shrunk towards its parent's by the spread among siblings.
+    # The rate of dataset B in each cell, shrunk to its parent's according to the siblings' spread.
     columns, _, width = leaves.shape
     size = 1 << max(width - 1, 0).bit_length()
     levels = [np.pad(leaves, ((0, 0), (0, 0), (0, size - width)))]
@@ -128,7 +129,8 @@ def _smooth(leaves: Floats, base: float) -> Floats:
         total = counts.sum(axis=1)
         variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
         surprise = (counts[:, 1] - total * rate) ** 2 / variance
-        # Two siblings share their parent's mean: half of the expected surprise is noise.
+        # Two siblings share their parent's mean, so only half of the surprise is expected by
+        # chance.
         noise = np.count_nonzero(total, axis=1) / 2
         spread = (surprise.sum(axis=1) - noise) / np.maximum(total.sum(axis=1) / 2, 1.0)
         shrink = 1.0 / np.maximum(spread, _LEAST)[:, None]

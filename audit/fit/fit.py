@@ -81,18 +81,18 @@ SEQUENTIAL: Final = LayerRun(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitWitness:
-    r"""The event furthest from the law, with its count.
+    r"""The event whose count is furthest from the law.
 
-    ``probability`` encloses its probability; a count outside ``expected`` has probability at most
-    alpha, for this event alone. It was chosen by the draws: the evidence is the p-value or e-value
-    of the report, not this interval.
+    ``probability`` encloses the probability of the event; a count outside ``expected`` has
+    probability at most alpha, for this event alone. The event was chosen after the draws, so the
+    evidence is the p-value or e-value of the report, not this interval.
     """
 
-    event: str = fact("what was counted")
-    count: int = fact("draws in it")
+    event: str = fact("the event, in words")
+    count: int = fact("draws in the event")
     draws: int
-    expected: tuple[int, int] = fact("[least, most]")
-    probability: tuple[float, float] = fact("[lower, upper]")
+    expected: tuple[int, int] = fact("[least, most] usual count")
+    probability: tuple[float, float] = fact("[lower, upper] of the probability of the event")
 
     def __str__(self) -> str:
         low, high = self.expected
@@ -114,7 +114,7 @@ class FitReport(Result):
 
     SCHEMA: ClassVar[str] = SCHEMA
 
-    target: str = fact("what was fitted")
+    target: str = fact("the name of the sampler")
     law: Noise = fact(
         'the claimed law as text, e.g. "discrete-laplace:scale=1"', write=write_noise, kind="str"
     )
@@ -131,14 +131,14 @@ class FitReport(Result):
         default=None,
     )
     runs: int = fact("draws tested")
-    stopped: str = fact("why no more were drawn", default="as many as planned")
+    stopped: str = fact("why no more draws were made", default="as many as planned")
     witness: FitWitness | None = fact(
         '{"event", "count", "expected": [least, most], "probability": [lower, upper]}',
         default=None,
     )
     resolution: float = fact(
         "a mean absolute deviation that is wrong by this fraction would be refuted in about 95 of "
-        "100 fits; null if no such statement is made",
+        "100 fits; null if no such fraction is known",
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
         default=math.inf,
@@ -148,7 +148,7 @@ class FitReport(Result):
         default_factory=dict,
     )
     method: LayerRun = fact(
-        "how the draws were tested", write=lambda layer: layer.method, kind="str", default=FIXED
+        "the method of the test", write=lambda layer: layer.method, kind="str", default=FIXED
     )
     seed: int | None = fact("the seed that repeats the fit", default=None)
     error: TargetFailed | None = fact(
@@ -159,7 +159,7 @@ class FitReport(Result):
     warnings: tuple[str, ...] = fact("a list of sentences", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @computed("what the method proves", before="seed")
+    @computed("the meaning of the result, with its assumptions", before="seed")
     def proves(self) -> str:
         return self.method.proves
 
@@ -219,21 +219,23 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     deadline: float | None = None,
     target: str | None = None,
 ) -> FitReport:
-    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (the maximum if
-    sequential).
+    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (if sequential, the
+    maximum).
 
     A sampler is f(n, rng) returning n integers (rng a numpy Generator), f(rng) or f() returning
-    one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's
-    ``rvs(size=, random_state=)``. One that fails gives a report with ``error`` and no verdict.
-    ``target`` is its name in the report.
+    one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's ``rvs(size=,
+    random_state=)``. If the sampler fails, the report has ``error`` and no verdict. ``target`` is
+    the name of the sampler in the report.
 
-    The level is over the draws and over the randomness of the simulations: without a ``seed`` both
+    The level holds over the draws and the randomness of the simulations: without a ``seed`` both
     are fresh, and the report has the seed. The same seed for many samplers of one law repeats the
     simulations, so their errors are not independent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    AuditSpec(runs=runs, alpha=alpha, seed=seed, timeout=timeout, deadline=deadline)  # or refuses
+    AuditSpec(
+        runs=runs, alpha=alpha, seed=seed, timeout=timeout, deadline=deadline
+    )  # raises if invalid
     if not isinstance(noise, Noise):
         raise InvalidParameter(
             "noise", noise, "must be a dpcore Noise, e.g. DiscreteLaplace(scale=1)"
@@ -361,7 +363,8 @@ def _report(
 
 _CUT: Final = ("the target failed", INTERRUPTED, "the deadline was reached")
 _CUT_SHORT: Final = (
-    "ended before its planned draws: the confidence holds only if the draws did not decide when"
+    "ended before its planned draws: the confidence holds only if the time of the end does not "
+    "depend on the draws"
 )
 
 
@@ -373,7 +376,7 @@ def _grouped(cells: FitCells, seen: CellCounts) -> dict[str, float]:
 
 
 def _exp(log_e: float) -> float:
-    # Down to the largest exponential a float can hold; infinite only for what is impossible.
+    # Limited to a finite float; infinite only if an impossible value was drawn.
     return math.inf if log_e == math.inf else math.exp(min(log_e, 700.0))
 
 
@@ -386,7 +389,7 @@ def _excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
 def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     r"""The cell, half-line or residue class whose count is furthest from its probability.
 
-    Furthest by the likelihood ratio of its count; a description of the draws, not a test.
+    The distance is the likelihood ratio of the count. This describes the draws and is not a test.
     """
     last = len(cells) - 1
     inner = range(1, last)
@@ -398,7 +401,7 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
         - np.concatenate(([0], np.cumsum(values)))[first]
         for values in (seen.counts, cells.lower, cells.upper)
     )
-    # Sums over cells are rounded: outwards here.
+    # Sums over cells have rounding errors: round outwards.
     low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
     low[: last + 1], high[: last + 1] = cells.lower, cells.upper
     words = [partial(cells.words, *span) for span in spans]
@@ -427,13 +430,13 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
 
 
 def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
-    r"""The relative error of the mean absolute deviation that is refuted in 95 of 100 fits.
+    r"""The relative error of the mean absolute deviation that 95 of 100 fits would refute.
 
-    An estimate by the normal law, for laws whose other features change accordingly; infinite for a
-    law with constant distance from its mean.
+    An estimate by the normal approximation, for laws that are wrong by a change of scale; infinite
+    for a law with constant distance from its mean.
     """
     if sequential:
-        # Of the tilts one is within a factor sqrt(2) of the best, which costs a ninth.
+        # Some tilt is within a factor sqrt(2) of the best one, which costs at most a ninth.
         share = TILTED_WEIGHT / (2 * len(cells.scores) * len(TILTS)) if len(cells.scores) else 1.0
         needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
     else:

@@ -29,7 +29,7 @@ from dpcore.numbers.parameter import rational
 from dpcore.sampling.rng import SeededRng
 
 _MANY: Final = 1 << 20
-# One draw a call: what came before a failure is kept, piece by piece.
+# For one draw per call: small pieces, so that the draws before a failure are kept.
 _FEW: Final = 1 << 10
 _FORMS: Final = (
     "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
@@ -48,7 +48,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""n draws; values beyond int64 are clipped to its range, in the same far tail."""
+        r"""Draw n values; values beyond int64 are clipped to its range, so to the far tail."""
         try:
             self.watchdog.restart()
             returned = self.function(n)
@@ -67,9 +67,9 @@ class Sampler:
         except (ValueError, TypeError, OverflowError):
             raise TargetFailed(self.spelling, "did not return an array of integers") from None
         if returned is None:
-            raise TargetFailed(self.spelling, "returns nothing")
+            raise TargetFailed(self.spelling, "returned nothing")
         if draws.shape != (n,):
-            reason = f"returned an array of shape {draws.shape} where ({n},) was asked for"
+            reason = f"returned an array of shape {draws.shape} instead of ({n},)"
             raise TargetFailed(self.spelling, reason)
         match draws.dtype.kind:
             case "i":
@@ -131,9 +131,9 @@ def _of_noise(noise: Noise, rng: SeededRng) -> Callable[[int], Any]:
 def _of_pmf(masses: Mapping[Any, Any], rng: np.random.Generator) -> Callable[[int], Any]:
     exact = {x: rational(f"mass of {x!r}", mass) for x, mass in masses.items()}
     if any(isinstance(x, bool) or not isinstance(x, int) for x in exact):
-        raise InvalidParameter("sampler", list(exact), "a pmf must be of integers")
+        raise InvalidParameter("sampler", list(exact), "the outcomes of a pmf must be integers")
     if any(mass < 0 for mass in exact.values()) or sum(exact.values()) != 1:
-        raise InvalidParameter("sampler", masses, "masses must be >= 0 with sum 1")
+        raise InvalidParameter("sampler", masses, "the masses of a pmf must be >= 0 and sum to 1")
     values = np.array(list(exact), dtype=object)
     return lambda n: rng.choice(values, size=n, p=[float(mass) for mass in exact.values()])
 
@@ -155,7 +155,7 @@ def _of_target(
         pieces = [list(piece) for piece in target.draw(block)]
         outputs = [x for piece in pieces for x in piece]
         if target.lines:
-            # Integers of any size: numpy makes floats of those that no integer of its own holds.
+            # Objects, because numpy would convert integers beyond its types to floats.
             return np.array([_of_line(target.spelling, line) for line in outputs], dtype=object)
         return np.array(outputs)
 

@@ -32,19 +32,19 @@ Integers: TypeAlias = NDArray[np.int64]
 
 _MOST: Final = 256
 _FEWEST_EXPECTED: Final = 5
-# Beyond these quantiles a single draw tells: the far tails are cells of their own.
+# The far tails beyond these quantiles are separate cells: a single draw there is evidence.
 _FAR: Final = 2.0**-50
 _MODULI: Final = (2, 3, 5)
-# A difference of two float values loses the error of both, and a little to rounding.
+# The relative error of a difference of two float values: both errors, and rounding.
 _ERROR: Final = 4 * FLOAT_ERROR
-# Below 1e-300 the float functions state no relative error: a little is added to all of them.
+# An absolute error, because the float functions have no proven relative error below 1e-300.
 _ADDED: Final = 4e-300
 _INT64: Final = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCounts:
-    r"""Counted draws: by cell, by residue, and the extremes with their counts."""
+    r"""The counts of draws by cell and by residue, and the extreme values with their counts."""
 
     counts: Integers
     residues: tuple[Integers, ...]
@@ -65,16 +65,16 @@ class CellCounts:
         )
 
 
-# Equal only to itself: arrays neither compare nor hash as one value.
+# Compared by identity, because arrays have no single truth value and no hash.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitCells:
     r"""A partition of the integers with enclosed probabilities.
 
-    ``edges`` are first values of the cells after the first; ``lower`` and ``upper`` enclose each
-    probability, ``nominal`` lies between them. ``scores`` are functions constant on cells, of
-    mean 0 and variance 1 under the nominal law: position, distance and squared distance from the
-    mean. ``spread`` is the standard deviation of the distance in units of its mean. ``moduli`` and
-    ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each m.
+    ``edges`` are the first values of all cells but the first; ``lower`` and ``upper`` enclose each
+    probability, ``nominal`` lies between them. ``scores`` are functions that are constant on cells
+    and have mean 0 and variance 1 under the nominal law: position, distance from the mean, and
+    squared distance. ``spread`` is the standard deviation of the distance in units of its mean.
+    ``moduli`` and ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each m.
     """
 
     edges: Integers
@@ -110,11 +110,11 @@ class FitCells:
 
     @property
     def gap(self) -> float:
-        r"""At least the total variation distance between the nominal law and the claimed one."""
+        r"""An upper bound on the total variation distance of the nominal and the claimed law."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:
-        r"""Count draws by cell; at least one."""
+        r"""Count draws by cell; there must be at least one draw."""
         places = np.searchsorted(self.edges, draws, side="right")
         least, most = int(draws.min()), int(draws.max())
         return CellCounts(
@@ -132,7 +132,7 @@ class FitCells:
         return max(0.0, lower), min(1.0, (1 / modulus + self.slack) * (1 + _ERROR))
 
     def words(self, cell: int, last: int | None = None) -> str:
-        r"""The values of a cell, or of all cells from one to another."""
+        r"""Describe the values of a cell, or of all cells up to ``last``."""
         last = cell if last is None else last
         if cell == 0 and last == len(self) - 1:
             return "any x"
@@ -144,7 +144,7 @@ class FitCells:
         return f"x = {low}" if low == high else f"{low} <= x <= {high}"
 
     def impossible(self, noise: Noise, seen: CellCounts) -> tuple[str, int] | None:
-        r"""A drawn event of probability exactly 0, and its count."""
+        r"""A drawn event of probability exactly 0, and its count, if there is one."""
         least, most = seen.least, seen.most
         if least[0] < self.edges[0] and _is_zero(noise, least[0], below=True):
             return f"x <= {least[0]}", least[1]
@@ -154,7 +154,7 @@ class FitCells:
 
 
 def _is_zero(noise: Noise, x: int, *, below: bool) -> bool:
-    # An enclosure whose upper end is 0 is a proof; no enclosure is none.
+    # An enclosure with upper end 0 is a proof; a failed enclosure is not.
     try:
         found = noise.enclose_cdf(x, 64) if below else noise.enclose_sf(x - 1, 64)
     except PrecisionExhausted:
@@ -169,7 +169,7 @@ def _cut(noise: Noise, draws: int) -> Integers:
     if high - low < _MOST:
         inner = np.arange(low, high + 2)
     else:
-        # Cells of equal mass, and tails that halve.
+        # Cells of equal mass, and in the tails cells whose mass halves.
         halves = tail * 2.0 ** np.arange(max(0, int(np.log2(1 / _MOST / tail))) + 1)
         even = np.arange(1, _MOST) / _MOST
         levels = np.unique(np.concatenate((halves, even, 1 - halves)))
@@ -179,7 +179,7 @@ def _cut(noise: Noise, draws: int) -> Integers:
 
 
 def _merged(noise: Noise, edges: Integers, draws: int) -> list[int]:
-    # From the left, cells are joined until enough is expected in each; never with a tail.
+    # Merge cells from the left until each has enough expected draws; never merge with a tail.
     _, nominal, _ = _masses(noise, edges)
     enough = _FEWEST_EXPECTED * (1 - 2.0**-10)
     kept, expected = [int(edges[0])], 0.0
@@ -194,8 +194,8 @@ def _merged(noise: Noise, edges: Integers, draws: int) -> list[int]:
 
 
 def _masses(noise: Noise, edges: Integers) -> tuple[Floats, Floats, Floats]:
-    # Differences of the distribution function on the side of the median where it is small, and
-    # the mass itself where a cell is one value.
+    # Differences of the distribution function or of the survival function, whichever is small, or
+    # the probability mass if a cell is a single value.
     below, above = noise.cdf(edges - 1), noise.sf(edges - 1)
     left, right = np.concatenate(([0.0], below)), np.concatenate((above, [0.0]))
     from_left = np.concatenate((below, [1.0])) - left
@@ -213,7 +213,7 @@ def _masses(noise: Noise, edges: Integers) -> tuple[Floats, Floats, Floats]:
 
 
 def _scores(noise: Noise, edges: Integers, nominal: Floats) -> tuple[Floats, float]:
-    # Any fixed numbers are valid scores. A tail counts as its nearest value.
+    # Any fixed numbers are valid scores. A tail is represented by its value nearest to the centre.
     mean = noise.mean
     centre = float(mean) if isinstance(mean, Fraction) else mean.lower_float
     starts = edges.astype(np.float64)
@@ -250,14 +250,14 @@ WEIGHTS: Final = {
 }
 SIMULATIONS: Final = 1999
 _LEAST: Final = 1e-300
-# Statistics this close count as equal: a tie goes against refuting.
+# Statistics this close count as ties, which make the p-value larger.
 _TIE: Final = 1e-9
-# The relative error of binomial tails, and of a sum of logarithms over all draws.
+# A bound on the relative error of binomial tails, and of sums of logarithms over all draws.
 _ROUNDING: Final = 2.0**-40
 
 
 def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) -> dict[str, float]:
-    r"""The p-value of every test, valid for each law within the cells' enclosures."""
+    r"""The p-value of every test, valid for every law within the enclosures of the cells."""
     return {
         **_calibrated(cells, seen.counts, coins),
         "tilted": _tilted(cells, seen.counts),
@@ -267,7 +267,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) 
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The p-value of several tests: min p_i / w_i, at most 1."""
+    r"""The combined p-value of several tests: min p_i / w_i, at most 1."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 
@@ -280,13 +280,13 @@ def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -
         "directed": np.max(np.abs(tables @ cells.scores.T), axis=1, initial=0.0),
         "omnibus": xlogy(tables, tables / (draws * floored)).sum(axis=1),
     }
-    # The simulated law and the claimed one differ by at most the gap in each draw.
+    # The total variation distance of simulated and claimed law is at most the gap, per draw.
     slack = draws * cells.gap
     return {name: min(1.0, _rank(values) + slack) for name, values in found.items()}
 
 
 def _rank(values: Floats) -> float:
-    # The share of values that are at least as extreme as the first, the data's own, which counts.
+    # The fraction of values at least as extreme as the first, that of the data, which is included.
     own = values[0]
     if np.isnan(own):
         return 1.0  # no score, no evidence
@@ -294,7 +294,7 @@ def _rank(values: Floats) -> float:
 
 
 def _tilted(cells: FitCells, counts: Integers) -> float:
-    # P(T >= t) <= inf over theta > 0 of e^(-theta t) E[e^(theta score)]^n, each direction.
+    # P(T >= t) <= inf over theta > 0 of e^(-theta t) E[e^(theta score)]^n, in each direction.
     draws = int(counts.sum())
     best, tests = 1.0, 2 * len(cells.scores)
     for score in (*cells.scores, *-cells.scores):
@@ -308,8 +308,8 @@ def _chernoff(score: Floats, upper: Floats, gained: float, draws: int) -> float:
     def log_bound(theta: float) -> float:
         return float(draws * logsumexp(theta * score, b=upper) - theta * gained)
 
-    # Any theta gives a bound; the search only has to come close to the best, which for small
-    # deviations is the deviation of one draw, as a score has variance 1.
+    # Any theta gives a valid bound, so the search may be approximate. For small deviations the best
+    # theta is the mean deviation per draw, because a score has variance 1.
     ends = (0.0, 20 * gained / draws)
     found = minimize_scalar(log_bound, bounds=ends, method="bounded", options={"xatol": 1e-9})
     theta = float(found.x)
@@ -318,7 +318,8 @@ def _chernoff(score: Floats, upper: Floats, gained: float, draws: int) -> float:
 
 
 def _binomial(counts: Integers, lower: Floats, upper: Floats) -> float:
-    # Few are hardest on the least probability, many on the greatest; Bonferroni over all.
+    # The upper bound of each tail: small counts with the lower probability, large counts with the
+    # upper one; Bonferroni over all cells.
     draws = int(counts.sum())
     few = stats.binom.cdf(counts, draws, lower)
     many = stats.binom.sf(counts - 1, draws, upper)
@@ -338,9 +339,9 @@ def _by_residue(cells: FitCells, seen: CellCounts) -> float:
 TILTED_WEIGHT: Final = 0.5
 _URN_WEIGHT: Final = 0.4
 _RESIDUE_WEIGHT: Final = 0.1
-# How far a tilted law is from the claimed one, in standard deviations of its score a draw.
+# The shifts of the tilted laws, in standard deviations of the score per draw.
 TILTS: Final = tuple(2.0**-k for k in range(1, 12))
-# How many draws an urn's opening counts are worth.
+# The total initial counts of the urns, in draws.
 _URNS: Final = tuple(4.0**k for k in range(11))
 
 
@@ -364,7 +365,8 @@ def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]
 
 
 def _tilted_wealths(cells: FitCells, seen: CellCounts) -> Floats:
-    # Each draw multiplies by e^(tilt score) over its greatest mean under the law.
+    # Each draw multiplies the wealth by e^(tilt score) over an upper bound on its mean under the
+    # law.
     exponents, norms = _tilts(cells)
     gained = exponents @ seen.counts
     size = np.abs(exponents) @ seen.counts + seen.draws * (1 + np.abs(norms))
@@ -381,8 +383,8 @@ def _tilts(cells: FitCells) -> tuple[Floats, Floats]:
 
 
 def _urn(counts: Integers, opening: Floats, above: Floats) -> float:
-    # The chance of these draws from an urn that opens with these real counts and gains one of what
-    # is drawn, over the greatest chance the law gives them.
+    # The probability of these draws from a Polya urn with these initial counts (each draw adds one
+    # of its cell), over an upper bound on their probability under the law.
     total = float(opening.sum())
     draws = int(counts.sum())
     came = counts > 0

@@ -33,7 +33,7 @@ _FIXED: Final[frozenset[type]] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, range, type(...), Decimal, Fraction}
     | {dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone}
 )
-# The same in every copy, and no part of a dataset's own state.
+# Objects that every copy shares, because they are not part of a dataset's state.
 _SHARED: Final = (
     type,
     types.ModuleType,
@@ -54,14 +54,14 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""A function that copies the dataset, sharing no mutable state with a call."""
+    r"""Return a function that copies the dataset and shares no mutable state with a call."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):
         kept = dataset.copy(order="K")
         return lambda: kept.copy(order="K")
     if _is_json(dataset):
-        # Ten times faster than deepcopy, where it gives the same back.
+        # Ten times faster than deepcopy, if the round trip is exact.
         with suppress(ValueError, RecursionError):
             text = json.dumps(dataset)
             if json.loads(text) == dataset:
@@ -80,17 +80,19 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
     try:
         return _apart(dataset, held)[1]
     except Exception as error:
-        reason = f"is of type {type(dataset).__name__}, which cannot be copied ({error}): each call"
-        reason += " gets a copy of its dataset; give plain values, and open or build the object"
+        reason = (
+            f"is of type {type(dataset).__name__}, which cannot be copied ({error}), but each call"
+        )
+        reason += " gets a copy of its dataset: give plain values, and open or build the object"
         raise InvalidParameter(name, dataset, f"{reason} in the target") from error
 
 
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
-    r"""A snapshot of the output, independent of later changes to the returned object.
+    r"""Return a snapshot of the output that later changes of the returned object do not affect.
 
     An object without its own equality is not equal to any copy, so it is not copied. ``seen`` keeps
-    the representation of such objects. Raises :class:`Unreadable` if one is returned again,
-    changed.
+    the representation of such objects. Raises :class:`Unreadable` if such an object is returned
+    again after a change.
     """
     kind = type(output)
     if _is_fixed(output):
@@ -116,20 +118,22 @@ def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> 
 def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
     kind: Any = type(output)
     if kind.__eq__ is not object.__eq__ or dataclasses.is_dataclass(kind):
-        with suppress(Exception):  # code of the object may raise: it is then not copied
+        with suppress(Exception):  # the object's code may raise: then do not copy it
             found, _ = _apart(output, _reached(output))
             if is_table(kind) or identity(found) == identity(output):
                 return found
     text = str(identity(output))
     if seen.setdefault(id(output), (output, text))[1] != text:
-        reason = f"returned the same {kind.__name__} again, changed, and it cannot be copied: "
+        reason = (
+            f"returned the same {kind.__name__} again after a change, and it cannot be copied: "
+        )
         raise Unreadable(reason + "return plain values, or define __eq__ in its class")
     return output
 
 
 def _apart(value: Any, held: dict[int, object]) -> tuple[Any, Callable[[], Any]]:
-    # A copy that shares nothing that can change, and how to make more of it.
-    if not is_table(type(value)):  # whose copies share their labels, and lists in their cells
+    # A copy that shares no mutable state, and a function that makes more copies.
+    if not is_table(type(value)):  # copies of tables share labels, and lists in cells
         found = copy.deepcopy(value)
         within = _reached(found).items()
         if not any(place in held and type(item) not in _INERT for place, item in within):
@@ -149,7 +153,7 @@ def _is_plain_array(item: Any) -> bool:
 
 
 def _reached(value: object) -> dict[int, object]:
-    # All objects within a value, by id, but for those that cannot change by themselves.
+    # All objects within a value, by id, except immutable ones.
     found: dict[int, object] = {}
     waiting: list[Any] = [value]
     while waiting:
@@ -158,14 +162,14 @@ def _reached(value: object) -> dict[int, object]:
             continue
         found[id(item)] = item
         waiting += gc.get_referents(item)
-        if isinstance(item, np.ndarray):  # which the garbage collector knows nothing of
+        if isinstance(item, np.ndarray):  # arrays do not report their items to gc
             waiting += [item.base] if item.base is not None else []
             waiting += item.ravel().tolist() if item.dtype.hasobject else []
     return found
 
 
 def _is_json(dataset: object) -> bool:
-    # Of nothing but what JSON gives back, type and all, and no list or dict in it twice.
+    # Whether JSON restores the dataset exactly: JSON types only, and no list or dict in it twice.
     waiting: list[Any] = [dataset]
     seen: set[int] = set()
     while waiting:

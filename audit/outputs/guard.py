@@ -22,22 +22,20 @@ from audit.errors import TargetFailed, Unreadable
 from dpcore.errors import DpcoreError
 
 _RING_AGAIN: Final = 1.0
-_leave: Final = os._exit  # whatever a target makes of the module
+_leave: Final = os._exit  # kept, because a target may patch the module
 _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
 class TimeUp(BaseException):
-    r"""A call ran too long. Not an Exception, so that an ``except`` of the target does not catch
-    it.
-    """
+    r"""Raised when a call ran too long. Not an Exception, so that the target does not catch it."""
 
 
 RAISED = BaseException
-r"""Whatever a call raises, except Ctrl-C, is attributed to the target: see :func:`failure`."""
+r"""The exceptions of a call that are the target's, except Ctrl-C: see :func:`failure`."""
 
 
 class Watchdog:
-    r"""A time limit on each call of Python code: ``restart()`` before it, ``stop()`` after.
+    r"""A time limit on each call of Python code: call ``restart()`` before it, ``stop()`` after it.
 
     It interrupts the interpreter of the main thread, so it ends any Python loop that lets an
     exception through. From inside a process, native code that never returns, code that catches
@@ -46,7 +44,7 @@ class Watchdog:
     or without POSIX timers, it does nothing, and ``active`` is false.
 
     ``interrupted`` distinguishes a user's Ctrl-C from a KeyboardInterrupt raised by the target;
-    ``due`` is the time limit of the running call, on the clock of ``time.monotonic``.
+    ``due`` is the time at which the running call must end, on the clock of ``time.monotonic``.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -59,8 +57,8 @@ class Watchdog:
         self._process: int | None = None
         main = threading.current_thread() is threading.main_thread()
         self.active = seconds is not None and main and hasattr(signal, "setitimer")
-        # A Ctrl-C is what the handler in force makes of it. Where there is none (a background job
-        # ignores the signal), and outside of the main thread, nobody can press it.
+        # The installed handler decides the effect of Ctrl-C. Without a handler (a background job
+        # ignores the signal), and outside the main thread, there is no Ctrl-C.
         self._pressed: Any = signal.getsignal(signal.SIGINT) if main else None
         self.interrupted = True
 
@@ -96,18 +94,19 @@ class Watchdog:
             board.begin(due)
         if seconds < math.inf:
             self._reads, self.due = False, due
-            # It rings again: a target that catches everything catches it once.
+            # The timer repeats, because a target that catches everything may catch the first
+            # signal.
             signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
-        r"""Until ``stop()``, limit each call of code that is not the auditor's."""
+        r"""Limit each call of code outside the auditor, until ``stop()``."""
         if self.active and self.seconds is not None:
             self._reads, self._call = True, None
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
 
     def stop(self) -> None:
         if self._process is not None and os.getpid() != self._process:
-            # A target forked and returned twice: the audit goes on in one process only.
+            # The target forked and returned twice: only the original process continues the audit.
             _leave(0)
         for board in _boards:
             board.end()
@@ -125,7 +124,7 @@ class Watchdog:
     def _ring(self, number: int, frame: FrameType | None) -> None:
         del number
         if self._reads:
-            # A call that was already running when it last rang.
+            # Only end a call that was already running at the last signal.
             before, self._call = self._call, _call_outside(frame)
             if self._call is None or self._call is not before:
                 return
@@ -136,10 +135,10 @@ class Board(Protocol):
     r"""Publishes the running call to another process."""
 
     def begin(self, due: float) -> None:
-        r"""A call starts, with time limit ``due`` on the clock of ``time.monotonic``."""
+        r"""Publish the start of a call, which must end by ``due`` (of ``time.monotonic``)."""
 
     def end(self) -> None:
-        r"""No call is running."""
+        r"""Publish that no call is running."""
 
 
 _boards: Final[list[Board]] = []
@@ -155,13 +154,14 @@ _NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
-    r"""The active watchdog of this thread, or one without a limit."""
+    r"""The active watchdog of this thread, or a watchdog without a limit."""
     return _CURRENT.get(_NOBODY)
 
 
 @contextmanager
 def reading(target: str) -> Iterator[None]:
-    r"""A context that reads outputs: errors and hangs of their own code are failures of the target.
+    r"""A context for reading outputs: errors and hangs of the outputs' code are failures of the
+    target.
 
     An output can be an object of any class, whose hash, comparison and repr run code of that class.
     An error that involves only the auditor's code is raised unchanged.
@@ -176,7 +176,7 @@ def reading(target: str) -> Iterator[None]:
         raise
     except RAISED as error:
         watchdog.stop()
-        # The first two are this function and the one that reads.
+        # The first two frames are this function and the reader of outputs.
         walked = islice(traceback.walk_tb(error.__traceback__), 2, None)
         theirs = any(_is_outside(frame) for frame, _ in walked)
         if not (isinstance(error, Unreadable) or theirs):
@@ -223,7 +223,7 @@ def failure(
         case _:
             shown = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
             reason = f"raised {shown}"
-            # A call that could not even begin has no place in the code that was called.
+            # If the call could not begin, the last frame is the auditor's, and is not shown.
             for frame, line in [*traceback.walk_tb(error.__traceback__)][-1:]:
                 if isinstance(error, SyntaxError) and "<frozen" in frame.f_code.co_filename:
                     reason += f" at {Path(str(error.filename)).name}:{error.lineno}"
@@ -234,8 +234,7 @@ def failure(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    r"""Redirect standard output to standard error in the block, for Python, native code and
-    children.
+    r"""Redirect standard output to standard error in the block, also of native code and children.
 
     ``sys.stdout`` and ``sys.stderr`` may be closed or replaced inside: afterwards they are
     restored, and open. The first thread to enter redirects the streams of the whole process, the
@@ -263,7 +262,7 @@ _turned = ExitStack()
 
 
 class _UncloseableStream:
-    # Another stream in every way but one: to close it only flushes it.
+    # A stream proxy whose close() only flushes.
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -290,7 +289,7 @@ def _descriptor_to_stderr() -> Iterator[None]:
     try:
         flush()
         kept = os.dup(1)
-    except OSError:  # no standard output at all: nothing to keep clean
+    except OSError:  # there is no standard output
         yield
         return
     try:
@@ -312,7 +311,7 @@ def flush() -> None:
 
 
 def signal_name(number: int) -> str:
-    r"""The name of a signal."""
+    r"""The name of a signal, or its number."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,10 +1,10 @@
 r"""The identity of an output: its type and exact value as text; different outputs differ.
 
-Two outputs are the same if their texts are: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are four
-outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set have
-no order, those of a dict have one. An object of an unknown class is identified by its repr and, if
-it has a hash, by its own ``==`` as well. DataFrames and Series of pandas and polars are read as
-plain data; neither library is imported here.
+Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are
+four outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set
+are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr
+and, if it has a hash, also by its own ``==``. DataFrames and Series of pandas and polars are read
+as plain data; neither library is imported here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Exact: TypeAlias = int | float | Fraction | Decimal
-r"""A finite number whose comparison with the others is exact."""
+r"""The types of finite numbers that can be compared exactly with each other."""
 
 TEXTS: Final = {"U": "str", "S": "bytes"}
-r"""Types of text, without a width: the width depends on the other texts."""
+r"""Type names of text without the width, which depends on the other texts."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 _BY_REPR: Final = _PLAIN | {
@@ -52,7 +52,7 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    r"""A number in source text: its value, and its literal form."""
+    r"""A number read from text: its value, and its literal text."""
 
     value: Exact
     text: str
@@ -73,8 +73,8 @@ class Name:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Array(Name):
-    # Of an array of plain numbers: its type, shape and bytes. To write it takes longer than the
-    # rest of a test, and hardly any is ever read.
+    # An array of plain numbers, by type, shape and bytes. Its text is made only on demand, because
+    # writing it takes longer than the test.
     @classmethod
     def of(cls, value: Any) -> _Array:
         value = _one_form(value)
@@ -86,7 +86,7 @@ class _Array(Name):
 
 
 def _one_form(array: NDArray[Any]) -> NDArray[Any]:
-    # In the machine's order of bytes, every nan the same one.
+    # In native byte order, with a single nan.
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "f" and (odd := np.isnan(array)).any():
@@ -102,7 +102,7 @@ class Number(NamedTuple):
 
 
 def identity(output: object) -> str | Name:
-    r"""Equal exactly for outputs that no recipient can distinguish."""
+    r"""The identity of an output: equal if and only if no recipient can distinguish the outputs."""
     if type(output) is np.ndarray and output.dtype.kind in "biuf" and output.dtype.itemsize <= 8:
         return _Array.of(output)
     objects: list[Hashable] = []
@@ -112,7 +112,7 @@ def identity(output: object) -> str | Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows(Sequence[Name]):
-    # The identities of rows, each made when it is asked for: hardly any is.
+    # The identities of rows, made on demand, because few are ever needed.
     form: str
     shape: tuple[int, ...]
     held: NDArray[Any]
@@ -132,15 +132,15 @@ class _Rows(Sequence[Name]):
 
 
 def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
-    r"""The identities of rows of plain numbers, in order of first appearance, and the index of each
-    row's identity: as :func:`identity` of every row, but faster.
+    r"""The index of each row's identity, and the identities in order of first appearance: as from
+    :func:`identity`, but faster, for rows of plain numbers.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
     size = flat.itemsize * flat.shape[1]
     words = flat.view(f"u{8 if size % 8 == 0 else flat.itemsize}")
     _, first, place = np.unique(_hashes(words), return_index=True, return_inverse=True)
-    if not _alike(words, first[place]):  # two rows of one hash
+    if not _alike(words, first[place]):  # a hash collision
         entries = flat.view(np.dtype((np.void, size))).ravel()
         _, first, place = np.unique(entries, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -151,13 +151,14 @@ def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Nam
 
 
 def _alike(words: NDArray[Any], others: NDArray[np.int64]) -> bool:
-    # Whether each row is the same as another one, a stretch at a time.
+    # Whether each row equals the given other row, a slice of rows at a time.
     parts = (slice(start, start + _STRETCH) for start in range(0, len(words), _STRETCH))
     return all(bool((words[part] == words[others[part]]).all()) for part in parts)
 
 
 def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
-    # Of each row: to sort these is faster than to sort rows. Equal ones are compared afterwards.
+    # The hash of each row: sorting hashes is faster than sorting rows. Collisions are checked
+    # later.
     found = np.zeros(len(words), dtype=np.uint64)
     for column in words.T:
         found = (found ^ column) * _ODD
@@ -166,7 +167,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def display_name(name: str | Name, others: object = ()) -> str:
-    r"""An identity as words: ``np.str('x')`` as ``'x'``, unless that is one of the ``others``."""
+    r"""An identity for display: ``np.str('x')`` as ``'x'``, unless that is in ``others``."""
     text = str(name)
     match = _WRAPPED.fullmatch(text)
     short = text if match is None else match[1]
@@ -214,7 +215,7 @@ def _numpy_value(number: Any) -> Exact | None:
 
 
 def written(line: str) -> object:
-    r"""A line that is a JSON number as that number, otherwise as text."""
+    r"""Parse a line: a JSON number as that number, any other line as text."""
     match = _JSON_NUMBER.fullmatch(line)
     if match is None:
         return line
@@ -223,7 +224,7 @@ def written(line: str) -> object:
         return number
     try:
         return Written(Decimal(line.strip()), line)
-    except ArithmeticError:  # an exponent beyond all decimals
+    except ArithmeticError:  # the exponent is too large for Decimal
         return line
 
 
@@ -247,7 +248,7 @@ def _text(value: Any, objects: list[Hashable]) -> str:
             return f"{kind.__qualname__}({', '.join(parts)})"
     table = table_of(value)
     if table is not None:
-        # Its repr would leave rows out, and round.
+        # The repr of a table omits rows and rounds numbers.
         shape = (table.name, table.columns, table.types, table.index, table.values)
         return f"{kind.__qualname__}{_text(shape, objects)}"
     for base, bare in _ALL_BASES.items():
@@ -259,7 +260,7 @@ def _text(value: Any, objects: list[Hashable]) -> str:
 
 
 def _object(value: Any, objects: list[Hashable]) -> str:
-    # Where its own == decides, an address within its repr is no part of what it is.
+    # If its own == decides, an address in its repr is not part of its identity.
     text = f"{type(value).__qualname__}: {value!r}"
     try:
         hash(value)
@@ -270,7 +271,7 @@ def _object(value: Any, objects: list[Hashable]) -> str:
 
 
 def without_address(text: str) -> str:
-    r"""A repr without memory addresses, which differ between processes."""
+    r"""Remove memory addresses, which differ between processes, from a repr."""
     return _ADDRESS.sub("", text)
 
 
@@ -347,7 +348,7 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-r"""What an object of a subclass holds, read by its base: its own methods are not trusted."""
+r"""The content of an object of a subclass, read by methods of the base, not by its own."""
 
 _ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     **BASES,
@@ -364,7 +365,7 @@ _known: Final[dict[type, bool]] = {}
 class Table:
     r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
 
-    A Series is one column; ``name`` is its name, or that of the index of a DataFrame.
+    A Series is one column; ``name`` is the name of the Series, or of the index of a DataFrame.
     """
 
     name: Hashable
@@ -384,7 +385,7 @@ def is_table(kind: type) -> bool:
 
 
 def table_of(output: Any) -> Table | None:
-    r"""The output as a table, or None."""
+    r"""The output as a table, or None if it is not a table."""
     if not is_table(type(output)):
         return None
     index = getattr(output, "index", None)

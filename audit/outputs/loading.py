@@ -1,6 +1,6 @@
 r"""Import the file or module of a target, and look up its attribute.
 
-Importing runs the user's code: whatever it raises is the target's failure, not a defect here.
+Importing runs the user's code: an exception it raises is a failure of the target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpcore.command.user_code import UserCode
 
 
 def load(spelling: str) -> Any:
-    r"""Import the object that ``module:name`` or ``file.py:name`` names."""
+    r"""Import the object given by ``module:name`` or ``file.py:name``."""
 
     def failed(error: BaseException, folder: Path) -> TargetFailed:
         reason = f"{failure(spelling, error).reason} while it was imported"

@@ -27,7 +27,7 @@ from dpcore.numbers.parameter import integer
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50
-_MOST_BITS: Final = 14_000  # beyond, an integer has more digits than Python shows
+_MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
 _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
@@ -59,7 +59,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raises :class:`audit.errors.Unreadable` if no test could distinguish outputs like this."""
+    r"""Raise :class:`audit.errors.Unreadable` if no test can distinguish such outputs."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -81,7 +81,7 @@ def require_readable(output: object) -> None:
 
 
 def _require_code(item: object) -> None:
-    # What the class of an object does when outputs are told apart.
+    # Try the methods of an object's class that distinguish outputs.
     if isinstance(item, int) and item.bit_length() > _MOST_BITS:
         raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
     if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
@@ -99,7 +99,7 @@ def _require_code(item: object) -> None:
 
 
 def _has_hash(item: object) -> bool:
-    # What has none is told apart by its elements or its repr.
+    # Objects without a hash are distinguished by their elements or their repr.
     try:
         hash(item)
     except TypeError:
@@ -140,7 +140,7 @@ def join(
 ) -> Outputs:
     r"""Put the outputs of the two datasets in run order, after shuffling each side.
 
-    Sides of another type or shape are kept.
+    Outputs of different types or shapes keep their types and shapes.
     """
     if _stackable(side_a, side_b):
         return interleave(side_a, side_b, worlds, rng)
@@ -185,7 +185,7 @@ def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputParser:
-    r"""Parses the outputs of an audit.
+    r"""The parser of an audit's outputs.
 
     ``lines`` are parsed one by one: as JSON if all lines of the training runs were JSON, otherwise
     as text. A JSON number is kept as written, any other line as its text. ``by_kind`` replaces each
@@ -199,7 +199,7 @@ class OutputParser:
 
     @classmethod
     def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> OutputParser:
-        r"""From the training runs."""
+        r"""Learn the parser from the training runs."""
         as_json = lines and all(_value(line) is not line for line in outputs)
         plain = cls(lines=lines, as_json=as_json, by_kind=False)
         found = list(_kinds(plain.values(outputs)))
@@ -219,7 +219,7 @@ class OutputParser:
 
 
 def _value(line: str) -> object:
-    # The line itself where it is no JSON, or JSON that is nested too deep to be compared.
+    # The line itself if it is not JSON, or is JSON nested too deeply to be compared.
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -273,8 +273,8 @@ def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser
     sides = [Counter(kinds[i] for i in np.flatnonzero(worlds == world)) for world in (False, True)]
     if form.by_kind:
         shown = [" or ".join(sorted(side)) or "nothing" for side in sides]
-        found = f"dataset A gives {shown[0]}, dataset B {shown[1]}"
-        return [f"{found}: the type alone tells them apart, and it is what was tested"]
+        found = f"dataset A gave {shown[0]}, dataset B {shown[1]}"
+        return [f"{found}: the type alone distinguishes the datasets, so only the type was tested"]
     return [
         f"only dataset {'AB'[world]} gave {name} ({count:,} of {sides[world].total():,} runs)"
         for world in (0, 1)
@@ -294,7 +294,7 @@ def _constant(outputs: Outputs) -> list[str]:
 
 
 def _all_different(outputs: Outputs) -> list[str]:
-    # Objects that are equal to nothing but themselves, each of them new.
+    # New objects that are equal only to themselves.
     if isinstance(outputs, np.ndarray):
         return []
     own: Any = object.__eq__
@@ -327,7 +327,7 @@ def interleave(
         raise InvalidParameter(
             "world_b",
             side_b.shape[1:],
-            f"must have outputs of shape {side_a.shape[1:]}, as dataset A",
+            f"must have outputs of shape {side_a.shape[1:]}, like those of dataset A",
         )
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))

@@ -1,11 +1,11 @@
-r"""Parsed outputs: numbers in exact order, and other values by their identity.
+r"""Parse outputs: numbers in exact order, and other values by their identity.
 
 A reading distinguishes all outputs that a recipient can distinguish (``audit.outputs.identity``).
 Finite numbers are ordered, without rounding. If all have the same form, 64-bit integers are used
 directly and floats as the integers with the same order in IEEE 754 (-0.0 just before 0.0), so that
-both are compared as int64; any others (larger integers, fractions, decimals, mixed forms) are
-compared one by one in Python. All other outputs are *labels*: a string, a tuple, None, a row of an
-array; also nan, inf and -inf, so that each has its own cell.
+both are compared as int64; all others (larger integers, fractions, decimals, mixed forms) are
+compared one by one in Python. All other outputs are *labels*: a string, a tuple, None or a row of
+an array; nan, inf and -inf are labels too, so that each has its own cell.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DTYPE: Final = re.compile(r"(?:u?int|float|longdouble)[0-9]*(?:\([0-9, ]*\))?")
 
 
 class Place(NamedTuple):
-    r"""The place of a number: at its value, or immediately ``behind`` it."""
+    r"""A position on the number line: at a value, or immediately above it (``behind``)."""
 
     value: Any  # of audit.outputs.identity.Exact
     form: str
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        r"""The number as written, if its form includes the text."""
+        r"""The number as text: as it was written, if its form includes that."""
         value, form = self.value, self.form
         if isinstance(value, float) and value == 0.0:
             form = form.removeprefix("-")
@@ -51,8 +51,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberLine:
-    r"""Numbers in an array; ``places`` are integers if all have one ``form``, otherwise objects.
-    ``floats``: the integers represent floats.
+    r"""Numbers in an array; ``places`` are integers if all numbers have one ``form``, otherwise
+    objects. ``floats`` means that the integers represent floats.
     """
 
     places: NDArray[Any]
@@ -65,7 +65,7 @@ class NumberLine:
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Build from floats of at most 64 bits, which must be finite where they count."""
+        r"""Build from floats of at most 64 bits; entries that are used must be finite."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 
@@ -117,12 +117,12 @@ class NumberLine:
         return np.where(self.places < 0, self.places ^ _MAX, self.places).view(np.float64)
 
     def as_floats(self) -> NDArray[np.float64]:
-        r"""The nearest floats, for a figure; numbers beyond the range become the largest float."""
+        r"""The nearest floats, for a figure; numbers beyond the range become the largest floats."""
         return np.array([as_float(value) for value in self.values.tolist()], dtype=np.float64)
 
     @property
     def integral(self) -> bool:
-        r"""Whether every number is an integer of one form, so that no other lies between n, n+1."""
+        r"""Whether all numbers are integers of one form, so that none lies between n and n + 1."""
         if self.form is None:
             forms = {place.form for place in self.places}
             return len(forms) <= 1 and all(isinstance(place.value, int) for place in self.places)
@@ -133,8 +133,8 @@ class NumberLine:
         return bool((values == np.rint(values)).all()) and not bool(negative_zero.any())
 
     def unique(self) -> tuple[NumberLine, Integers, Integers]:
-        r"""The sorted distinct numbers, the first place of each, and the index of the number at
-        each place.
+        r"""The sorted distinct numbers, the first index of each, and the inverse (as in
+        numpy.unique).
         """
         found, first, index = np.unique(self.places, return_index=True, return_inverse=True)
         return (
@@ -144,7 +144,7 @@ class NumberLine:
         )
 
     def behind(self, *, integral: bool) -> NumberLine:
-        r"""Just behind each number; at the next integer if all are ``integral``."""
+        r"""The position just above each number; the next integer if all are ``integral``."""
         if self.form is None:
             return NumberLine(places=_objects(place._replace(behind=True) for place in self.places))
         if self.floats and integral:
@@ -155,11 +155,11 @@ class NumberLine:
         return NumberLine(places=self.places + 1, form=self.form, floats=self.floats)
 
     def before(self) -> NumberLine:
-        r"""The float just before each one: these are floats of one form."""
+        r"""The largest float below each number; all numbers must be floats of one form."""
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""The count of these sorted numbers at or before each of the given ones."""
+        r"""The number of these sorted numbers that are at or below each of the given ones."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places
@@ -169,12 +169,12 @@ class NumberLine:
 
 
 def _objects(items: Iterable[object]) -> NDArray[Any]:
-    # An array of objects, in which a tuple is one entry.
+    # An array of objects in which a tuple is one entry.
     return np.fromiter(items, dtype=object)
 
 
 def _place(value: Exact, form: str) -> Place:
-    # -0.0 equals 0.0, and stands before it.
+    # -0.0 equals 0.0, but is ordered before it.
     if isinstance(value, float) and value == 0.0 and math.copysign(1.0, value) < 0.0:
         form = f"-{form}"
     return Place(value, form)
@@ -188,7 +188,7 @@ def _format_number(value: Exact) -> str:
 
 
 def as_float(value: Exact) -> float:
-    r"""The nearest float, or the largest one."""
+    r"""The nearest float, limited to the largest one."""
     try:
         found = float(value)
     except OverflowError:
@@ -298,7 +298,7 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
 
 
 def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""The dataset of each run, True for B; refused unless there is one truth value per run."""
+    r"""Parse the dataset of each run, True for B; there must be one truth value per run."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")

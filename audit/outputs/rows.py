@@ -1,10 +1,10 @@
 r"""Parse an output as a row of a table: its structure as one label, and its columns by path.
 
-The *structure* is everything except the values: types, keys and their order, nesting, lengths,
-dtypes, the names of index and columns. A *column* holds a number or a label at one path, such as
+The *structure* is everything but the values: types, keys and their order, nesting, lengths, dtypes,
+and the names of index and columns. A *column* holds a number or a label at one path, such as
 ``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]``, the third number in a text; ``.text`` is the
-text with its numbers blanked. Text that is JSON is read as its value, lines of text line by line,
-and an object of an unknown class by its repr. Each output is read by itself.
+text with its numbers blanked. JSON text is read as its value, text of several lines line by line,
+and an object of an unknown class by its repr. Each output is read separately.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from audit.outputs.reading import as_float
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]
 Cell: TypeAlias = int | float | str
-r"""A number, or the text of a label."""
+r"""The value of a cell: a number, or the text of a label."""
 
 ABSENT: Final = 1
-r"""The code of a cell where an output has no item; 0 is that of a number."""
+r"""The code of a cell without an item; the code of a number is 0."""
 
 OTHER: Final = 5
 r"""The code of labels beyond the dictionary; 2 is nan, 3 and 4 are the infinities."""
 
 CODES: Final[dict[int, str]] = {ABSENT: "absent", 2: "nan", 3: "inf", 4: "-inf", OTHER: "other"}
-r"""Codes that are of no label by name. A label has a larger one."""
+r"""The codes that are not labels, with their names. Labels have larger codes."""
 
 MOST: Final = 2048
-r"""Columns of their own; further ones are added up by the hash of their path."""
+r"""The number of separate columns; further columns are summed by the hash of their path."""
 
 _FIRST: Final = 8
 _BUCKETS: Final = 512
@@ -61,7 +61,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 class Cells(list[tuple[str, Cell]]):
-    r"""Cells by path. ``texts`` are those that numbers were read from, ``coded`` the paths of
+    r"""Cells by path. ``texts`` has the texts from which numbers were read, ``coded`` the paths of
     numbers that encode something else: bytes, dates, the parts of a complex number.
     """
 
@@ -154,7 +154,7 @@ def _set(value: Any, path: str, cells: Cells) -> str:
 
 
 def _text(text: str, path: str, cells: Cells) -> str:
-    r"""Numbers of a text are separate words or follow a sign or bracket, never inside a word."""
+    r"""Read the numbers in a text: as words or after a sign or bracket, never within a word."""
     if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
         cells.texts.append(text)
         return f"json {_walk(value, path, cells)}"
@@ -247,7 +247,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
             return str(dtype)
         return _coded(int(value.astype(np.int64)), str(dtype), path, cells)
     item = value.item()
-    if isinstance(item, np.generic):  # a float of more digits
+    if isinstance(item, np.generic):  # a float with more digits
         cells.append((path, float(value)))
         return str(name)
     inner = _walk(item, path, cells)
@@ -293,28 +293,28 @@ def _paths(path: str, shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
-    r"""The paths of the numbers of an array."""
+    r"""The paths of the numbers in an array of this shape."""
     return _paths("", shape) if shape else ("",)
 
 
 def display_path(path: str) -> str:
-    r"""A path in display form."""
+    r"""Format a path for display."""
     return f"output{path}"
 
 
 def path_spelling(path: str) -> str:
-    r"""The name of a path as the feature ``column`` takes it."""
+    r"""Format a path that is written as for the feature ``column``."""
     return display_path(path_of(path))
 
 
 def path_of(text: str) -> str:
-    r"""Parse a path that is written without its first point, and with ``%2B`` for a plus sign."""
+    r"""Parse a path that is written without its first dot, and with ``%2B`` for a plus sign."""
     path = unquote(text)
     return path if not path or path[0] in "[{" else f".{path}"
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""The difference between structures, if it is a key or the order of keys."""
+    r"""Describe the difference of structures, if it is a key or the order of keys."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -332,8 +332,9 @@ def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""``numbers`` (runs, columns), nan for non-numbers, which are in ``codes``; that is None if
-    all cells are finite numbers. ``structures`` has the code of each run's structure.
+    r"""A table of outputs: ``numbers`` (runs, columns), with nan for non-numbers, whose codes are
+    in ``codes`` (None if all cells are finite numbers). ``structures`` has the code of each run's
+    structure.
 
     >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
@@ -359,7 +360,7 @@ class Table:
         )
 
     def column(self, place: int) -> tuple[Floats, Codes]:
-        r"""A column: numbers and codes; empty beyond the last one."""
+        r"""The numbers and codes of a column; all absent beyond the last column."""
         if place >= self.width:
             return np.full(len(self), np.nan), np.full(len(self), ABSENT, dtype=np.int32)
         numbers = self.numbers[:, place]
@@ -373,7 +374,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""Concatenate tables of one schema, as wide as the widest."""
+    r"""Concatenate tables of one schema; the result is as wide as the widest."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
@@ -405,9 +406,9 @@ def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Schema:
-    r"""The places of paths and the codes of labels, in order of first occurrence.
+    r"""The column indices of paths and the codes of labels, in order of first occurrence.
 
-    Both grow as outputs are read. The place of a path and the code of a label never change, so a
+    Both grow as outputs are read. The index of a path and the code of a label never change, so a
     row does not depend on the other rows.
     """
 
@@ -427,7 +428,7 @@ class Schema:
         return MOST + zlib.crc32(path.encode("utf-8", "surrogatepass")) % _BUCKETS
 
     def code(self, label: str) -> int:
-        r"""The code of a label, assigned if it is new; OTHER if it comes too late."""
+        r"""The code of a label, assigned if it is new; OTHER if there are already too many."""
         found = self.labels.get(label)
         if found is not None:
             return found
@@ -501,11 +502,11 @@ class Schema:
 
 
 def added_up(outputs: Outputs) -> list[str]:
-    r"""A warning if the first outputs have more columns than are read individually."""
+    r"""Warn if the first outputs have more columns than are read individually."""
     widest = max((len(row_of(output).cells) for output in outputs[:_FIRST]), default=0)
     if widest <= MOST:
         return []
-    found = f"outputs have {widest:,} columns: those beyond the first {MOST:,} are added up"
+    found = f"outputs have {widest:,} columns: those after the first {MOST:,} are added up"
     return [f"{found} in {_BUCKETS} sums"]
 
 
@@ -527,7 +528,7 @@ def _table_of(numbers: Floats, codes: Codes | None, structures: Codes) -> Table:
 
 
 def _stacked(outputs: Sequence[Any]) -> NDArray[Any] | None:
-    # Rows of one type and length that hold nothing but numbers of one type, at once.
+    # An array, if all rows have one type and length and contain only numbers of one type.
     kinds = set(map(type, outputs))
     if kinds == {np.ndarray}:
         alike = {(output.dtype, output.shape) for output in outputs}

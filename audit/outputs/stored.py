@@ -1,10 +1,10 @@
 r"""Serialise outputs without loss and without pickle.
 
-Arrays of plain numbers or text are npy. Anything else is JSON in which a value that JSON would
+Arrays of plain numbers or text are npy. Everything else is JSON, in which a value that JSON would
 change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.
 
-Bytes are untrusted: stated sizes are compared with their length before any allocation. Integers
-have at most 3,500 hexadecimal digits, the limit of Python's decimal conversion.
+Bytes are untrusted: stated sizes are compared with the number of bytes before any allocation.
+Integers have at most 3,500 hexadecimal digits, the limit of Python's decimal conversion.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_DIGITS: Final = 3500
 _BEYOND: Final = 1 << (4 * _MOST_DIGITS)
 _PLAIN: Final = "biufcSU"
 _DEEPEST: Final = 100
-# The most items that the other axes of an empty array may stand for.
+# The largest product of the non-zero lengths of an empty array.
 _MOST_EMPTY: Final = 1 << 20
 _DTYPE: Final = re.compile(r"[<>|][biufcSU][0-9]{1,9}")
 _INTEGER: Final = re.compile(f"-?0x[0-9a-f]{{1,{_MOST_DIGITS}}}")
@@ -40,7 +40,7 @@ _LAST_CHARACTER: Final = 0x10FFFF
 
 
 class Unstorable(Exception):
-    r"""A value that cannot be serialised exactly; the message is the name of its type."""
+    r"""Raised for a value that cannot be serialised exactly; the message names its type."""
 
 
 def pack(outputs: Outputs) -> bytes:
@@ -118,7 +118,7 @@ def decode(value: Any, depth: int = 0) -> Any:
 
 
 def _is_plain(array: Any) -> bool:
-    # An array of texts of no length at all is none: numpy makes them of length 1 where it can.
+    # Arrays of text with item size 0 are excluded, because numpy changes the size to 1.
     return (
         array.dtype.kind in _PLAIN
         and array.dtype.names is None
@@ -128,7 +128,7 @@ def _is_plain(array: Any) -> bool:
 
 
 def _is_small(shape: tuple[int, ...]) -> bool:
-    # Without any item, the other axes may be of any length, and cost as much when they are read.
+    # The other axes of an empty array may have any length, which would cost memory when read.
     return 0 not in shape or math.prod(length for length in shape if length) <= _MOST_EMPTY
 
 
@@ -161,7 +161,7 @@ def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
 
 
 def _sound(array: NDArray[Any]) -> NDArray[Any]:
-    # Refuses bytes of the right size that are no value of the type.
+    # Refuse bytes of the right size that are not values of the type.
     kind, order = array.dtype.kind, array.dtype.byteorder
     if kind == "U" and array.size:
         letters = np.frombuffer(array.tobytes(), dtype=np.dtype("u4").newbyteorder(order))
@@ -177,7 +177,7 @@ def _array(spelled: Any, shape: Any, text: Any) -> NDArray[Any]:
         raise ValueError("an array whose type is not plain")
     data, dtype = base64.b64decode(text, validate=True), np.dtype(spelled)
     _require_sizes(dtype, shape, len(data))
-    # Copied, so that it can be written to as what it was.
+    # A copy, so that the array is writable.
     return _sound(np.frombuffer(data, dtype=dtype).reshape(shape).copy())
 
 
@@ -230,7 +230,7 @@ def _complex(parts: list[Any]) -> complex:
     return complex(real, imag)
 
 
-# An integer within a tuple, and so on: ``each`` makes what is held from its JSON.
+# The decoder of each kind; ``each`` decodes the items of a container.
 _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "int": lambda held, _: int(_spelled(held, _INTEGER), 16),
     "float": lambda held, _: struct.unpack("<d", bytes.fromhex(held))[0],
@@ -250,13 +250,13 @@ _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "objects": lambda held, each: _objects(held[0], each(held[1])),
 }
 
-# By exact type: a value of a subclass would not come back as what it was.
+# The encoder of each exact type: a value of a subclass would lose its class.
 _WRITTEN: Final[dict[type, Callable[[Any, _Each], Any]]] = {
     type(None): lambda held, _: held,
     bool: lambda held, _: held,
     str: lambda held, _: held,
     int: lambda held, _: _integer(held),
-    # nan has a sign and a payload, and JSON has neither it nor infinity.
+    # JSON has no infinity and no nan, which has a sign and a payload.
     float: lambda held, _: (
         held if math.isfinite(held) else {"float": struct.pack("<d", held).hex()}
     ),
@@ -270,7 +270,7 @@ _WRITTEN: Final[dict[type, Callable[[Any, _Each], Any]]] = {
     complex: lambda held, each: {"complex": each((held.real, held.imag))},
     Fraction: lambda held, _: _fraction(held),
     Decimal: lambda held, _: {"Decimal": str(held)},
-    # An array has no place for a text without any letter.
+    # An array cannot store an empty text.
     np.str_: lambda held, _: {"str_": str(held)},
     np.bytes_: lambda held, _: {"bytes_": _text(bytes(held))},
 }

@@ -26,13 +26,14 @@ import numpy as np
 from audit.outputs.identity import BASES, identity, is_table
 
 _PLAIN: Final = "biufcSUmM"
-_TOKEN: Final = 40  # bits, behind those of a count
+_TOKEN: Final = 40  # bits, after those of a counter
 
 
 class StandIn:
     r"""A placeholder for an object in another process, equal only to itself.
 
-    One for a subclass of int, tuple, ... is such a value, with its additional attributes.
+    For an object of a subclass of int, tuple, ..., it is a value of that base, with the object's
+    additional attributes.
     """
 
     number: int
@@ -47,8 +48,8 @@ class StandIn:
 class Objects:
     r"""Objects of this process that other processes refer to by number.
 
-    ``shared``: several processes send to one reader, and use the same number for objects with a
-    distinctive repr.
+    ``shared`` means that several processes send to one reader, and use the same number for objects
+    with a distinctive repr.
     """
 
     shared: bool = False
@@ -59,7 +60,7 @@ class Objects:
     def number(self, value: Any, text: str) -> int:
         r"""The number of the first equal object with the same representation."""
         kind = type(value)
-        # The text that every object has is its address, and says nothing.
+        # The default repr is only an address.
         address = getattr(kind, "__repr__", None) is object.__repr__
         told = None if address else (text, repr(_own(value)))
         alike = (kind, identity(value))
@@ -76,14 +77,14 @@ class Objects:
         return found
 
     def find(self, number: int, otherwise: Callable[[], Any]) -> Any:
-        r"""The object with this number, if it belongs to this process."""
+        r"""The object with this number in this process, else the result of ``otherwise``."""
         return self._first[number] if number in self._first else otherwise()
 
 
 def pack(value: object, objects: Objects) -> bytes:
     r"""Serialise a value for another process.
 
-    This runs code of the value, its hash, equality and repr: see
+    This runs code of the value (its hash, equality and repr): see
     :func:`audit.outputs.guard.reading`.
     """
     file = io.BytesIO()
@@ -96,16 +97,16 @@ def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -
 
     With ``objects``, stand-ins that came from them are converted back.
 
-    Raises ValueError for bytes of any other kind.
+    Raises ValueError for invalid bytes.
     """
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()
-    except Exception as error:  # what a forged pickle raises can be anything
+    except Exception as error:  # a forged pickle can raise anything
         raise ValueError(f"invalid data: {type(error).__name__}: {error}") from error
 
 
 class _Pickler(pickle.Pickler):
-    # Called for all but the plain types of Python themselves.
+    # Its reducer is called for all objects but those of Python's plain types.
     def __init__(self, file: io.BytesIO, objects: Objects) -> None:
         super().__init__(file, protocol=5)
         self._objects = objects
@@ -132,7 +133,7 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
     if isinstance(value, np.ndarray):
         return _array(value)
     name = kind.__name__
-    # The repr of a table leaves rows out, and rounds.
+    # The repr of a table omits rows and rounds numbers.
     text = str(identity(value)) if is_table(kind) else repr(value)
     number = value.number if isinstance(value, StandIn) else objects.number(value, text)
     for base, plainly in BASES.items():
@@ -142,16 +143,15 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    # The attributes of an instance of a subclass of a plain type; other objects have their repr.
+    # The attributes of an instance of a plain type's subclass; other objects are sent by their
+    # repr.
     plain = any(isinstance(value, base) for base in BASES)
     return dict(getattr(value, "__dict__", {})) if plain else {}
 
 
 def _array(value: Any) -> tuple[Any, ...]:
     if isinstance(value, np.ma.MaskedArray):
-        value = np.ma.filled(
-            value.astype(object), None
-        )  # what is masked is None, not what it hides
+        value = np.ma.filled(value.astype(object), None)  # masked items become None
     array = np.asarray(value)
     if array.dtype.hasobject:
         return "objects", array.shape, array.ravel().tolist()
@@ -167,7 +167,7 @@ def _npy(array: Any) -> bytes:
 
 
 def _made(*described: Any) -> Any:
-    raise AssertionError(described)  # an unpickler has its own
+    raise AssertionError(described)  # the unpickler replaces it
 
 
 def _rows(data: bytes) -> Any:
@@ -217,5 +217,5 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # Number and text are the wire's own: the object's attributes do not show them.
+    # Hide number and text, which are not attributes of the object.
     return type(name, bases, {"__dict__": property(lambda self: self.own)})

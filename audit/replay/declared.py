@@ -5,9 +5,9 @@ r"""Declare sensitivities within audited code, for a replay to check.
     visits = declare(len(names), "visits", sensitivity=1)
     top = declare(clipping_bound, "clipping bound")
 
-A person changes the first by at most 1 and the second not at all. Outside a replay both calls only
-return the value. A replay compares the declared values of the two datasets on one tape; a larger
-change refutes the declaration.
+One person changes the first value by at most 1 and the second not at all. Outside a replay both
+calls only return the value. A replay compares the declared values of the two datasets on one tape;
+a larger change refutes the declaration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    r"""A value declared in one run, after the draws of ``flow``."""
+    r"""A value that was declared in one run, after the draws in ``flow``."""
 
     name: str
     value: Any
@@ -48,14 +48,15 @@ def declare(
 ) -> T:
     r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``; return it.
 
-    With 0, the default, the value is the same for all neighbouring datasets, and may be of any
-    type; otherwise it must consist of numbers. ``name`` is its name in findings. Earlier draws are
-    the same for both datasets, so the sensitivity of a noisy value is that of its data.
+    With sensitivity 0, the default, the value must be the same for all neighbouring datasets, and
+    may have any type; otherwise it must consist of numbers. ``name`` is its name in findings.
+    Earlier draws are the same for both datasets, so the sensitivity of a noisy value is that of its
+    data.
 
     >>> declare([3, 4], "counts", sensitivity=1)
     [3, 4]
 
-    Raises :class:`InvalidParameter` for a sensitivity < 0, and another norm.
+    Raises :class:`InvalidParameter` for a sensitivity < 0 and for an unknown norm.
     """
     exact = at_least_zero("sensitivity", sensitivity)
     read_norm("norm", norm)
@@ -69,7 +70,7 @@ def declare(
 
 
 def declarations(pairs: Sequence[Any]) -> Iterator[Finding]:
-    r"""For each name, the first tape on which a declared value changed more than declared."""
+    r"""Find, for each name, the first tape on which a declared value changed more than declared."""
     done: set[str] = set()
     for both in pairs:
         for a, b in zip(both.a.tape.declared, both.b.tape.declared, strict=False):
@@ -95,7 +96,9 @@ def _moved(a: Declared, b: Declared) -> str | None:
         return "differs between the datasets, but was declared to be the same"
     of_a, of_b = numbers_in(a.value), numbers_in(b.value)
     if of_a is None or of_b is None or len(of_a.values) != len(of_b.values):
-        return "does not hold the same numbers of values on both datasets: it was declared to move"
+        return (
+            "does not have equally many numbers on both datasets, so its change cannot be measured"
+        )
     found = difference(of_a.values, of_b.values, a.norm)
     if found is None:
         return "is not finite on one of the datasets"

@@ -16,9 +16,9 @@ _ROUNDING: Final = Fraction(1, 2**20)
 
 
 class Numbers(NamedTuple):
-    r"""The numbers of an output with their paths, its labels by path, and the total possible
-    rounding of numbers written as text. A number that encodes something else (a byte, a date) is a
-    label.
+    r"""The numbers of an output with their paths, its labels by path, and a bound on the total
+    rounding of the numbers that were written as text. A number that encodes something else (a byte,
+    a date) is a label.
     """
 
     values: tuple[Number, ...]
@@ -38,7 +38,7 @@ def numbers_in(output: object) -> Numbers | None:
     labels: list[tuple[str, str]] = []
     for path, cell in cells:
         if isinstance(cell, str):
-            labels.append((path, cell.replace("#.#", "#")))  # 3 and 3.5 are numbers alike
+            labels.append((path, cell.replace("#.#", "#")))  # 3 and 3.5 are both numbers
         elif path in cells.coded:
             labels.append((path, repr(cell)))
         else:
@@ -50,7 +50,7 @@ def numbers_in(output: object) -> Numbers | None:
 
 
 def _units(text: str) -> Fraction:
-    # One unit of the last digit of each number.
+    # The sum over the numbers in a text of one unit in the last digit.
     units = Fraction(0)
     for match in NUMBER.finditer(text):
         mantissa, _, power = match[0].lower().partition("e")
@@ -63,9 +63,9 @@ def _units(text: str) -> Fraction:
 def difference(
     a: Sequence[Number], b: Sequence[Number], norm: SensitivityNorm
 ) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
-    r"""The exact difference of numbers, its norm (of l2 the square), and the possible contribution
-    of float rounding to the norm: 2^-20 of the largest number for each, as in single precision.
-    None if a number is not finite.
+    r"""The exact difference of numbers, its norm (for l2, the squared norm), and a bound on the
+    contribution of float rounding to the norm: 2^-20 times the largest number for each coordinate,
+    as in single precision. None if a number is not finite.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None
@@ -85,7 +85,7 @@ def difference(
 
 
 def root(square: Fraction) -> tuple[Fraction, Fraction]:
-    r"""A bound below the square root and one above, 2^-64 apart or less."""
+    r"""A lower and an upper bound on the square root, at most 2^-64 apart."""
     below = math.isqrt((square.numerator * square.denominator) << 128)
     step = square.denominator << 64
     exact = below * below == (square.numerator * square.denominator) << 128

@@ -30,12 +30,12 @@ _MOST_COMPARED: Final = 16
 def moves(
     pairs: Sequence[PairedRuns], declared: Fraction | None, norm: SensitivityNorm
 ) -> Iterator[Finding]:
-    r"""The change of the output if both runs made the same draws, against the declared sensitivity.
+    r"""Compare the change of the output under the same draws with the declared sensitivity.
 
     The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
     ``declared``. One tape on which both runs make the same draws and the outputs differ by more
-    refutes it. For floats a rounding of 2^-20 of their size, as in single precision, is allowed for
-    each coordinate.
+    refutes it. For floats, a rounding error of 2^-20 of their size, as in single precision, is
+    allowed in each coordinate.
     """
     found = [(both, *move) for both in pairs if (move := _move(both, norm)) is not None]
     if not found:
@@ -83,7 +83,7 @@ def moves(
 def _move(
     both: PairedRuns, norm: SensitivityNorm
 ) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
-    # The exact difference, its norm (of l2 the square) and what rounding may add to the norm.
+    # The exact difference, its norm (for l2, squared) and the possible contribution of rounding.
     if both.failed or both.a.flow != both.b.flow:
         return None
     of_a, of_b = numbers_in(both.a.output), numbers_in(both.b.output)
@@ -95,7 +95,7 @@ def _move(
     if found is None:
         return None
     move, size, slack = found
-    return move, size, slack + of_a.rounding + of_b.rounding  # of what is written in a text
+    return move, size, slack + of_a.rounding + of_b.rounding  # of numbers in texts
 
 
 def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> bool:
@@ -106,10 +106,10 @@ def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> 
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Declared (strict): the draws do not depend on the data. One tape refutes it."""
+    r"""Check the declaration (strict) that draws do not depend on data; one tape refutes it."""
     for both in pairs:
         if both.failed or both.a.tape.cut or both.b.tape.cut:
-            continue  # where a run ended early it says nothing of what it would have drawn
+            continue  # the later draws of a run that ended early are unknown
         if both.a.flow != both.b.flow:
             counts = [dict(run.tape.draws) for run in (both.a, both.b)]
             yield Finding(
@@ -122,12 +122,12 @@ def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
             return
 
 
-# -- what has no noise -----------------------------------------------------------------------
+# -- parts without noise ---------------------------------------------------------------------
 
 
 def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""A part of the output, or a difference of two parts, that changes with the data but not with
-    the tape.
+    r"""Find a part of the output, or a difference of two parts, that changes with the data but not
+    with the tape.
     """
     good = [both for both in pairs if not both.failed]
     if not good:
@@ -136,7 +136,7 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     first, other = (side[0].parts for side in sides)
     paths = [path for path in first if path in other]
     if {run.structure for run in sides[0]} == {run.structure for run in sides[1]}:
-        paths = [*dict.fromkeys((*first, *other))]  # the members of a set, of which one lacks some
+        paths = [*dict.fromkeys((*first, *other))]  # sets may have different members
     a, b = (_still(side, paths) for side in sides)
     for name in a:
         one, rest = a[name], b.get(name, a[name])
@@ -149,21 +149,21 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
             kind="unnoised-part",
             severity="error",
             statement=f"{name} is {words[0]} for dataset A and {words[1]} for dataset B on all "
-            f"{len(good):,} tapes: no draw moves it",
+            f"{len(good):,} tapes: no draw changes it",
             witness=good[0].witness(),
         )
         return
 
 
 def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
-    # What is the same in all runs, by name, and None for what always is some number.
+    # The parts that are equal in all runs, by name; None for a part that is always a number.
     found: dict[str, Any] = {}
     if len({run.key for run in runs}) == 1:
         found["the whole output"] = runs[0].key
     for path in paths:
         cells = [run.parts.get(path, "absent") for run in runs]
         if len(set(map(repr, cells))) == 1:
-            # A nan is equal to another one.
+            # repr makes nan equal to nan.
             found[display_path(path)] = repr(cells[0]) if is_label(cells[0]) else cells[0]
         elif not any(map(is_label, cells)):
             found[display_path(path)] = None
@@ -184,9 +184,9 @@ def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     r"""Whether the output of ``run`` is also plausible for the dataset of ``others``.
 
-    It occurred there; or it lies between the smallest and the largest of the others, if all are
-    integers or multiples of one step that are repeated; or it is not a number, and some output
-    occurred only once, so that unseen ones are likely. A heuristic, not a proof.
+    It is if it occurred there; or if it lies between the smallest and the largest of the others,
+    and all are integers, or repeated multiples of one step; or if it is not a number, and some
+    output occurred only once, so that unseen outputs are likely. This is a heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:
@@ -213,7 +213,7 @@ def _numbers_of(run: Execution) -> Numbers | None:
 
 
 def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
-    # Whether x is some value of the column plus a multiple of the step of all of them, exactly.
+    # Whether x is exactly a value of the column plus a multiple of their common step.
     unit = math.lcm(*(Fraction(y).denominator for y in (x, *column)))
     values = [int(Fraction(y) * unit) for y in column]
     step = math.gcd(*(y - values[0] for y in values))
@@ -221,15 +221,15 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
     return distance % step == 0 if step else distance == 0
 
 
-# -- where the randomness comes from ---------------------------------------------------------
+# -- sources of randomness -------------------------------------------------------------------
 
 
 def seeds(
     constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
 ) -> Iterator[Finding]:
-    r"""Constant seeds, seeds used twice in one run, or seeds not derived from the tape.
+    r"""Find constant seeds, seeds used twice in one run, and seeds not derived from the tape.
 
-    ``again`` is a second run of the first of ``runs``, on the same tape.
+    ``again`` repeats the first of ``runs`` on the same tape.
     """
     fixed = sorted(f"{kind} from {seed!r}" for kind, seed in constants)
     if fixed:
@@ -256,13 +256,13 @@ def seeds(
             severity="warning",
             statement=(
                 "a seed does not come from a source of randomness, but for example from a clock: "
-                "it may be guessed"
+                "it may be guessable"
             ),
         )
 
 
 def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
-    r"""Generators that are not cryptographic, and generators created before the replay."""
+    r"""Find generators that are not cryptographic, and generators created before the replay."""
     met: set[str] = set()
     for run in runs:
         met |= {k for k in PLAIN if k in run.tape.met or any(map(_named(k), run.tape.draws))}
@@ -271,14 +271,14 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
             kind="not-cryptographic",
             severity="warning",
             statement=f"draws from {', '.join(sorted(met))}: its state, and all noise, can be "
-            "computed from outputs; privacy needs SystemRng, secrets or os.urandom",
+            "computed from outputs; use SystemRng, secrets or os.urandom",
         )
     made = sorted({s for run in runs for s in run.tape.draws if EARLY in s})
     if made:
         yield Finding(
             kind="made-early",
             severity="warning",
-            statement=f"draws from {'; '.join(made)}: whether its seed is a constant is unknown",
+            statement=f"draws from {'; '.join(made)}: it is unknown whether its seed is a constant",
         )
 
 
@@ -291,8 +291,8 @@ _LONG: Final = 200
 
 
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
-    r"""A structure of the output that depends on the data: an error if each dataset always gave its
-    own.
+    r"""Find a structure of the output that depends on the data: an error if each dataset always
+    gave its own structure.
     """
     good = [both for both in pairs if not both.failed]
     differ = next((both for both in good if both.a.structure != both.b.structure), None)
@@ -306,14 +306,14 @@ def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Findin
         severity="error" if apart or strict else "note",
         refutes=strict,
         statement=f"dataset A gives {one}, dataset B gives {other}"
-        + (": that alone tells them apart" if apart else ": on one tape they differ"),
+        + (": this alone distinguishes them" if apart else ": on one tape they differ"),
         witness=differ.witness(),
     )
 
 
 def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
-    r"""Errors and hangs, which are visible outputs: worse if only one dataset has them, or if their
-    type or text depends on the data.
+    r"""Find errors and hangs, which are visible outputs: they are faults if only one dataset has
+    them, or if their type or text depends on the data.
     """
     sides = [both.a for both in pairs], [both.b for both in pairs]
     met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
@@ -338,7 +338,7 @@ def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
 
 
 def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, bool]:
-    # What sets it apart from the other dataset, and whether that is a fault.
+    # How a failure differs from the other dataset's run, and whether that is a fault.
     if run.key == other.key:
         return "", False
     if other.error is None:
@@ -350,11 +350,11 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
     texts = [_NUMBERS.sub("{}", str(each.error)) for each in (run, other)]
     if texts[0] != texts[1]:
         return ": the text of the error depends on the data", True
-    return ": the numbers in its text differ between the datasets", False
+    return ": the numbers in the error text differ between the datasets", False
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The changed tapes on which the target did not end on either dataset."""
+    r"""The finding for changed tapes on which the target did not end on either dataset."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",

@@ -36,7 +36,7 @@ ASSUMES: Final = (
 )
 
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
-# How each verdict begins the report, and its exit code.
+# The headline and the exit code of each verdict.
 _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
     "refuted": ("REFUTED", 1),
     "found": ("FAULTS FOUND", 1),
@@ -44,7 +44,7 @@ _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
     "not_replayable": ("CANNOT BE REPLAYED", 3),
     "nothing_measured": ("NOTHING MEASURED", 4),
 }
-# What a finding that refutes is a counterexample to: never the privacy claim itself.
+# The declaration that a finding refutes; it is never the privacy claim itself.
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
     "draws": "the declared draws",
@@ -56,17 +56,19 @@ _DECLARED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Facts):
-    r"""A finding of a replay: an error or note, with the tape and outputs that show it.
+    r"""A finding of a replay, with the tape and the outputs that show it.
 
     Raises :class:`ValueError` for a finding that refutes without being an error.
     """
 
     kind: str = fact("the kind of finding")
-    severity: Severity = fact("its severity")
+    severity: Severity = fact("the severity: error, warning or note")
     refutes: bool = fact("whether it is a counterexample to a declaration", default=False)
-    statement: str = fact("a sentence")
+    statement: str = fact("the finding as a sentence")
     witness: Mapping[str, Any] = fact(
-        "the evidence for it", write=lambda shown: plain(dict(shown)), default_factory=dict
+        "the tape, the outputs and other evidence",
+        write=lambda shown: plain(dict(shown)),
+        default_factory=dict,
     )
 
     def __post_init__(self) -> None:
@@ -75,11 +77,11 @@ class Finding(Facts):
 
     @property
     def named(self) -> str:
-        r"""Its severity, and whether it refutes."""
+        r"""The severity of the finding, and whether it refutes."""
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:
-        r"""The finding for a test report, on ``target``."""
+        r"""The finding as a case of a test report, on ``target``."""
         return Case(
             target=target,
             name=self.kind,
@@ -95,7 +97,7 @@ class Finding(Facts):
         yield from (("", line) for line in self.shown_witness())
 
     def shown_witness(self) -> list[str]:
-        r"""The witness as lines, each value cut."""
+        r"""The witness as lines; long values are cut."""
         return [f"{key}: {_format_value(each)}" for key, each in plain(dict(self.witness)).items()]
 
 
@@ -105,7 +107,7 @@ class ReplayReport(Result):
 
     SCHEMA: ClassVar[str] = SCHEMA
 
-    target: str = fact("the target as it was written")
+    target: str = fact("the target as text")
     pair: tuple[Any, Any] = fact(
         "[dataset A, dataset B]", write=lambda pair: plain(list(pair)), kind="list"
     )
@@ -118,13 +120,13 @@ class ReplayReport(Result):
     replayable: bool = True
     runs: int = fact("calls of the target", default=0)
     tapes: int = fact("tapes on which both datasets were run", default=0)
-    changed: int = fact("those of them with a draw set to an extreme", default=0)
+    changed: int = fact("tapes with a draw set to an extreme", default=0)
     seed: int = fact("the seed that repeats the replay", default=0)
     allow_constant: bool = False
     versions: ClassVar[dict[str, str]] = {}
 
     def __post_init__(self) -> None:
-        # Stable: of one severity the first found stays first.
+        # The sort is stable: findings of equal severity keep their order.
         ranked = sorted(self.findings, key=lambda f: (not f.refutes, _RANK[f.severity]))
         object.__setattr__(self, "findings", tuple(ranked))
 
@@ -140,7 +142,7 @@ class ReplayReport(Result):
         return ASSUMES
 
     @computed(
-        '"found": an error that refutes nothing by itself; "nothing_measured": nothing is drawn, '
+        '"found": an error that refutes no declaration; "nothing_measured": nothing is drawn, '
         "and both datasets give the same output",
         kind="Literal['refuted', 'found', 'nothing_found', 'nothing_measured', 'not_replayable']",
         before="findings",
@@ -187,7 +189,7 @@ class ReplayReport(Result):
 
 def plain(value: Any) -> Any:
     r"""Convert a value for JSON: arrays to lists, unsupported values to text."""
-    if hasattr(value, "tolist"):  # arrays and scalars of numpy
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
         value = value.tolist()
     match value:
         case None | bool() | int():

@@ -2,8 +2,8 @@ r"""Replay: the same random tape on both neighbours, including deliberately chan
 
 A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
 ``audit.replay.rng_hooks``). Ordinary tapes show the effect of the data on the outputs; then each
-draw in turn is set to its extremes, so that rare branches are reached. The meaning of each finding
-is in docs/proofs/replay.md: most are faults to explain, few refute.
+draw in turn is set to its extremes, to reach rare branches. docs/proofs/replay.md states the
+meaning of each finding: most are faults that need an explanation, few refute.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _REDRAWN: Final = 6
 _CONFIRMED: Final = 24
 _KEPT_DEPTH: Final = 2
 _TAPES_A_SEED: Final = 1 << 24
-# Changed tapes are played until so many calls did not end: each waits for the whole time limit.
+# Changed tapes stop after this many calls that did not end, because each takes the time limit.
 _FEW_HANGS: Final = 4
 _WITH_NOISE: Final = 8
 _REACH: Final = 500
-# Another real in the branch that an extreme opens, where the branch is wider than 2^-50. Noise that
-# is read off the real itself differs between the two.
+# Another real near each extreme, in the same branch if the branch is wider than 2^-50. Noise
+# computed from the real itself differs between the two.
 _NEAR: Final = {
     "lowest": 1 << 14,
     "low": (1 << 34) + (1 << 14),
@@ -77,14 +77,14 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     r"""Replay a target on two datasets.
 
     ``sensitivity`` declares that the output is a query plus noise, and that the query changes by at
-    most this in ``norm``; ``strict`` that draws and shape of the output do not depend on the data.
-    Both datasets are run on ``tapes`` tapes, and on at most ``changes`` with draws set to extremes,
-    none started after ``deadline`` seconds. ``timeout`` limits one call, in seconds.
-    ``allow_constant`` accepts a target without draws. Declarations by :func:`audit.declare` are
-    also checked.
+    most this in ``norm``; ``strict`` declares that the draws and the shape of the output do not
+    depend on the data. Both datasets are run on ``tapes`` tapes, and on at most ``changes`` with
+    draws set to extremes, none started after ``deadline`` seconds. ``timeout`` limits one call, in
+    seconds. ``allow_constant`` accepts a target without draws. Declarations by
+    :func:`audit.declare` are also checked.
     """
     subject = target_of(target)
-    AuditSpec(  # or refuses
+    AuditSpec(  # raises if invalid
         sensitivity=sensitivity, norm=norm, tapes=tapes, changes=changes, seed=seed,
         timeout=timeout, deadline=deadline,
     )  # fmt: skip
@@ -94,7 +94,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     end = math.inf if deadline is None else time.monotonic() + deadline
     replayed = _Replayed(end=end)
 
-    def stated() -> Iterable[Finding]:  # what may refute something that was declared
+    def stated() -> Iterable[Finding]:  # checks of declarations
         return chain(
             moves(replayed.pairs, declared, norm),
             declarations(replayed.pairs),
@@ -138,8 +138,8 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
 
 
 def _confirm(replayed: _Replayed, runner: Runner, found: Iterable[Finding]) -> None:
-    # The tapes that a refuting finding rests on, again: entropy that shows rarely would have been
-    # missed before, and the largest difference of hundreds of tapes finds it.
+    # Repeat the tapes of refuting findings: entropy that is rarely used may have escaped the
+    # earlier check, and the largest difference over hundreds of tapes tends to contain it.
     for finding in found:
         if not finding.refutes:
             continue
@@ -155,7 +155,7 @@ def _confirm(replayed: _Replayed, runner: Runner, found: Iterable[Finding]) -> N
 
 @dataclass(slots=True, kw_only=True)
 class _Replayed:
-    # What has been replayed so far; the only thing here that changes.
+    # The state of a replay.
     end: float
     findings: list[Finding] = field(default_factory=list)
     pairs: list[PairedRuns] = field(default_factory=list)
@@ -188,7 +188,7 @@ def _elsewhere() -> Finding:
 
 
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
-    # From the plainest to the finest; what cannot be replayed is said, and nothing else claimed.
+    # The steps of a replay. If the target cannot be replayed, that is the only claim made.
     session = runner.session
     _require_an_output(runner)
     session.constants = _constants(runner)
@@ -196,7 +196,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
     ordinary = [runner.both(number) for number in range(tapes)]
     late = [both.a.error for both in ordinary[len(ordinary) // 2 :] if both.a.key == both.b.key]
     if 2 * len(late) >= max(len(ordinary), 2 * _REPEATS) and late[0] and None not in late:
-        raise late[0]  # from here on it fails, whatever the dataset
+        raise late[0]  # it fails on both datasets from some tape on
     runs = [run for both in ordinary for run in (both.a, both.b)]
     replayed.findings += seeds(session.constants, [*first, *runs], again[0])
     replayed.findings += sources(runs)
@@ -211,7 +211,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
 
 
 def _require_an_output(runner: Runner) -> None:
-    # Without any output, or any end, on ordinary tapes, there is nothing to find.
+    # Raise the target's error if it returns no output on ordinary tapes.
     failed: list[Execution] = []
     for number, world in product(range(_LEARNING), (0, 1)):
         failed.append(runner.on(world, number))
@@ -224,8 +224,8 @@ def _require_an_output(runner: Runner) -> None:
 
 
 def _constants(runner: Runner) -> frozenset[Seeded]:
-    # Seeds that come back on every one of several tapes. They are looked for while seeded
-    # generators deal what they deal. The first run is not counted: it fills caches.
+    # Seeds that occur on each of several tapes, while seeded generators draw as usual. The first
+    # run is not counted, because it fills caches.
     runner.session.learning = True
     found: Counter[Seeded] = Counter()
     for world in (0, 1):
@@ -255,13 +255,13 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
         one = silent.index(True)
         certain = (both.a, both.b)[one].key
         met = sum((other.a, other.b)[1 - one].key == certain for other in ordinary)
-        # A release that is withheld below a noisy threshold draws nothing where there is no data.
+        # A release with a noisy threshold may draw nothing on an empty dataset.
         usual = 2 * met >= len(ordinary)
         return Finding(
             kind="no-noise",
             severity="warning" if usual else "error",
-            statement=f"dataset {'AB'[one]} draws nothing: its output is certain; the other gave "
-            f"it on {met} of {len(ordinary)} tapes",
+            statement=f"dataset {'AB'[one]} draws nothing, so its output is certain; the other "
+            f"dataset gave it on {met} of {len(ordinary)} tapes",
             witness=both.witness(),
         )
     if both.a.key == both.b.key:
@@ -284,8 +284,8 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
 
 
 def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], most: int) -> None:
-    # Each draw of the first tape in turn at each extreme. Where that opens another flow, the draws
-    # behind it are set as well: a rare branch inside of a rare branch.
+    # Set each draw of the first tape to each extreme. If that changes the flow, also set the later
+    # draws, to reach a rare branch within a rare branch.
     known = {run.flow for both in ordinary for run in (both.a, both.b)}
     start = [*dict.fromkeys([*ordinary[0].a.places, *ordinary[0].b.places])]
     room = max(most // len(EXTREMES), 1)
@@ -332,9 +332,9 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
 def _unnoised_branch(
     replayed: _Replayed, runner: Runner, both: PairedRuns, ordinary: list[PairedRuns]
 ) -> Finding | None:
-    # With the changed draws kept and all others redrawn, both outputs stay what they are; with the
-    # same draws kept at what the tape had, redrawing moves the output: so noise is there, and this
-    # branch goes without.
+    # If the changed draws are kept and all others redrawn, both outputs stay the same; if the
+    # original draws are kept instead, redrawing changes the output. So there is noise, but not in
+    # this branch.
     change = both.a.tape.changes
     near: Changes = {p: _NEAR[str(e)] for p, e in change.items()}
     if not _still(runner, both, change, range(1, _REDRAWN + 1)):
@@ -350,7 +350,7 @@ def _unnoised_branch(
         _still(runner, ordinary[i], kept, numbers) for i, kept in enumerate(usual)
     ) or not _still(runner, both, change, numbers):
         return None
-    # What the other dataset gives without this branch: all tapes so far, and as many again.
+    # The outputs of the other dataset outside this branch: on all tapes so far, and on new ones.
     more = [runner.both(number) for number in range(_REACH)]
     others = [o for o in (*replayed.pairs, *more) if not o.failed]
     apart = [
@@ -367,8 +367,8 @@ def _unnoised_branch(
             f"without noise; "
         )
         + (
-            "both outputs lie among the outputs of the other dataset, so it costs "
-            "no more than its probability"
+            "both outputs are plausible for the other dataset, so the branch costs at most its "
+            "probability"
             if reached
             else f"on {len(others):,} tapes the other dataset gave no such output"
         ),
@@ -377,7 +377,8 @@ def _unnoised_branch(
 
 
 def _still(runner: Runner, both: PairedRuns, change: Changes, numbers: range) -> bool:
-    # Whether both datasets give what they gave in ``both``, whatever the draws not in ``change``.
+    # Whether both datasets give the outputs of ``both`` for any values of the draws not in
+    # ``change``.
     return all(
         runner.on(world, number, change).key == key
         for number in numbers

@@ -30,7 +30,7 @@ _MODULE: Final = random.seed.__self__  # type: ignore[attr-defined]  # a bound m
 
 
 class _Interface(ctypes.Structure):
-    # bitgen_t of numpy/random/bitgen.h, which numpy documents for generators of other makers.
+    # bitgen_t of numpy/random/bitgen.h, which numpy documents for third-party generators.
     _fields_: ClassVar = [
         ("state", ctypes.c_void_p),
         ("next_uint64", ctypes.c_void_p),
@@ -49,7 +49,8 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 
 
 class TapeBits(np.random.BitGenerator):
-    r"""A bit generator of numpy that reads a source of the tape: one real a word, half or double.
+    r"""A numpy bit generator that reads a source of the tape: one real per word, half word or
+    double.
 
     If no tape is played in its thread, it draws from a PCG64 seeded by the operating system.
     """
@@ -57,7 +58,7 @@ class TapeBits(np.random.BitGenerator):
     def __init__(self, seed: Any = 0, *, stream: Stream | None = None) -> None:
         super().__init__(seed)
         tape = playing()
-        if stream is None:  # a child that numpy spawned
+        if stream is None:  # numpy spawned a child
             stream = Stream("numpy Generator, spawned" if tape is None else tape.source("spawned"))
         self._stream = stream
         self._outside: np.random.PCG64 | None = None
@@ -73,7 +74,7 @@ class TapeBits(np.random.BitGenerator):
         interface.next_uint32, interface.next_double = halves, doubles
 
     def _word(self) -> int:
-        # Native code called this, and an error cannot pass through it: it is raised afterwards.
+        # Native code calls this and cannot propagate errors, so an error is raised afterwards.
         try:
             tape = playing()
             if tape is not None:
@@ -118,9 +119,9 @@ class Session:
         self.constants: frozenset[Seeded] = frozenset()
         self.learning = False
         self.interrupted: BaseException | None = None
-        # The state of the generator behind the functions of `random`, once the target moves it.
+        # The state of the generator of module `random` before the target changed it, if it did.
         self.moved: Any = None
-        # Random instances of this run, and what they read (None: what they deal themselves).
+        # The Random instances of this run and the sources they read (None: their own draws).
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
         self._global = TapeBits(stream=Stream("numpy.random"))
@@ -131,7 +132,7 @@ class Session:
 
     def given_ours(self) -> SeededRng:
         r"""The generator for a target that takes a dpcore ``Rng``."""
-        with self.paused():  # its seed is nobody's choice
+        with self.paused():  # the target does not choose this seed
             rng = SeededRng(0)
         rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
         return rng
@@ -145,14 +146,14 @@ class Session:
         self.interrupted = None
         try:
             _set_bits(self._global)
-            # No half of a pair of gauss() is left from before.
+            # Discard the second normal that gauss() keeps from an earlier call.
             half, _MODULE.gauss_next = _MODULE.gauss_next, None
             self.tape = tape
             returned = call()
         finally:
             self.tape = None
             _set_bits(before)
-            # Only what the target itself moved is moved back: other threads draw on.
+            # Restore only state that the target changed, because other threads continue to draw.
             if self.moved is not None:
                 random.setstate(self.moved)
             _MODULE.gauss_next = half
@@ -162,7 +163,7 @@ class Session:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        r"""Context in which no tape is read, while numpy draws to create a generator."""
+        r"""A context in which no tape is read, because numpy draws when it creates a generator."""
         tape, self.tape = self.tape, None
         try:
             yield
@@ -216,7 +217,7 @@ def playing() -> Tape | None:
 
 
 def _frozen(seed: Any) -> Any:
-    # A seed as something that can be compared.
+    # A comparable form of a seed.
     if isinstance(seed, np.random.SeedSequence):
         return ("SeedSequence", _frozen(seed.entropy), tuple(seed.spawn_key))
     if isinstance(seed, np.ndarray | np.generic):
@@ -227,12 +228,12 @@ def _frozen(seed: Any) -> Any:
 
 
 PLAIN: Final = frozenset({"random", "Random", "numpy.random", "numpy Generator", "RandomState"})
-r"""Kinds of sources that are not cryptographic. ``rng`` is not among them: it is what an audit
-hands to a target, and the target's caller answers for it.
+r"""The kinds of sources that are not cryptographic. ``rng`` is not one of them: the audit passes it
+to the target, and in production the caller of the target is responsible for it.
 """
 
 EARLY: Final = ", made at import"
-r"""Ends the name of a source that is older than the run."""
+r"""The suffix of the name of a source that was created before the run."""
 
 _BITS: Final = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _OPEN: Final = threading.Lock()
@@ -273,14 +274,14 @@ def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]
 
 
 def _restore_state(before: dict[str, Any]) -> None:
-    # A normal that numpy.random keeps for its next call is lost when a tape is played. What others
-    # drew meanwhile is not: their generator goes on from where it is.
+    # Restore only the normal that numpy.random keeps for its next call, which playing a tape loses.
+    # Draws of other threads in the meantime stay effective.
     kept = {name: before[name] for name in ("has_gauss", "gauss")}
     _SET_STATE({**_GET_STATE(legacy=False), **kept})
 
 
 def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-    # Back to what the owner itself held: an inherited name is deleted again.
+    # Undo by restoring the owner's own attribute, or by deleting it if it was inherited.
     if name in vars(owner):
         undo.callback(setattr, owner, name, vars(owner)[name])
     else:
@@ -289,7 +290,7 @@ def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 
 def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
-    # Pairs of original and stand-in, for those who imported the original by name.
+    # Pairs of original and replacement, for code that imported the original by name.
     swaps: list[tuple[Any, Any]] = []
 
     def exchange(owner: Any, name: str, value: Any) -> None:
@@ -299,8 +300,8 @@ def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
     _set(undo, SystemRng, "bits", _system_bits)
     _set(undo, SystemRng, "words", _system_words)
     _set(undo, SeededRng, "__init__", _seeded_init)
-    # A law deals noise drawn ahead to a SystemRng alone. None is one now, so that no draw of an
-    # earlier time is used on a tape, and none made on a tape is ever used later.
+    # Noise laws keep draws in advance only for a SystemRng. During a replay no generator counts as
+    # one, so that no earlier draw is used on a tape and no draw from a tape is used later.
     _set(undo, dpcore.noise, "SystemRng", type("NoSystemRng", (), {}))
     _set(undo, dpcore.noise, "SYSTEM", None)
 
@@ -350,7 +351,7 @@ def _urandom(size: int, /) -> bytes:
 
 
 def _tape_reader(instance: random.Random) -> tuple[Tape, Stream] | None:
-    # What an instance reads; None where it deals itself.
+    # The source that an instance reads, or None if it draws by itself.
     tape, session = playing(), current()
     if tape is None or session is None:
         return None
@@ -389,7 +390,7 @@ def _random_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
 
 
 def _bits_for(kind: str, seed: Any) -> TapeBits | None:
-    # What stands in for a generator of numpy; None where the real one is to be made.
+    # The replacement for a numpy generator, or None if the original is to be used.
     tape, session = playing(), current()
     if tape is None or session is None:
         return None
@@ -416,7 +417,7 @@ def _as_it_is(original: Callable[[Any], Any], seed: Any) -> Any:
 
 
 def _stand_in(original: type, kind: str, make: Callable[[TapeBits], Any]) -> type:
-    # A class in name: what it makes are instances of the original, or read the tape.
+    # A replacement class that creates instances of the original, or readers of the tape.
     class StandIn(type):
         def __call__(cls, seed: Any = None) -> Any:
             if isinstance(seed, np.random.BitGenerator):
@@ -461,7 +462,7 @@ def _exchange_held(
     for cell in getattr(plain, "__closure__", None) or ():
         try:
             value = cell.cell_contents
-        except ValueError:  # nothing is in it yet
+        except ValueError:  # an empty cell
             continue
         stand_in = _for_held(undo, value, swaps)
         if stand_in is not None:

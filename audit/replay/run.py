@@ -21,7 +21,7 @@ from audit.replay.tape import Changes, Draw, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
 MOST_HANGS: Final = 12
-r"""As many runs without an end are the failure of a target: each waits for the whole time limit."""
+r"""The target has failed after this many runs that did not end; each takes the whole time limit."""
 
 _MOST_PARTS: Final = 64
 
@@ -32,9 +32,9 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 class Execution:
     r"""The result of one dataset on one tape: an output, or an error.
 
-    ``key`` is equal for indistinguishable outputs, ``kind`` is their type and shape; ``structure``
-    and ``parts``, its cells by path, are those of its row: only the labels if it has more than 64
-    numbers. The ``key`` of an error is its type and text, which are also visible.
+    ``key`` is equal for indistinguishable outputs, ``kind`` is the type and shape; ``structure``
+    and ``parts`` (the cells by path) are those of the output's row, but only the labels if it has
+    more than 64 numbers. The ``key`` of an error is its type and text, which are also visible.
     """
 
     output: Any
@@ -83,8 +83,8 @@ class PairedRuns:
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    r"""Runs a target on tapes, with RNG hooks and a time limit; counts the ``runs``, and those that
-    did not end.
+    r"""Runs a target on tapes, with RNG hooks and a time limit, and counts the ``runs`` and the
+    ``hangs``.
 
     Tapes are numbered from 0; ``first`` is the seed of the first one.
     """
@@ -173,7 +173,7 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
             if target.seeded:
                 return target.function(dataset, rng=_rng_for(target, session))
             return target.function(dataset)
-        case _:  # function_of refused it
+        case _:  # function_of returned None
             raise Unreadable(f"{target.spelling} cannot be replayed")
 
 

@@ -2,8 +2,9 @@ r"""A random tape: the predetermined draws of every source of randomness in one 
 
 For each source (``SystemRng``, ``random``, ...) a tape holds a sequence U_0, U_1, ... of
 independent uniform reals in [0, 1). A draw of w bits from a source reads the first w bits of its
-next real. So a tape is the same for two datasets by construction, however much either draws, and
-draws of different widths read the same real. Any finite set of bits read has positive probability.
+next real. So by construction a tape is the same for two datasets, however much each draws, and
+draws of different widths read the same real. Every finite sequence of bits has positive
+probability.
 
 Each real may be set to one of :data:`EXTREMES`; the changed tape still has positive probability.
 Requests are logged. ``audit.replay.rng_hooks`` makes the sources read a tape.
@@ -31,34 +32,34 @@ EXTREMES: Final[dict[str, tuple[int, int]]] = {
     "low": (1 << 34, 0x00),
     "high": ((1 << 64) - (1 << 34), 0x00),
 }
-r"""The first 64 bits and each later byte: 0, 1 - 0, 1/2, and 2^-30 from both ends, for
-branches such as 0 < u < p that exclude the end itself.
+r"""The extremes as the first 64 bits and each later byte: 0, the largest real below 1, 1/2, and
+2^-30 from both ends, for branches such as 0 < u < p that exclude the end itself.
 """
 
 TOP: Final = (1 << 53) - (1 << 13)
-r"""1 - 2^-40 in units of 2^-53: the largest real that is read as a double.
+r"""The largest real that is returned as a double, 1 - 2^-40, in units of 2^-53.
 
-Search by inversion adds probabilities until their sum exceeds a double U. The rounded sum can stay
-below U = 1 - 2^-53 for ever, as in numpy's geometric(1 - exp(-1/2)).
+Search by inversion adds probabilities until their sum exceeds a double U. The rounded sum may never
+exceed U = 1 - 2^-53, as in numpy's geometric(1 - exp(-1/2)).
 """
 
 Place: TypeAlias = tuple[str, int]
-r"""A source and how many reals of it were read before."""
+r"""A real of a tape: its source, and its index there."""
 
 Changes: TypeAlias = Mapping[Place, str | int]
-r"""Reals that are set: to a name in :data:`EXTREMES`, or to 64 first bits."""
+r"""The reals that are set, each to a name in :data:`EXTREMES` or to its first 64 bits."""
 
 _MOST_LOGGED: Final = 1 << 17
 _CHUNK: Final = 256
 _NONE: Final[Words] = np.zeros(0, dtype=np.uint64)
 
-# Held from before anything is patched.
+# The originals, from before anything is patched.
 _PCG64: Final = np.random.PCG64
 _SEQUENCE: Final = np.random.SeedSequence
 
 
 class Draw(NamedTuple):
-    r"""A draw: ``reals`` of a source, ``width`` bits of each, in sequence."""
+    r"""A request for the first ``width`` bits of ``reals`` consecutive reals of a source."""
 
     source: str
     first: int
@@ -67,7 +68,7 @@ class Draw(NamedTuple):
 
 
 class Seeded(NamedTuple):
-    r"""A generator of a ``kind`` was seeded by the program."""
+    r"""The seeding of a generator of this ``kind`` by the program."""
 
     kind: str
     seed: Hashable
@@ -82,7 +83,7 @@ class Stream:
 
 
 class Tape:
-    r"""The reals of a seed, some of them changed, with the log of one run."""
+    r"""The reals of a seed, some of them changed, and the log of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)
@@ -120,12 +121,12 @@ class Tape:
         return min(self.bits(stream, 53), TOP) * 2.0**-53
 
     def words(self, stream: Stream, count: int) -> Words:
-        r"""The first 64 bits of the next ``count`` reals, as an array of the caller's own."""
+        r"""The first 64 bits of the next ``count`` reals, as a new array."""
         index = self._take(stream, count, 64)
         return self._reals(stream.source, index, count).copy()
 
     def source(self, kind: str) -> str:
-        r"""A name for a new source of a kind, the same in every run with the same requests."""
+        r"""A name for a new source of a kind, the same in all runs with the same requests."""
         self._named[kind] += 1
         return f"{kind} {self._named[kind]}"
 
@@ -137,7 +138,7 @@ class Tape:
         return found
 
     def places(self) -> list[Place]:
-        r"""The reals that were read, each once, in the logged order."""
+        r"""The reals that were read, each once, in order."""
         seen = ((a.source, i) for a in self.log for i in range(a.first, a.first + a.reals))
         return [*dict.fromkeys(seen)]
 
@@ -152,7 +153,7 @@ class Tape:
         last = self.log[-1] if self.log else None
         after = None if last is None else (last.source, last.first + last.reals, last.width)
         if last is not None and after == (stream.source, index, width):
-            # Two words at once or one after the other are the same to a program.
+            # Merge consecutive requests: two words at once are equivalent to one after the other.
             self.log[-1] = last._replace(reals=last.reals + count)
         elif len(self.log) < _MOST_LOGGED:
             self.log.append(Draw(stream.source, index, count, width))
@@ -190,7 +191,7 @@ class Tape:
 
 @lru_cache(maxsize=1024)
 def _first_chunk(seed: int, source: str) -> Words:
-    # A tape is played again and again with other changes: what it starts with is kept.
+    # Cached, because a tape is played many times with different changes.
     return _maker(seed, source).random_raw(_CHUNK)
 
 

@@ -2,11 +2,11 @@ r"""The data of figures: a histogram of the outputs, and a bound on the trade-of
 
 Both are computed from the runs after the test, and do not affect the verdict.
 
-The trade-off function f (Dong, Roth and Su 2022) gives the least type II error, "A" said of a run
-on B, of any test whose type I error, "B" said of a run on A, is alpha. Every event E is a test, so
-f(P_A(E)) <= P_B(not E). Events are learned from the first runs; on the runs after them both errors
-are bounded by confidence sequences (Robbins 1970), all at once and at every number of runs. f is
-convex, so it lies everywhere below the hull of these points and of (0, 1) and (1, 0).
+The trade-off function f (Dong, Roth and Su 2022) gives the least type II error (a run on B taken
+for one on A) of any test whose type I error (a run on A taken for one on B) is alpha. Every event E
+is a test, so f(P_A(E)) <= P_B(not E). Events are learned from the first runs; on later runs both
+errors are bounded by confidence sequences (Robbins 1970), simultaneously for all events and numbers
+of runs. f is convex, so it lies everywhere below the hull of these points and of (0, 1) and (1, 0).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    r"""A cell of a histogram: the runs of each dataset in it, and those in the event of the
+    r"""A cell of a histogram: its runs of each dataset, and how many are in the event of the
     witness.
 
     A bin of numbers is ``[low, high)``, or the number ``low`` if both are equal; None means
-    unbounded. Labels, and "all else", have neither. ``covered`` are the parts of ``[low, high)`` in
-    the event, as fractions of its width: (0, 0.5) is the lower half.
+    unbounded. Labels, and "all else", have no bounds. ``covered`` are the parts of ``[low, high)``
+    in the event, as fractions of its width: (0, 0.5) is the lower half.
     """
 
     label: str
@@ -79,11 +79,11 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    r"""All runs of one pair, read through one feature, by cell; the counts sum to the runs.
+    r"""The counts of all runs of one pair, read through one feature, by cell.
 
-    ``pair`` is the place of the pair in the audit's list, ``feature`` None for the outputs
-    themselves. ``event`` is what ``inside_a`` and ``inside_b`` of the bins count. The witness's own
-    counts are smaller: it is scored only on runs that had no part in choosing it.
+    ``pair`` is the index of the pair in the audit's list, ``feature`` is None for the outputs
+    themselves. ``event`` is the event whose runs ``inside_a`` and ``inside_b`` of the bins count.
+    The witness's own counts are smaller: it is scored only on runs that had no part in choosing it.
     """
 
     bins: tuple[Bin, ...]
@@ -109,9 +109,9 @@ def histogram(
     ``inside`` says which runs lie in the ``event`` of the witness, ``spans`` which numbers do: see
     :class:`audit.evidence.event.Event`.
 
-    Other numbers fall into intervals between round numbers, the most extreme thousandth into two
-    unbounded ones. Labels stand by name: those of the event, then the most frequent, and "all
-    else".
+    Other numbers fall into intervals between round numbers, the most extreme thousandths into two
+    unbounded intervals. Labels have their own cells: first those in the event, then the most
+    frequent; the others are "all else".
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -169,7 +169,7 @@ def _number_cells(numbers: NumberLine, most: int) -> _Cells:
     values = distinct.as_floats()
     first, span = listed[0].value, listed[-1].value - listed[0].value if integral else math.inf
     if span < most:
-        # The empty ones between them, too: the axis is a line.
+        # Empty cells are included, because the axis is a number line.
         offsets = np.array([int(each.value - first) for each in listed], dtype=np.int64)
         points = [_point(first + k) for k in range(int(span) + 1)]
         return offsets[place], points
@@ -187,7 +187,7 @@ def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
     high = float(values[min(int(np.searchsorted(below, 1 - _TAIL)), len(values) - 1)])
     span = high - low
     if not 0.0 < span < math.inf:
-        return np.array([low, math.nextafter(low, math.inf)])  # one number is nearly all
+        return np.array([low, math.nextafter(low, math.inf)])  # nearly all outputs are one number
     # The smallest step of 1, 2 or 5 times a power of ten with few enough intervals.
     least = math.floor(math.log10(span)) - 2
     digit, power = next(
@@ -198,11 +198,11 @@ def _edges(values: Floats, counts: NDArray[np.int64], most: int) -> Floats:
     step = float(f"{digit}e{power}")
     start, end = math.floor(low / step), math.floor(high / step) + 1
     edges = [float(f"{k * digit}e{power}") for k in range(start, end + 1)]
-    return np.unique(np.clip(edges, -_LARGEST, _LARGEST))  # a step beyond all floats ends there
+    return np.unique(np.clip(edges, -_LARGEST, _LARGEST))  # clip to the finite floats
 
 
 def _covered(cell: Bin, spans: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    # Of an open bin only whether it lies in the event: how far it reaches is not said.
+    # An unbounded bin has no width: only test whether all of it lies in the event.
     if cell.low == cell.high and cell.runs:
         return ((0.0, 1.0),) if cell.in_witness == "all" else ()
     low = -math.inf if cell.low is None else cell.low
@@ -272,11 +272,11 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeoffBand:
-    r"""With probability at least 1 - ``alpha`` the trade-off curve lies below the drawn one.
+    r"""An upper bound on the trade-off curve, which holds with probability at least 1 - ``alpha``.
 
     ``points`` are the corners of the drawn curve, (type I, type II error) from (0, 1) to (1, 0);
-    ``claimed`` are points of the claimed one; ``runs`` are those that were counted. ``pair`` and
-    ``feature`` are as in the histogram.
+    ``claimed`` are points of the claimed curve; ``runs`` is the number of counted runs. ``pair``
+    and ``feature`` are as in the histogram.
     """
 
     alpha: float
@@ -295,9 +295,9 @@ def tradeoff_band(
     alpha: RationalLike = "0.05",
     claim: Sequence[Claim] = (),
 ) -> TradeoffBand | None:
-    r"""Bound the trade-off curve from above: events from the first ``learned`` runs, fixed before.
+    r"""Bound the trade-off curve from above, with events learned from the first ``learned`` runs.
 
-    None if no run is left to count. ``worlds`` is True for B.
+    Returns None if there are no later runs. ``worlds`` is True for B.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -307,7 +307,7 @@ def tradeoff_band(
     events = _events(cells[:learned], truth[:learned])
     if not events:
         return None
-    # A cell that the first runs did not reach is in no event.
+    # Cells without any of the first runs are in no event.
     fresh, world = np.minimum(cells[learned:], len(events[0]) - 1), truth[learned:]
     sizes = [int(np.count_nonzero(world == side)) for side in (False, True)]
     # Each event has two bounds.
@@ -327,7 +327,7 @@ def tradeoff_band(
 
 
 def _cells(reading: Reading, learned: int) -> NDArray[np.int64]:
-    # The cell of each run: numbers between quantiles of the first runs, labels by name.
+    # The cell of each run: intervals between quantiles of the first runs, and one cell per label.
     ranks = reading.numbers.unique()[2]
     is_number = reading.codes < 0
     first = ranks[:learned][is_number[:learned]]
@@ -339,8 +339,8 @@ def _cells(reading: Reading, learned: int) -> NDArray[np.int64]:
 
 
 def _events(cells: NDArray[np.int64], truth: Bools) -> list[Bools]:
-    # The likeliest cells of B first: unions of them, cell by cell, are the tests. Cells that were
-    # not seen are in none.
+    # Cells in order of decreasing likelihood ratio of B; the tests are unions of the first cells.
+    # Cells without runs are in no test.
     most = int(cells.max()) + 2
     counts = [np.bincount(cells[truth == side], minlength=most) for side in (False, True)]
     seen = np.flatnonzero(counts[0] + counts[1])
@@ -354,8 +354,8 @@ def _events(cells: NDArray[np.int64], truth: Bools) -> list[Bools]:
 
 
 def _upper(hits: int, runs: int, level: Fraction) -> float:
-    # Above p at every number of runs at once, but with probability ``level``: where the mixture
-    # over Beta(1/2, 1/2) of likelihoods, a martingale under p, is below 1/level.
+    # An upper confidence bound on p that fails at some number of runs with probability at most
+    # ``level``: the mixture over Beta(1/2, 1/2) of likelihood ratios is a martingale under p.
     if not runs:
         return 1.0
     bar = -math.log(round_down(level))
@@ -384,7 +384,7 @@ def _hull(points: Sequence[Point]) -> list[Point]:
 
 
 def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
-    r"""Points of the largest trade-off function that all (epsilon, delta) of a claim imply.
+    r"""Points of the largest trade-off function that all points (epsilon, delta) of a claim imply.
 
     f(alpha) = max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
     """

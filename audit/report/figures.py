@@ -47,7 +47,7 @@ _VARIABLES: Final = {
 _STYLE: Final = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    # As wide as the fonts of common systems, or wider: the reader's font is not known here.
+    # At least as wide as the fonts of common systems, because the reader's font is unknown.
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8.5,
     "axes.edgecolor": INK,
@@ -56,7 +56,7 @@ _STYLE: Final = {
     "axes.spines.top": False,
     "axes.linewidth": 0.6,
     "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in a label is a dollar sign
+    "text.parse_math": False,  # no mathematics in labels: a dollar sign is text
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
@@ -68,13 +68,13 @@ _METADATA: Final = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 @contextmanager
 def drawing(name: str, height: float) -> Iterator[tuple[Figure, Axes]]:
-    r"""A new figure of ``height`` inches, rendered as SVG at the end of the block."""
+    r"""A context with a new figure of ``height`` inches and its axes."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     style: dict[Any, Any] = {**_STYLE, "svg.hashsalt": name}
     with rc_context(style), warnings.catch_warnings():
-        # The reader may have the glyphs that matplotlib's own font lacks.
+        # Glyphs missing in matplotlib's font may exist on the reader's system.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         figure = Figure(figsize=(_WIDTH, height), layout="constrained", facecolor="none")
         yield figure, figure.add_subplot(facecolor="none")
@@ -87,7 +87,7 @@ def svg(figure: Figure, name: str, title: str, words: str) -> Markup:
     figure.savefig(buffer, format="svg", metadata=_METADATA)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
-    # The page has its own style and its own description of the picture.
+    # The page provides the style and the description of the picture.
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
     text = re.sub("<[^>]*>", lambda tag: _tag(tag[0], name), text)
@@ -102,8 +102,8 @@ def svg(figure: Figure, name: str, title: str, words: str) -> Markup:
 
 
 def _tag(tag: str, name: str) -> str:
-    # Several figures share a page: every id gets the name of its figure. What a target wrote
-    # stands between the tags, and stays as it is.
+    # Several figures share a page, so every id is prefixed with the name of its figure. Text of the
+    # target is outside of tags and remains unchanged.
     tag = re.sub(r'\bid="', f'id="{name}-', tag)
     tag = re.sub(r'(url\(|href=")#', rf"\1#{name}-", tag)
     for colour, variable in _VARIABLES.items():
@@ -112,19 +112,19 @@ def _tag(tag: str, name: str) -> str:
 
 
 _LONGEST: Final = 20
-r"""Signs of a claimed value in a picture."""
+r"""The maximum number of characters of a claimed value in a picture."""
 
 _NAME: Final = 32
-r"""The longest name of an output in characters: this many of the widest fit into a picture."""
+r"""The maximum number of characters of an output's name: this many of the widest ones fit."""
 
 _ROOM: Final = 56
-r"""Signs that fit next to each other along the axis of numbers."""
+r"""The number of characters that fit along the axis of numbers."""
 
 _RARE: Final = 25
-r"""If all bars are this many times as high as those of the witness, the axis is logarithmic."""
+r"""The axis is logarithmic if the highest bar is this many times as high as the witness's."""
 
 _SEEN: Final = 0.1
-r"""A stretch of the event is drawn no narrower than this share of a bin."""
+r"""The least drawn width of an interval of the event, as a fraction of a bin."""
 
 _TALL: Final = 1 / 20
 _ODD: Final = {"inf": "inf (infinite)", "-inf": "-inf (infinite)", "nan": "nan (not a number)"}
@@ -132,7 +132,7 @@ _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth
 
 
 def histogram_figure(found: Histogram) -> Markup:
-    r"""Bars for both datasets, cell by cell; runs in the witness are filled, the others pale."""
+    r"""Draw bars for both datasets, by cell; runs in the event of the witness are filled."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
         runs, scale, limits = (
@@ -189,7 +189,7 @@ def _grouped(word: str) -> str:
 
 
 def _cells(axes: Axes, found: Histogram, largest: int, *, upright: bool) -> None:
-    # B is striped: the datasets differ in more than their colour. A name stands above its bars.
+    # B is striped, so that the datasets differ in more than colour. A name is above its bars.
     span: Any = axes.axvspan if upright else axes.axhspan
     bar: Any = axes.bar if upright else axes.barh
     transform = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
@@ -216,12 +216,12 @@ def _cells(axes: Axes, found: Histogram, largest: int, *, upright: bool) -> None
 
 
 def _is_part(cell: Bin) -> bool:
-    # Where the event ends is not told by a place: in an open bin, or among other names.
+    # In an unbounded bin, or among other names, the end of the event has no position.
     return cell.in_witness == "part" and not cell.covered
 
 
 def _is_one_sided(cell: Bin, largest: int) -> bool:
-    # The ratio of the datasets is infinite there, and no bar would say so.
+    # Mark cells where only one dataset has runs: the ratio is infinite, which no bar shows.
     return not min(cell.count_a, cell.count_b) and cell.runs >= max(_TALL * largest, 2)
 
 
@@ -232,8 +232,8 @@ def _look(world: str, *, filled: bool) -> dict[str, Any]:
 
 
 def _number_cells(axes: Axes, bins: Sequence[Bin]) -> None:
-    # A number stands below its bar, an interval shows its lower end, what is beyond always stands
-    # there. Of the others as many as stand apart, the rounder ones: counted from 0.
+    # A bar of one number is labelled with it, an interval with its lower end; unbounded bins are
+    # always labelled. The others are labelled as space permits, rounder numbers first.
     beyond = [(float(i), cell_name(cell)) for i, cell in enumerate(bins) if cell.is_open]
     closed = [(i, cell) for i, cell in enumerate(bins) if not cell.is_open]
     named = [
@@ -300,7 +300,7 @@ def _histogram_words(found: Histogram) -> str:
 
 
 def trace_figure(found: Trace) -> Markup:
-    r"""The bound as a function of the runs, with the claimed epsilon."""
+    r"""Draw the bound as a function of the number of runs, with the claimed epsilon."""
     epsilon, delta = found.claim.exact
     runs, bounds = [n for n, _ in found.points], [bound for _, bound in found.points]
     last = f"at least {down(bounds[-1])}"
@@ -312,7 +312,7 @@ def trace_figure(found: Trace) -> Markup:
         axes.set_xscale("log")
         axes.set_ylim(0, max(float(epsilon), *bounds) * 1.2 or 1.0)
         axes.set_xlabel("runs, both datasets together (logarithmic axis)")
-        # A bound at a delta is one at every smaller delta, too.
+        # A lower bound on epsilon at a delta holds at every smaller delta, too.
         axes.set_ylabel(f"epsilon at delta = {_exactly(delta)}" if delta else "epsilon")
         outside_legend(figure, "outside upper left")
         _rounded(axes.yaxis)
@@ -321,7 +321,7 @@ def trace_figure(found: Trace) -> Markup:
 
 
 def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
-    r"""An axis of epsilon with the claim and the values ruled out by the evidence."""
+    r"""Draw an axis of epsilon with the claim and the values ruled out by the evidence."""
     claimed, infinite, written = float(epsilon), bound == math.inf, _exactly(epsilon)
     right = (2.5 * claimed if infinite else 1.25 * max(claimed, bound)) or 1.0
     with drawing("line", 1.6) as (figure, axes):
@@ -344,7 +344,7 @@ def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
 
 
 def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]) -> Markup:
-    r"""The claimed curve, delta over epsilon, with the tested points."""
+    r"""Draw the claimed curve, delta over epsilon, with the tested points."""
     deltas = [float(row.claim.exact[1]) for row in tested]
     least = min([d for d in deltas if d > 0] or [d for _, d in curve if d > 0] or [1e-6])
     decades = 1 - math.floor(math.log10(least))
@@ -400,7 +400,7 @@ def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]
 def tradeoff_figure(
     band: Sequence[tuple[float, float]], claimed: Sequence[tuple[float, float]]
 ) -> Markup:
-    r"""The measured trade-off curve, an upper bound, and the claimed one."""
+    r"""Draw the measured trade-off curve, an upper bound, and the claimed one."""
     with drawing("tradeoff", 3.6) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=FAINT, linewidth=0.8, label="perfect privacy")
         if claimed:
@@ -420,6 +420,6 @@ def tradeoff_figure(
 
 
 def _exactly(value: Fraction) -> str:
-    # A claimed value as it was written; the first digits of what is too long for a picture.
+    # A claimed value as written, or its first digits if it is too long for a picture.
     exact = exact_decimal(value)
     return exact if len(exact) <= _LONGEST else f"{down(value, 9)}…"

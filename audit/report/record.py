@@ -59,9 +59,7 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""The least delta at the claimed epsilon and the least epsilon at the claimed delta, over both
-    directions.
-    """
+    r"""The least delta at the claimed epsilon, and the least epsilon at the claimed delta."""
 
     delta: Enclosure
     epsilon: Enclosure
@@ -85,10 +83,10 @@ class AuditRecord(Result):
 
     SCHEMA: ClassVar[str] = SCHEMA
 
-    target: str = fact("as it was written")
+    target: str = fact("the target as text")
     claim: Claim | CurveClaim = fact(
-        'epsilon and delta exact, as text, and "relation"; for a claimed curve epsilon and delta '
-        'are null, "claim" is its spelling and "points" are those tested',
+        'epsilon and delta, exact, as text, and "relation"; for a claimed curve epsilon and delta '
+        'are null, "claim" is its text and "points" are the tested points',
         kind="dict",
     )
     pair: tuple[Any, Any] = fact(
@@ -121,20 +119,20 @@ class AuditRecord(Result):
         '{"a", "b"}', write=lambda runs: dict(zip("ab", runs, strict=True)), kind="dict"
     )
     stopped: str = fact("why no more runs were drawn")
-    interrupted: bool = fact("whether Ctrl-C ended it early", default=False)
+    interrupted: bool = fact("whether Ctrl-C ended the audit early", default=False)
     witness: Witness | ExactWitness | None = fact(
-        '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": what '
-        'the event is of, null: the output itself, "score": of a learned feature all that computes '
-        'it, see audit.features.additive, with "learned_from": earlier runs, "threshold", "side", '
-        '"accuracy": right guesses on runs new to it, "most": the columns that move it most, '
-        '"words": the event as one about its only column, null where it has several; '
-        'null}; of the exact layer {"event", "world", "probability_a", "probability_b": '
-        "[lower, upper]}",
+        '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": the '
+        'feature of the event, null for the output itself, "score": the definition of a learned '
+        'feature, see audit.features.additive, with "learned_from": the number of earlier runs, '
+        '"threshold", "side", "accuracy": the fraction of right guesses on later runs, "most": the '
+        'columns with most influence, "words": the event in terms of its only column, null if it '
+        'has several; otherwise null}; of the exact layer {"event", "world", "probability_a", '
+        '"probability_b": [lower, upper]}',
         default=None,
     )
     resolution: float = fact(
-        "an always-revealing output of this probability would have been seen in 95 of 100 audits, "
-        "in what was looked at; at least the share of the runs that were not measured; null if "
+        "95 of 100 audits would have detected an always-revealing output of this probability among "
+        "the measured outputs; at least the fraction of runs that were not measured; null if "
         'there were too few runs to refute anything, or for the reason in "unresolved"',
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
@@ -145,17 +143,16 @@ class AuditRecord(Result):
     )
     floats: bool = False
     coverage: tuple[Coverage, ...] = fact(
-        'what was measured, one entry per pair and feature: {"pair", "feature", "runs", '
-        '"looked_at": runs of which an event could be learned, "once": outputs that occurred only '
-        "once and have no order, "
-        '"constant", "measured", "learned": is it a score, "unread": outputs that the feature '
-        "could not read}",
+        'the coverage, one entry per pair and feature: {"pair", "feature", "runs", "looked_at": '
+        'runs from which an event could be learned, "once": outputs that occurred only once and '
+        'have no order, "constant", "measured", "learned": whether it is a score, "unread": '
+        "outputs that the feature could not read}",
         default=(),
     )
     outcomes: tuple[Outcome, ...] = fact(
-        'if there are several pairs, features or points, one test for each: {"pair": its place in '
+        'if there are several pairs, features or points, one test for each: {"pair": its index in '
         '"pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower", "refuted"}'
-        '; the feature "leader" is whichever did best on earlier runs',
+        '; the feature "leader" is the one that did best on earlier runs',
         default=(),
     )
     row: int = fact(
@@ -177,7 +174,7 @@ class AuditRecord(Result):
         default=(),
     )
     baselines: tuple[BaselineFinding, ...] = fact(
-        'published bounds, only for comparison: {"name", "epsilon_lower", "says", "valid"}',
+        'bounds of other methods, for comparison: {"name", "epsilon_lower", "says", "valid"}',
         default=(),
     )
     search: SearchResult | None = fact(
@@ -239,7 +236,7 @@ class AuditRecord(Result):
             return None
         names = [row.feature for row in self.outcomes if row.refuted] or self.features or (None,)
         first = min(map(cause_of, names), key=[*CAUSES].index)
-        return first if self.floats or first == "time" else "values"  # an integer's bits are values
+        return first if self.floats or first == "time" else "values"  # integer bits are values
 
     @property
     def headline(self) -> str:
@@ -251,7 +248,7 @@ class AuditRecord(Result):
         r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
         measured, 130 Ctrl-C.
 
-        An exit code of 0 can be read as a completed audit that measured something.
+        An exit code of 0 means that the audit was completed and measured something.
         """
         code = VERDICTS[self.verdict].exit_code
         if self.verdict == "refuted" or self.verdict is None:

@@ -120,7 +120,7 @@ class AuditReport(AuditRecord):
         if self.exact is not None:
             yield "epsilon", f"{format_enclosure(self.exact.epsilon)} on this pair{at} (proven)"
             yield "delta", f"{format_enclosure(self.exact.delta)} at the claimed epsilon (proven)"
-        # Of two layers the bound is the proven one, unless only the runs refute.
+        # With two layers the proven bound is reported, unless only the runs refute.
         if self.runs and (self.exact is None or isinstance(self.witness, Witness)):
             name = "epsilon" if self.exact is None else "sampled"
             sure = confidence(self.alpha)
@@ -132,7 +132,7 @@ class AuditReport(AuditRecord):
             yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
 
     def findings_told(self) -> Iterator[tuple[str, str]]:
-        r"""Further findings, which have their own sections on the HTML page."""
+        r"""Further findings as rows; the HTML page has separate sections for them."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
             if (
@@ -168,7 +168,7 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Why the bound from refuting runs does not exceed the claim; None if it does."""
+        r"""Why the bound of a refuted claim does not exceed the claim; None if it does."""
         if self.verdict != "refuted" or not self.runs:
             return None
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
@@ -176,5 +176,5 @@ class AuditReport(AuditRecord):
 
     @property
     def blind_spot(self) -> str:
-        r"""The violations that these runs could have missed, as a sentence."""
+        r"""A sentence on the violations that these runs could have missed."""
         return blind_spot(self.resolution, self.coverage, verdict=self.verdict)

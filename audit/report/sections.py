@@ -44,7 +44,7 @@ def pairs(report: AuditRecord) -> Iterator[tuple[str, object]]:
 
 
 def witness(report: AuditRecord) -> Iterator[Section]:
-    r"""The event that speaks against the claim, its counts or probabilities."""
+    r"""The section on the witness: the event and its counts or probabilities."""
     found = report.witness
     if isinstance(found, Witness):
         yield _sampled(found, refutes=report.verdict not in {"not_refuted", "nothing_measured"})
@@ -103,7 +103,7 @@ def _tables(report: AuditRecord) -> Iterator[Section]:
 
 def _sampled(found: Witness, *, refutes: bool) -> Section:
     note = (
-        "The event was fixed by earlier runs, and counted on the runs after them. "
+        "The event was fixed by earlier runs, and counted on later ones. "
         f"{'It' if refutes else 'It does not refute the claim; it'} points to dataset "
         f"{found.world}. The ratio of the shares is not a bound: the bound is the epsilon above."
     )
@@ -168,13 +168,13 @@ def _histogram(found: Histogram, *, several: bool) -> Section:
 def _claimed_curve(report: AuditRecord) -> Section:
     from audit.report.figures import curve_figure
 
-    # Of several pairs and features, what was measured highest at each claimed point.
+    # For each claimed point, the test with the strongest result over all pairs and features.
     ordered = sorted(report.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
     hardest = {row.claim.exact: row for row in ordered}
     return Section(
         title="The claimed curve",
         svg=curve_figure(report.curve, [hardest[point] for point in sorted(hardest)]),
-        note="A point is refuted where the measured epsilon at its delta is beyond it. All bounds "
+        note="A point is refuted if the measured epsilon at its delta exceeds it. All bounds "
         f"hold together with {confidence(report.alpha)} confidence.",
     )
 

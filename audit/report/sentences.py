@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from audit.fit.fit import FitReport
 
 FAULTS: Final = "FAULTS FOUND"
-r"""What a report begins with where nothing refutes the claim, and the code has a fault."""
+r"""The headline if the claim is not refuted but the code has a fault."""
 
 _NAMED: Final = 3
 
@@ -36,7 +36,7 @@ def confidence(alpha: RationalLike) -> str:
 
 
 def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> str | None:
-    r"""Why a bound does not exceed the epsilon that was refuted; None if it does."""
+    r"""The reason why a bound does not exceed the refuted epsilon; None if it does."""
     epsilon = refuted.exact[0]
     if epsilon_lower > epsilon:
         return None
@@ -48,7 +48,7 @@ def below_claim(epsilon_lower: float, refuted: Claim, alpha: RationalLike) -> st
 
 
 def refutals(alpha: RationalLike) -> str:
-    r"""The maximal number of audits of a true claim that refute it."""
+    r"""A sentence on how many audits of a true claim may refute it."""
     cases = format_share(rational("alpha", alpha), 6)
     return f"at most {cases} such audits would give REFUTED (independent runs)"
 
@@ -106,7 +106,7 @@ def blind_spot(
 
 
 def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
-    r"""How many tests refute, and the first one; ``pairs``: whether to name the pair."""
+    r"""The number of refuting tests and the first ones; ``pairs``: whether to name the pair."""
     refuted = [outcome for outcome in outcomes if outcome.refuted]
     found = f"{len(refuted)} of {len(outcomes)} refuted"
     named = [
@@ -120,16 +120,14 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
 
 
 def values_alone(outcomes: Sequence[Outcome]) -> str | None:
-    r"""The result of the tests of values in addition to a floating-point leak; None if there are
-    none.
-    """
+    r"""The result of the tests of values beside a floating-point leak; None without such tests."""
     found = [row.epsilon_lower for row in outcomes if cause_of(row.feature) == "values"]
     return f"not refuted by themselves; epsilon at least {down(max(found))}" if found else None
 
 
 def fitted(report: FitReport) -> str:
-    r"""Whether the draws follow the law."""
-    from dpcore.noise_text import write_noise  # with every law
+    r"""A sentence on whether the draws follow the law."""
+    from dpcore.noise_text import write_noise  # imports every law
 
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":
@@ -146,20 +144,20 @@ def compared(baseline: BaselineFinding) -> str:
 
 
 def scored(score: dict[str, Any]) -> str:
-    r"""The components of a learned score."""
-    right = "" if score["accuracy"] is None else f", right on {score['accuracy']:.1%} of new ones"
+    r"""A phrase on the training and the main columns of a learned score."""
+    right = "" if score["accuracy"] is None else f", right on {score['accuracy']:.1%} of new runs"
     most = ", ".join(f"{each['column']} ({each['share']:.0%})" for each in score["most"])
     return f"learned from {score['learned_from']:,} earlier runs{right}; mostly {most}"
 
 
 def repeated(seed: int, *, repeatable: bool) -> str:
-    r"""How to reproduce the audit."""
+    r"""The option that repeats the audit, and its limits."""
     only = "" if repeatable else " (repeats the draws of the audit, but not those of the target)"
     return f"--seed {seed}{only}"
 
 
 def leak(feature: str | None) -> str | None:
-    r"""The meaning of a witness that does not concern the magnitude of the output, or None."""
+    r"""What a witness reveals if it is not the magnitude of the output; otherwise None."""
     match cause_of(feature):
         case "time":
             return (

@@ -1,12 +1,12 @@
 r"""The state file of an audit, so that an interrupted audit, even by ``kill -9``, can be resumed.
 
 Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.state_file`. The first one is JSON
-and says everything that determines the audit; the others are the finished blocks in order. A block
-is flushed to the disk before the audit goes on: at most the last record is ever torn. It is
-dropped, and drawn again as the same block.
+and contains everything that determines the audit; the others are the finished blocks in order. A
+block is flushed to the disk before the audit continues, so at most the last record can be
+incomplete. That record is dropped, and its block is drawn again.
 
 Only outputs are stored: the datasets of runs and all other random choices follow from the seed.
-Nothing in a file is executed, and anything that no audit writes is refused, so a file may be
+Nothing in a file is executed, and content that no audit writes is refused, so a file may be
 untrusted; its author can still invent outputs. Errors name the argument ``--resume``.
 """
 
@@ -48,7 +48,7 @@ from dpcore.numbers.parameter import rational, write_rational
 
 SCHEMA: Final = "dpcore-audit-state/1"
 _SHOWN: Final = 80
-# What determines an audit, in the order in which a difference is said, and what it is called.
+# The fields that determine an audit, in the order in which a difference is reported.
 _KEYS: Final = (
     "target", "content", "seeded", "claim", "search", "pairs", "features", "floats", "maps", "runs",
     "sequential", "alpha", "seed", "dpcore", "numpy",
@@ -72,7 +72,7 @@ def hostile(path: Path, what: str) -> InvalidParameter:
 
 
 def _plain(text: str) -> str:
-    # Nothing that steers a terminal, and no more than is read.
+    # Without terminal control characters, and cut.
     return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 
@@ -106,7 +106,7 @@ def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None
 
 
 def _content(path: Path, feature: Feature) -> str | None:
-    # A digest of the files that the user's own steps are written in, None where there are none.
+    # A digest of the files with the user's own steps; None without such steps.
     files = [file for step in feature.name.split("+") for file in files_of(step, feature)]
     digest = hashlib.sha256()
     for file in files:
@@ -120,7 +120,7 @@ def _content(path: Path, feature: Feature) -> str | None:
 
 
 def compare(path: Path, payload: bytes, expected: bytes) -> None:
-    r"""Raises :class:`InvalidParameter` unless a stored header is the expected one."""
+    r"""Raise :class:`InvalidParameter` unless a stored header is the expected one."""
     if payload == expected:
         return
     stored, wanted = parsed(path, payload), json.loads(expected)
@@ -151,7 +151,7 @@ def _format_field(value: Any) -> str:
     try:
         return _plain(json.dumps(value))
     except RecursionError:
-        return "something nested deeply"
+        return "a deeply nested value"
 
 
 def parsed(path: Path, payload: bytes) -> dict[str, Any]:
@@ -186,24 +186,26 @@ class State:
     closed: str | None = None
 
     def append(self, outputs: Outputs) -> None:
-        r"""Store the next finished block; returns when it is on disk."""
+        r"""Store the next finished block; return when it is on disk."""
         if self.closed is not None:
             return
+        reason, data = None, b""
         try:
             data = pack(outputs)
-            if len(data) >= MOST:
-                raise Unstorable(f"a block of {len(data):,} bytes")
         except Unstorable as error:
             reason = f"outputs of type {error} cannot be stored without loss"
-            if not self.blocks:
-                raise refused(self.path, reason) from None
+        if len(data) >= MOST:
+            reason = f"a block of {len(data):,} bytes cannot be stored: the limit is {MOST - 1:,}"
+        if reason is None:
+            self._write(b"B" + data)
+            self.blocks.append(outputs)
+        elif self.blocks:
             self.closed = reason
-            return
-        self._write(b"B" + data)
-        self.blocks.append(outputs)
+        else:
+            raise refused(self.path, reason)
 
     def fail(self, error: TargetFailed) -> None:
-        r"""Store that the target failed in the next block; nothing more is drawn."""
+        r"""Store that the target failed in the next block, after which no block is drawn."""
         if self.closed is None:
             told = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
             self._write(b"F" + json.dumps(told).encode())
@@ -221,7 +223,7 @@ def resume(
 ) -> Iterator[State]:
     r"""Open the state of this audit, or create its file.
 
-    ``search`` is what a search for the pair found, as JSON, where there was one.
+    ``search`` is the result of the search for a pair as JSON, or None without a search.
     """
     place = Path(path)
     expected = header(place, target, plan, search)
@@ -241,14 +243,14 @@ def _check_sizes(state: State, plan: Plan) -> None:
             raise hostile(state.path, "it has more blocks than the audit")
         if len(outputs) != block.runs:
             has = f"block {block.index} has {len(outputs):,} runs"
-            raise hostile(state.path, f"{has}, and the audit has {block.runs:,} there")
+            raise hostile(state.path, f"{has}, but the audit plans {block.runs:,} for this block")
 
 
-# -- what is known before an audit goes on --------------------------------------------------------
+# -- before an audit continues --------------------------------------------------------------------
 
 
 def stored_seed(path: str | Path) -> int | None:
-    r"""The seed of the audit that a state file holds, None where it holds none (yet).
+    r"""The seed of the audit in a state file, None if the file has none (yet).
 
     A resumed audit without a given seed uses this one.
     """
@@ -262,9 +264,9 @@ def stored_seed(path: str | Path) -> int | None:
 
 
 def stored_search(path: str | Path) -> dict[str, Any] | None:
-    r"""What the search of a stored audit found, None where it had none, or nothing is stored (yet).
+    r"""The search result of a stored audit, None if it had no search or nothing is stored (yet).
 
-    It is the JSON of an :class:`audit.search.search.SearchResult`. Who goes on tests its pair.
+    It is the JSON of an :class:`audit.search.search.SearchResult`; a resumed audit tests its pair.
     """
     from audit.search.search import SearchResult
 
@@ -278,7 +280,7 @@ def stored_search(path: str | Path) -> dict[str, Any] | None:
 
 
 def _stored(path: Path) -> dict[str, Any] | None:
-    # The header; what is wrong with another kind of file is for resume to say.
+    # The header, or None; ``resume`` reports the error of an invalid file.
     require_plain("--resume", path)
     try:
         with path.open("rb") as file:

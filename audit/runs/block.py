@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 
 _LARGEST_BLOCK: Final = 8192
-# A block is a quarter of what came before it: several workers end at nearly the same time, and a
+# A block has a quarter as many runs as all earlier ones: workers end at nearly the same time, and a
 # target that starts a process for each block starts few.
 _GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    r"""Block ``index`` of an audit: ``runs`` of the pair at place ``pair``.
+    r"""Block ``index`` of an audit: the ``runs`` it draws on the pair with index ``pair``.
 
-    ``drawn`` runs of all pairs precede it.
+    ``drawn`` runs, over all pairs, precede the block.
     """
 
     index: int
@@ -55,9 +55,9 @@ class Planned:
 class Plan(AuditSpec):
     r"""A resolved spec with claim, pairs, features, runs and seed: the input of the layers.
 
-    ``pairs`` are all of them, by default ``pair`` alone; ``runs`` are over both datasets and all
-    pairs together. Fields are not parsed again. Raises :class:`InvalidParameter` for fewer runs
-    than pairs, and for a repeated feature.
+    ``pairs`` are all pairs, by default only ``pair``; ``runs`` counts both datasets and all pairs.
+    Fields are not parsed again. Raises :class:`InvalidParameter` for fewer runs than pairs, and for
+    a repeated feature.
     """
 
     claim: Claim | CurveClaim
@@ -84,9 +84,9 @@ class Plan(AuditSpec):
         return any(feature.of_time for feature in self.features)
 
     def blocks(self) -> Iterator[Planned]:
-        r"""The blocks, the first one of each pair for training; they do not depend on any draw.
+        r"""The blocks, of which the first one of each pair is for training; they depend on no draw.
 
-        The pairs take turns and have equally many runs, up to one.
+        The pairs take turns; their numbers of runs differ by at most one.
         """
         share, rest = divmod(self.runs, len(self.pairs))
         rounds = zip_longest(*(self._sizes(share + (i < rest)) for i in range(len(self.pairs))))
@@ -99,7 +99,7 @@ class Plan(AuditSpec):
                     drawn += size
 
     def _sizes(self, runs: int) -> Iterator[int]:
-        # Of the blocks of one pair.
+        # The sizes of the blocks of one pair.
         drawn = 0
         looks = iter(LOOKS)
         while drawn < runs:
@@ -115,7 +115,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The purposes of an audit's randomness. The numbers determine the draws of a seed."""
+    r"""The random streams of an audit, by purpose. A changed number changes the draws of seeds."""
 
     WORLDS = 0
     MIXING = 1
@@ -126,7 +126,7 @@ class Stream(IntEnum):
 
 
 def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
-    r"""The randomness of one purpose at one place; different ones are independent."""
+    r"""The random stream of a purpose and an index; different streams are independent."""
     return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
 
 
@@ -134,7 +134,8 @@ def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
 class Drawing:
     r"""The outputs of a block in run order, possibly incomplete.
 
-    ``error`` is the target's, ``interrupted`` a Ctrl-C; ``limited``: each call had its time limit.
+    ``error`` is the target's, ``interrupted`` means Ctrl-C, ``limited`` that calls had a time
+    limit.
     """
 
     outputs: Outputs
@@ -150,7 +151,7 @@ def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
 
 
 def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
-    r"""A block of the plan, to draw."""
+    r"""The block of a plan in the form that a target draws."""
     several = len(plan.pairs) > 1
     return Block(
         pair=plan.pairs[block.pair],
@@ -169,7 +170,7 @@ def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
 
 
 def probe_of(plan: Plan) -> Block:
-    r"""A few runs that are drawn twice and not tested."""
+    r"""A block of a few runs, which are drawn twice and not tested."""
     return Block(
         pair=plan.pair,
         worlds=np.arange(min(_PROBES, plan.runs)) % 2 == 1,
@@ -182,9 +183,7 @@ def probe_of(plan: Plan) -> Block:
 def draw_block(
     target: Target, block: Block, *, progress: Callable[[int], None] | None = None
 ) -> Drawing:
-    r"""Draw a block until it is complete, the target fails, the user interrupts or the time is
-    over.
-    """
+    r"""Draw a block, or a part of it if the target fails, Ctrl-C is pressed or the time is over."""
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False

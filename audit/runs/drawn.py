@@ -33,8 +33,8 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 class BlockRuns:
     r"""The runs of one block: raw outputs, and the values of each feature.
 
-    ``shown`` is empty if a feature, or code of the outputs, failed. ``process`` is the anytime
-    evidence after the block.
+    ``shown`` is empty if a feature, or the code of an output, failed. ``process`` is the
+    anytime-valid evidence after the block.
     """
 
     block: Planned
@@ -49,9 +49,9 @@ class DrawnRuns:
     r"""The runs of an audit so far, and why they ended; the only mutable object of an audit.
 
     ``error`` is the target's, ``notes`` are remarks for the reader, ``forms`` parse the outputs of
-    a pair and of its features, ``features`` are those of a pair (empty: the outputs themselves).
-    No choice here depends on the tested runs. A block is kept by a single append, so that Ctrl-C
-    leaves it either complete or absent.
+    a pair and of its features, ``features`` has the features of each pair (if empty, the outputs
+    are tested). No choice here depends on the tested runs. A block is kept by a single append, so
+    that Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan
@@ -80,13 +80,13 @@ class DrawnRuns:
 
     @property
     def process(self) -> FamilyProcess | None:
-        r"""The anytime evidence so far, None for a fixed number of runs."""
+        r"""The anytime-valid evidence so far, None for a fixed number of runs."""
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
         return _no_evidence(self.plan, self._by_pair) if found is None else found
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs at which a sequential audit reached a decision."""
+        r"""The number of runs at which a sequential audit refuted the claim, None before."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 
@@ -95,7 +95,7 @@ class DrawnRuns:
         return [self.features.get(i, self.plan.features) for i in range(len(self.plan.pairs))]
 
     def form(self, pair: int) -> OutputParser:
-        r"""How the outputs of a pair are parsed."""
+        r"""The parser of the outputs of a pair."""
         return self.forms.get((pair, None), _PLAIN)
 
     def outputs(self, pair: int = 0) -> Outputs:
@@ -109,8 +109,8 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""A context that reads outputs, see :func:`audit.outputs.guard.reading`, with the audit's
-        time limit and a clean standard output.
+        r"""A context for reading outputs (:func:`audit.outputs.guard.reading`), with the audit's
+        time limit and standard output redirected.
         """
         with (
             stdout_to_stderr(),
@@ -120,7 +120,7 @@ class DrawnRuns:
             yield
 
     def untested(self) -> DrawnRuns:
-        r"""A copy without runs to test: for outputs whose own code fails while they are read."""
+        r"""A copy without tested runs, for outputs whose own code fails while they are read."""
         return replace(self, blocks=[])
 
     @property
@@ -157,13 +157,13 @@ class DrawnRuns:
         if feature.learner is None:
             return plain
         learner, source = feature.learner, _source(feature)
-        if self.plan.sequential:  # scored as they came
+        if self.plan.sequential:  # already scored as they were drawn
             study = self.studies.get((pair, source))
             taught = {} if study is None else study.models
             return replace(plain, models={runs: each[learner] for runs, each in taught.items()})
 
         def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
-            # The features of one source learn together, once.
+            # The learners with the same source are fitted together, once.
             from audit.features.learner import learned_scores  # most outputs need no learner
 
             key = (pair, source, runs)
@@ -176,7 +176,7 @@ class DrawnRuns:
         return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
-        r"""Keep the runs of a block, all or its first ones, and read them."""
+        r"""Keep the runs of a block, or the first ones that were drawn, and read them."""
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
@@ -199,7 +199,7 @@ class DrawnRuns:
         if first and all(output is None for output in outputs):
             several = len(self.plan.pairs) > 1
             where = f"on pair {block.pair + 1} of {len(self.plan.pairs)}, " if several else ""
-            reason = f"{where}returns nothing: every output is None"
+            reason = f"{where}returned nothing: every output is None"
             raise TargetFailed(self.target.spelling, reason)
 
     def _shown(
@@ -215,7 +215,7 @@ class DrawnRuns:
                 self.forms[pair, None] = form
             values = form.values(outputs)
             features = self.features.get(pair, self.plan.features)
-            if first and not features and not form.by_kind:  # kinds that differ tell enough
+            if first and not features and not form.by_kind:  # else the kind is tested
                 features = default_features(values, floats=self.plan.floats == "test")
             if not features:
                 return (form.apply(outputs),), features
@@ -258,14 +258,14 @@ class DrawnRuns:
             return self.forms[view].apply(seen)
 
     def finish(self, stopped: str) -> DrawnRuns:
-        r"""Nothing more is drawn, for this reason."""
+        r"""Record why the drawing ended, and return self."""
         self.stopped = stopped
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
         return self
 
     def _together(self, pair: int) -> None:
-        # The blocks of a pair as parts of one array, so that to look at all of them takes no copy.
+        # Make the blocks of a pair slices of one array, so that reading all of them needs no copy.
         mine = [i for i, kept in enumerate(self.blocks) if kept.block.pair == pair]
         whole = concatenate([self.blocks[i].outputs for i in mine])
         if not isinstance(whole, np.ndarray):
@@ -290,7 +290,7 @@ def _holds_floats(value: object) -> bool:
 
 
 def _source(feature: Feature) -> str:
-    # What a learner learns from: the steps before it.
+    # The input of a learner: the steps before it.
     return feature.name.rpartition("+")[0]
 
 

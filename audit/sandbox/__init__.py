@@ -1,4 +1,4 @@
-r"""Run audited code in other processes that return only data, so that a crash is contained.
+r"""Run audited code in other processes that return only data, so that crashes are contained.
 
 answers   the result of a piece of work, as data
 pipe      the child's end: requests, answers, and shared memory with the running call

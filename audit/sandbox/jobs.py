@@ -1,14 +1,15 @@
 r"""Draw blocks in this process, in several, or on a cluster; always in order.
 
-One job draws here and needs no joblib. More go through joblib, so that ``joblib.parallel_config``
-chooses where: processes of this machine by default, the workers of a Dask cluster with
-``backend="dask"`` (:func:`dask_cluster` sets it up for the command). The draws of a block do not
-depend on where it runs, if the target uses only the randomness it is given.
+One job draws in this process, without joblib. Several jobs use joblib, so
+``joblib.parallel_config`` chooses where they run: by default in processes of this machine, on the
+workers of a Dask cluster with ``backend="dask"`` (:func:`dask_cluster` sets it up for the command).
+The draws of a block do not depend on where it runs, if the target uses only the randomness it is
+given.
 
-A worker builds a target from its text form, if it has one (a file must then be at the same path on
-every machine), otherwise receives it by cloudpickle. A target without a text form or with its own
-randomness starts in each worker in the same state: a generator that its module seeds on import
-gives every worker the same numbers.
+A worker builds a target from its text, if it has one (a file must then be at the same path on every
+machine), and otherwise receives it by cloudpickle. A target without text or with its own randomness
+starts in the same state in each worker: a generator that its module seeds on import gives every
+worker the same numbers.
 """
 
 from __future__ import annotations
@@ -45,19 +46,20 @@ from dpcore.errors import InvalidParameter
 
 _EXIT_CODES: Final = re.compile(r"exit codes of the workers are \{(.*?)\}")
 _PATIENCE: Final = "10s"
-_LATE: Final = ("no answer within", "kept its output open")  # reasons of a time limit
+_LATE: Final = ("no answer within", "kept its output open")  # parts of a time limit's error message
 
 
 def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
     r"""Return the error, with ``reveals`` set if its dataset fails in a few more runs of the same
     pair and the other one does not. These runs are not tested.
 
-    A call that exceeded the time limit is not repeated, because each would wait again.
+    A call that exceeded the time limit is not repeated, because each repetition would take that
+    long.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed
     world = failed.dataset == "B"
-    with suppress(KeyboardInterrupt):  # what was found is reported
+    with suppress(KeyboardInterrupt):  # the error is reported anyway
         if all(
             _fails(block, which, number, by) == (which == world)
             for number in range(REPEATS)
@@ -92,7 +94,7 @@ def drawer(
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Drawer]:
     r"""The drawer for this number of jobs (-1: one per core)."""
-    # Wherever the target runs, what reads its outputs does so here.
+    # Outputs are read in this process, wherever the target runs.
     with Watchdog(timeout):
         sent = None if width_of(jobs) == 1 else _send(target, jobs)
         yield Drawer(target=target, sent=sent, jobs=jobs, timeout=timeout, progress=progress)
@@ -100,8 +102,8 @@ def drawer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawer:
-    r"""Draws blocks one by one here, or in parallel where the target was ``sent``; the results are
-    in the order of the blocks.
+    r"""Draws blocks one by one in this process, or in parallel if the target was ``sent`` to
+    workers; the results are in the order of the blocks.
     """
 
     target: Target
@@ -112,7 +114,7 @@ class Drawer:
     known: dict[int, Any] = field(default_factory=dict)
 
     def keeps_to_its_seed(self, block: Block) -> bool:
-        r"""Whether two drawings of the same block are the same."""
+        r"""Whether drawing the same block twice gives the same outputs."""
         if self.sent is None:
             return keeps_to_its_seed(self.target, block)
         (answer,) = self._results(self.sent, work_probe, iter([block]))
@@ -152,7 +154,7 @@ def _send(target: Target, jobs: int) -> SentTarget:
 
         try:
             pickled = cloudpickle.dumps(target)
-        # What its objects raise when they are pickled can be anything.
+        # Pickling an object can raise anything.
         except Exception as error:
             reason = f"the target {target.spelling} cannot be sent to another process ({error})"
             raise InvalidParameter("jobs", jobs, f"must be 1: {reason}") from error
@@ -167,10 +169,13 @@ def _send(target: Target, jobs: int) -> SentTarget:
 
 
 def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
-    # A worker that is no more, or that cannot be reached: never a traceback of joblib's.
+    # The error for a worker that died or cannot be reached, instead of joblib's traceback.
     codes = _EXIT_CODES.search(str(error))
     if codes is not None and timeout is not None and f"EXIT({OVERDUE})" in codes[1]:
-        reason = f"no answer within {timeout:g} s, and its worker had to be killed: nothing else "
+        reason = (
+            f"no answer within {timeout:g} s, and its worker had to be killed, because "
+            "nothing else "
+        )
         reason += "interrupts it; a longer limit is set with --timeout"
     elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))
@@ -181,16 +186,16 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
     return TargetFailed(target, reason)
 
 
-# -- where workers are ------------------------------------------------------------------------
+# -- workers ----------------------------------------------------------------------------------
 
 
 @contextmanager
 def dask_cluster(scheduler: str) -> Iterator[None]:
-    r"""Audits inside with ``jobs`` other than 1 draw on a Dask cluster.
+    r"""A context in which audits with ``jobs`` other than 1 draw on a Dask cluster.
 
-    ``scheduler`` is its address, e.g. ``tcp://host:8786``. All its workers draw, whatever the
-    number of jobs. They need the same dpcore and numpy, and a target's file at the same path. They
-    run threads: only ``exec:`` targets have a time limit for each call there.
+    ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All its workers draw,
+    whatever the number of jobs. They need the same dpcore and numpy, and a target's file at the
+    same path. They use threads, so only calls of ``exec:`` targets have a time limit there.
     """
     try:
         from distributed import Client
@@ -200,9 +205,9 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
         raise InvalidParameter("--scheduler", scheduler, reason) from None
     from joblib import parallel_config
 
-    connect: Any = Client  # it has no types
+    connect: Any = Client  # untyped
     try:
-        get_address_host_port(scheduler)  # a client of a misspelt address would wait at its end
+        get_address_host_port(scheduler)  # a client of an invalid address would hang on close
         client = connect(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -218,9 +223,9 @@ _GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTarget:
-    r"""A target as sent to a worker: equal values are the same target, built once per process.
+    r"""A target as sent to a worker; equal values are built only once per process.
 
-    ``content`` is a digest of its source file, ``process`` identifies the process of the audit.
+    ``content`` is a digest of the source file, ``process`` the ID of the audit's process.
     """
 
     spelling: str
@@ -232,8 +237,8 @@ class SentTarget:
 
 
 def work_block(sent: SentTarget, block: Block) -> bytes:
-    r"""A drawing and the runs before it, or the target's failure, encoded by
-    ``audit.outputs.wire``.
+    r"""Draw a block in a worker; return the drawing and the number of earlier runs, or the target's
+    failure, encoded by ``audit.outputs.wire``.
     """
 
     def drawn(target: Target) -> tuple[Any, ...]:
@@ -245,13 +250,13 @@ def work_block(sent: SentTarget, block: Block) -> bytes:
 
 
 def work_probe(sent: SentTarget, block: Block) -> bytes:
-    r"""Whether the target uses only its seed, or its failure; as data."""
+    r"""Test in a worker whether the target uses only its seed; return the result as data."""
     return _work(sent, block, lambda target: keeps_to_its_seed(target, block))
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
-    r"""Decode an answer: a :class:`audit.runs.block.Drawing` and the runs before it, or a bool.
-    ``known`` are the objects that remain in the workers. Raises :class:`TargetFailed`.
+    r"""Decode an answer: a :class:`audit.runs.block.Drawing` and the number of earlier runs, or a
+    bool. ``known`` has placeholders of objects in the workers. Raises :class:`TargetFailed`.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):
@@ -279,7 +284,7 @@ def _work(sent: SentTarget, block: Block, do: Callable[[Target], object]) -> byt
 
         try:
             kind, value = run_work(sent.spelling, work)
-            # Read here: a class of the target's is in no other process.
+            # Outputs are encoded here, because the target's classes exist only in this process.
             with reading(sent.spelling):
                 return pack((kind, value), _objects())
         except TargetFailed as error:
@@ -302,11 +307,11 @@ def _received(sent: SentTarget) -> Target:
     if sent.pickled is not None:
         import cloudpickle
 
-        found = cloudpickle.loads(sent.pickled)  # of the audit's own process
+        found = cloudpickle.loads(sent.pickled)  # pickled by the audit's own process
         assert isinstance(found, Target)  # noqa: S101  # nothing else is sent
         return found
     if os.getpid() != sent.process:
-        # Relative names mean what they mean to the user.
+        # Relative names are relative to the user's folder.
         with contextlib.suppress(OSError):
             os.chdir(sent.folder)
     return read_target(sent.spelling, seeded=sent.seeded)

@@ -1,9 +1,10 @@
 r"""Run audited code in a child process, so that its crash does not end the auditor.
 
-It is forked, leads its own session and communicates over a pipe: requests and answers are frames of
-``audit.outputs.wire`` on a socket, and shared memory has the running call and its time limit. The
-auditor ends the process and its children if a call is far beyond its time limit, if the process
-stops itself, if it does not answer Ctrl-C, and when its work is done. It ends with the auditor.
+The child is forked, leads its own session and communicates over a pipe: requests and answers are
+frames of ``audit.outputs.wire`` on a socket, and shared memory has the running call and its time
+limit. The auditor kills the child and its children if a call is far beyond its time limit, if the
+child stops itself, if it does not react to Ctrl-C, and when its work is done. The child ends if the
+auditor ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _TRACED: Final = 1 << 14
 
 
 def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
-    r"""Do the work of the target ``name``: ("done", its result), or the kind of its error."""
+    r"""Do the work of the target ``name``; return ("done", result), or an error's kind and data."""
     try:
         return "done", work()
     except InvalidParameter as error:
@@ -54,7 +55,7 @@ def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
 
 
 def result_of(name: str, kind: object, value: Any) -> Any:
-    r"""The return value of the work that :func:`run_work` did, or its error."""
+    r"""Return the result of the work that :func:`run_work` did, or raise its error."""
     match kind, value:
         case "done", _:
             return value
@@ -66,13 +67,13 @@ def result_of(name: str, kind: object, value: Any) -> Any:
 
 
 def error_fields(error: TargetFailed) -> tuple[Any, ...]:
-    r"""The error as plain data, with its traceback for ``--debug``, for another process."""
+    r"""Encode an error, with its traceback for ``--debug``, as plain data for another process."""
     traced = "".join(traceback.format_exception(error))[-_TRACED:]
     return error.target, error.reason, error.dataset, error.run, traced
 
 
 def error_from_fields(value: Any) -> TargetFailed:
-    r"""The error encoded by :func:`error_fields`."""
+    r"""Decode an error encoded by :func:`error_fields`."""
     match value:
         case (str(target), str(reason), dataset, run, str(traced)):
             failed = TargetFailed(target, reason, dataset=dataset, run=run)
@@ -82,20 +83,20 @@ def error_from_fields(value: Any) -> TargetFailed:
 
 
 LENGTH: Final = struct.Struct("<Q")
-r"""The header of a frame: its number of bytes."""
+r"""The header of a frame: the number of its bytes."""
 
 _CALLS, _DUE, _STOP = 0, 8, 16
-_leave: Final = os._exit  # whatever a target makes of the module
+_leave: Final = os._exit  # kept, because a target may patch the module
 
 
 @dataclass(slots=True, kw_only=True)
 class SharedMemory:
-    r"""Memory that both processes share: calls started, when the last must end, whether to stop."""
+    r"""Memory that both processes share: started calls, the last one's deadline, a stop flag."""
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
     calls: int = 0
-    # Each number is stored whole. struct.pack_into clears the bytes first, and a look in between
-    # would find a call that should have ended at time 0.
+    # Casts, which store each number at once. struct.pack_into clears the bytes first, so the other
+    # process could read a deadline of 0.
     _calls: memoryview[int] = field(init=False, repr=False)
     _due: memoryview[float] = field(init=False, repr=False)
 
@@ -112,7 +113,7 @@ class SharedMemory:
         self._calls[0], self._due[0] = self.calls, math.inf
 
     def read(self) -> tuple[int, float]:
-        r"""The number of started calls, and when the last must end: inf if none is running."""
+        r"""The number of started calls, and the last one's deadline: inf if none is running."""
         return self._calls[0], self._due[0]
 
     def clear(self) -> None:
@@ -164,9 +165,9 @@ class Pipe:
     def send(self, kind: str, value: object) -> None:
         r"""Send a part of an answer, encoded in the process that has its classes."""
         if os.getpid() != self.process:
-            # A target forked, and this is the child: the auditor hears one process only.
+            # The target forked and this is the child: only the original process answers.
             _leave(0)
-        flush()  # this process may be ended before it would print what waits
+        flush()  # this process may be killed before it flushes
         with reading(self.name):
             packed = pack((kind, value), self.objects)
         self.socket.sendall(LENGTH.pack(len(packed)) + packed)
@@ -176,16 +177,16 @@ _GRACE: Final = 2.0
 _LOOKS: Final = 0.1
 _PATIENCE: Final = 0.5
 _PIECE: Final = 1 << 20
-_LOST: Final = 125  # the exit code of a process that could do no more
+_LOST: Final = 125  # the exit code if the connection is lost
 _GAVE_UP: Final = (
     "lost its connection to the auditor: by os.exec, or by closing a file descriptor it does not "
     "own"
 )
-_DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # of prctl(2)
+_DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # options of prctl(2)
 
 
 class Ended(TargetFailed):
-    r"""The process ended or was killed, in its call number ``calls`` of a piece of work."""
+    r"""Raised when the process ended or was killed, in call number ``calls`` of a piece of work."""
 
     def __init__(self, target: str, reason: str, calls: int) -> None:
         super().__init__(target, reason)
@@ -194,9 +195,9 @@ class Ended(TargetFailed):
 
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
-    r"""``work(pipe)`` in its own process, started at the first request. ``seconds`` limits each of
-    its calls. ``hears``: Ctrl-C is forwarded and its answer awaited; otherwise a stop is requested
-    by the shared memory.
+    r"""A process that runs ``work(pipe)``, started at the first request. ``seconds`` limits each
+    call. If ``hears``, Ctrl-C is forwarded and the answer awaited; otherwise a stop is requested by
+    shared memory.
     """
 
     name: str
@@ -219,11 +220,11 @@ class IsolatedProcess:
         self.close()
 
     def ask(self, request: object) -> Generator[Any, None, Any]:
-        r"""Send a request, yield the parts of the answer, return its end.
+        r"""Send a request, yield the parts of the answer, and return its final value.
 
-        Ctrl-C is raised once the parts that were ready have been yielded, a second one at once.
-        Raises :class:`Ended`, and :class:`InvalidParameter` and :class:`TargetFailed` of the other
-        process.
+        A first Ctrl-C is raised after the available parts have been yielded, a second one at once.
+        Raises :class:`Ended`, and the :class:`InvalidParameter` or :class:`TargetFailed` of the
+        other process.
         """
         if self.process is None:
             self._begin()
@@ -255,10 +256,10 @@ class IsolatedProcess:
             if not over and self.process is not None:
                 self._abandon()
 
-    # -- while it works ---------------------------------------------------------------------------
+    # -- during work ------------------------------------------------------------------------------
 
     def _exchange(self, unsent: memoryview, until: float) -> memoryview:
-        # Sends and hears what is ready, and looks after the process.
+        # Send and receive available data, and check the process.
         gone = False
         reads, writes, _ = select.select(
             [self._socket], [self._socket] if unsent else [], [], _LOOKS
@@ -270,7 +271,7 @@ class IsolatedProcess:
                 piece = self._socket.recv(_PIECE)
                 self._heard += piece
                 gone = not piece
-        except OSError:  # it does not listen any more
+        except OSError:  # the other end is closed
             gone = True
         if gone or not reads:
             self._look_after(gone=gone, until=until)
@@ -279,7 +280,7 @@ class IsolatedProcess:
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
         now, running = time.monotonic(), self.memory.read()
-        # The two numbers are not read at one instant: the same call has to be late twice.
+        # The two numbers are not read atomically, so the same call must be late twice.
         late, self._late = self._late, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
@@ -288,13 +289,16 @@ class IsolatedProcess:
         elif gone:
             self.end(_GAVE_UP)
         elif late is not None and late == self._late:
-            how = f"no answer within {self.seconds:g} s, and its process had to be killed: nothing "
+            how = (
+                f"no answer within {self.seconds:g} s, and its process had to be killed, "
+                "because nothing "
+            )
             self.end(how + "else interrupts it; a longer limit is set with --timeout")
         elif now > until:
             self.end("interrupted")
 
     def _status(self, patience: float) -> int | None:
-        # How it ended or stopped, where it does within so many seconds.
+        # The wait status of the process if it ends or stops within ``patience`` seconds.
         end = time.monotonic() + patience
         while self.process is not None:
             found, status = os.waitpid(self.process, os.WNOHANG | os.WUNTRACED)
@@ -320,14 +324,14 @@ class IsolatedProcess:
             yield kind, value
 
     def _interrupt(self) -> float:
-        # Asks it to stop, and returns until when its answer is awaited.
+        # Ask the process to stop; return the time until which to wait for its answer.
         self.memory.stop()
         if self.hears and self.process is not None:
             os.kill(self.process, signal.SIGINT)
         return time.monotonic() + (_GRACE if self.hears else _PATIENCE)
 
     def _abandon(self) -> None:
-        # Nobody wants the rest of an answer. A process that can be asked again is kept.
+        # Discard the remaining answer. The process is kept if it accepts further requests.
         try:
             until = self._interrupt()
             unsent = memoryview(b"")
@@ -339,17 +343,18 @@ class IsolatedProcess:
             self.end("interrupted")
             raise
 
-    # -- its beginning and end --------------------------------------------------------------------
+    # -- start and end ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         ours, theirs = socket.socketpair()
-        guard.flush()  # what waits to be printed is not printed twice
+        guard.flush()  # so that no output is printed twice
         self._known, self._heard = {}, bytearray()
         self._reaper = _prctl_get(_GET_REAPER)
         _prctl(_SET_REAPER, 1)
         parent, leave = os.getpid(), os._exit
         with warnings.catch_warnings():
-            # Of threads: those of numpy know of forks, and a bar of progress is not drawn there.
+            # The warning about forks with threads: numpy's threads support forks, and the progress
+            # bar's are not used in the child.
             warnings.simplefilter("ignore", DeprecationWarning)
             process = os.fork()
         if not process:
@@ -357,7 +362,7 @@ class IsolatedProcess:
                 ours.close()
                 self._be(theirs, parent)
             finally:
-                # Whatever is under way: a fork must not go on with what the auditor does.
+                # Under all circumstances: the child must never continue the auditor's code.
                 leave(_LOST)
         self.process = process
         theirs.close()
@@ -369,19 +374,19 @@ class IsolatedProcess:
         _prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:
             return
-        # Handlers of the auditor's are the auditor's to run, and so are the finalizers of what it
-        # left behind: one may wait for a thread that is not in this process.
+        # Only the auditor runs its exit handlers and its objects' finalizers, which may wait for a
+        # thread that does not exist in this process.
         atexit._clear()
         gc.freeze()
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # A handler and not SIG_IGN, which the target's own children would inherit.
+            # A handler, because the target's children would inherit SIG_IGN.
             signal.signal(signal.SIGINT, signal.default_int_handler if self.hears else _not_here)
         guard.publish(self.memory)
         with stdout_to_stderr():
             self.work(Pipe(socket=theirs, memory=self.memory, name=self.name))
-            if os.getpid() == os.getsid(0):  # and no child that a target made
+            if os.getpid() == os.getsid(0):  # not in a child that the target forked
                 atexit._run_exitfuncs()
 
     def end(self, how: str, *, reaped: bool = False) -> None:
@@ -407,13 +412,13 @@ class IsolatedProcess:
 
 
 def end_group(process: int, *, reaped: bool = False) -> None:
-    r"""End all processes of the group that ``process`` leads."""
+    r"""Kill all processes in the group of ``process``."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
     if not reaped:
         with suppress(ChildProcessError):
             os.waitpid(process, 0)
-    # Its orphans are children of this process now, where the system allows that: reap them.
+    # Reap orphans, which are now children of this process if the system supports that.
     end = time.monotonic() + _PATIENCE
     with suppress(ChildProcessError):
         while time.monotonic() < end:
@@ -425,7 +430,7 @@ def _exit_reason(code: int) -> str:
     if code == _LOST:
         return _GAVE_UP
     if code >= 0:
-        return f"ended its process with exit code {code}, by os._exit or another program"
+        return f"ended its process with exit code {code}, for example by os._exit or os.exec"
     return f"its process was killed by {signal_name(-code)}"
 
 
@@ -434,7 +439,7 @@ def _not_here(number: int, frame: object) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    # Linux only. Elsewhere the system reaps what a target leaves behind.
+    # Linux only. Elsewhere init reaps orphans.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

@@ -1,9 +1,9 @@
 r"""Run the targets and feature maps of a command in a child process.
 
-The auditor never imports them. A sandbox loads a target, draws blocks of its runs and applies maps
-to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its process is
-a failure of the target (``audit.sandbox.process``). The functions of ``audit`` in Python take
-callables, which run where they were made: in the caller's process.
+The auditor never imports their code. A sandbox loads a target, draws blocks of its runs and applies
+maps to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its
+process is a failure of the target (``audit.sandbox.process``). Callables that are passed to the
+Python functions of ``audit`` run in the caller's process instead.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote(Target):
-    r"""A target of a file or module in a sandbox: it runs there, and is never loaded here.
+    r"""A target of a file or module, which is loaded and runs only in a sandbox.
 
-    ``one``: a call gives one output; ``source`` is the source file of the target.
+    ``one`` means one output per call; ``source`` is the source file of the target.
     """
 
     sandbox: Sandbox = field(compare=False, repr=False)
@@ -46,14 +46,14 @@ class Remote(Target):
     limits_itself: ClassVar[bool] = True
 
     @property
-    def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each
+    def tells_time(self) -> bool:  # type: ignore[override]  # depends on the instance here
         return self.one
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         try:
             yield from self.sandbox.ask(("draw", self.spelling, *_block_fields(block)))
         except Ended as error:
-            # Several runs a call: the worlds are drawn one after the other.
+            # With several runs per call, the first call is for the first dataset that has runs.
             sides = [world for world in (0, 1) if block.sizes[world]]
             at = error.calls - 1
             if at < 0:
@@ -80,7 +80,7 @@ class _Map:
 
 
 class Sandbox:
-    r"""A process for targets and maps, started with the first of them; see the module."""
+    r"""A process for targets and maps, which starts when the first one is loaded."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
@@ -93,7 +93,7 @@ class Sandbox:
         self._process.close()
 
     def target(self, spelling: str, *, seeded: bool = True) -> Target:
-        r"""As :func:`audit.targets.spelling.read_target`, with its imports made there."""
+        r"""Parse as :func:`audit.targets.spelling.read_target`, but import in the sandbox."""
 
         def elsewhere(spelling: str) -> Target:
             self._process.name = spelling
@@ -103,7 +103,7 @@ class Sandbox:
         return read_target(spelling, seeded=seeded, found=elsewhere)
 
     def feature(self, text: str) -> Feature:
-        r"""As ``read_feature``, with a user's map applied in the sandbox."""
+        r"""Parse a feature as ``read_feature`` does, but run a user's map in the sandbox."""
 
         def elsewhere(spelling: str) -> Callable[[Outputs], Outputs]:
             sources = _last(self.ask(("feature", spelling)))
@@ -115,7 +115,7 @@ class Sandbox:
         return self._process.ask(request)
 
     def _serve(self, pipe: Pipe) -> None:
-        # Runs in the sandbox's process. Targets are kept: one may have state.
+        # This runs in the sandbox's process. Targets are kept, because they may have state.
         found = _SandboxServer(pipe=pipe, timeout=self._timeout)
         for verb, spelling, *rest in pipe.requests():
             pipe.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
@@ -125,7 +125,7 @@ class Sandbox:
 
 @dataclass(slots=True, kw_only=True)
 class _SandboxServer:
-    # The targets and maps of a sandbox's process, and the requests it answers.
+    # Answers requests in the sandbox's process, and keeps its targets and maps.
     pipe: Pipe
     timeout: float | None
     target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))
@@ -181,14 +181,14 @@ def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""Limit the time of imports inside: a minute, or ``timeout`` seconds if that is longer."""
+    r"""A context that limits the time of imports to a minute, or ``timeout`` seconds if longer."""
     with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
         watchdog.restart()
         yield
 
 
 def _last(answer: Generator[Any, None, Any]) -> Any:
-    # The end of an answer without parts.
+    # The final value of an answer; its parts are ignored.
     while True:
         try:
             next(answer)
@@ -199,7 +199,7 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
     r"""Run ``work()`` in its own process and return its result, which must be plain data.
 
-    It is forked from this one, and its imports do not affect this process. Ctrl-C reaches it.
+    The process is forked from this one, and its imports do not affect this one. Ctrl-C reaches it.
     """
 
     def serve(pipe: Pipe) -> None:

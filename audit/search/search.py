@@ -1,14 +1,14 @@
 r"""Search for the most revealing pair of datasets: trained on some runs, tested on others.
 
 Candidates of a space are compared by successive halving: all get a few runs, then the best third
-shares the same number of runs, and so on. Small changes of the best are then compared with them in
-the same way. The final pair is a function of the training runs alone.
+shares the same number of runs, and so on. Then the best candidates are compared in the same way
+with small changes of themselves. The final pair is a function of the training runs alone.
 
-**Statement.** Let the pair be chosen by :func:`search`, and tested on runs of its own. If the claim
+**Statement.** Let the pair be chosen by :func:`search`, and tested on separate runs. If the claim
 holds for all pairs of neighbours, the test refutes it with probability at most alpha. *Proof.* The
 randomness of the search and of the audit comes from different streams of the seed and is
 independent, and so are the runs; given the training runs the pair is fixed, and the test of a fixed
-pair errs with probability at most alpha. So is the mean over the training runs. ∎
+pair errs with probability at most alpha; hence so does the test averaged over the training runs. ∎
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 SHARE: Final = 4
-r"""One run in this many is for training."""
+r"""One run in this many is used for training."""
 
 STREAM: Final = 1 << 31
-r"""The first word of the spawn keys of a search, which no stream of an audit has."""
+r"""The first word of the spawn keys of a search, which no random stream of an audit uses."""
 
 _LEAST: Final = 1000
-_BRACKETS: Final = (0.6, 0.2, 0.2)  # of the training runs: candidates, and twice their changes
-_KEPT: Final = 3  # one candidate in so many
-_FEWEST: Final = 650  # runs of a candidate, where there are enough for all
+_BRACKETS: Final = (0.6, 0.2, 0.2)  # of the training runs: first candidates, then changes twice
+_KEPT: Final = 3  # the best one in three
+_FEWEST: Final = 650  # runs per candidate, if there are enough
 _SOME: Final = 8
 _SCARCE: Final = 150
-_RANDOM: Final = 4  # one first candidate in so many
+_RANDOM: Final = 4  # one first candidate in four is random
 _SHUFFLES: Final = 4
 _POINTS: Final = 3
 _SHOWN: Final = 60
@@ -62,12 +62,12 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Facts):
-    r"""A candidate, the number of its training runs, and its score.
+    r"""A candidate pair, the number of its training runs, and its score.
 
-    ``score`` is sqrt(runs) times an estimate of how many of all runs are guessed right beyond what
-    the claim allows: the sum over cells of outputs of E[(r - q)+], r being the posterior rate of
-    right guesses in the cell and q = e^epsilon/(1 + e^epsilon), less the expected score of guessing
-    and less delta/(1 + e^epsilon); of a claimed curve, at the best of three points. It orders
+    ``score`` is sqrt(runs) times an estimate of the fraction of right guesses beyond the claim's
+    maximum: the mean over runs of E[(r - q)+], where r is the posterior rate of right guesses in
+    the cell of the output and q = e^epsilon/(1 + e^epsilon), minus its expected value by chance and
+    minus delta/(1 + e^epsilon); for a claimed curve, at the best of three points. The score orders
     candidates and is not a bound.
     """
 
@@ -88,8 +88,8 @@ class Candidate(Facts):
 class SearchResult(Facts):
     r"""The result of a search: the pair to test, the training runs spent, and what was tried.
 
-    ``tried`` has each candidate once: the chosen one first, then the others by the round they
-    reached.
+    ``tried`` has each candidate once: first the chosen one, then the others by their number of
+    runs.
     """
 
     space: str
@@ -108,7 +108,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of an audit's runs that a search may use; the rest is for the test."""
+    r"""The number of an audit's runs that a search may use; the others are for the test."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter("runs", runs, f"must be >= {_LEAST:,} for a search and a test")
     return runs // SHARE
@@ -117,8 +117,8 @@ def training_runs(runs: int) -> int:
 def search(
     target: Target, plan: Plan, space: Space, *, progress: Callable[[int], None] | None = None
 ) -> SearchResult:
-    r"""Spend at most ``training_runs(plan.runs)`` runs on the choice of a pair for its claim;
-    ``plan.runs`` less ``Found.runs`` are left to test it.
+    r"""Choose a pair for the claim of the plan with at most ``training_runs(plan.runs)`` runs;
+    ``plan.runs`` minus the ``runs`` of the result remain for the test.
 
     If the target uses only the randomness it is given, the same arguments find the same pair, for
     any ``plan.jobs``. Outputs are read as in the test, through ``plan.features`` or the default
@@ -142,13 +142,13 @@ def search(
 
 
 def _width(runs: int) -> int:
-    # The candidates of a bracket: its first rung, about a third of its runs, gives each its few.
-    # Where runs are scarce some candidates come before precision.
+    # The number of candidates of a bracket, whose first rung has about a third of its runs. If runs
+    # are scarce, a few candidates matter more than precision.
     return max(2, min(_SOME, runs // _SCARCE), runs // (_KEPT * _FEWEST))
 
 
 def _first(space: Space, width: int, rng: np.random.Generator) -> list[DatasetPair]:
-    # The classic patterns, and some pairs at random.
+    # The classic patterns, and some random pairs.
     classic = islice(space.patterns(), width - width // _RANDOM)
     drawn = (space.draw(rng) for _ in range(4 * width))
     return list(islice(unique_pairs(chain(classic, drawn)), width))
@@ -157,7 +157,7 @@ def _first(space: Space, width: int, rng: np.random.Generator) -> list[DatasetPa
 def _changed(
     space: Space, best: Sequence[Candidate], width: int, rng: np.random.Generator
 ) -> list[DatasetPair]:
-    # The best themselves, and changes of each in turn.
+    # The best candidates, and changes of each in turn.
     old = [tried.pair for tried in best]
     new = (space.mutate(old[i % len(old)], rng) for i in range(4 * width))
     return list(islice(unique_pairs(chain(old, new)), width))
@@ -165,7 +165,7 @@ def _changed(
 
 @dataclass(slots=True, kw_only=True)
 class _Trainer:
-    # Draws and scores; ``tried`` holds the last word on each candidate, in the order they came.
+    # Draws runs and scores candidates; ``tried`` has the last score of each candidate.
     target: Target
     plan: Plan
     draws: Drawer
@@ -175,8 +175,8 @@ class _Trainer:
     tried: dict[str, Candidate] = field(default_factory=dict)
 
     def bracket(self, pairs: list[DatasetPair], runs: int) -> list[Candidate]:
-        # The last few of the candidates by successive halving, the best first. Runs of an earlier
-        # bracket count as well: a change must beat what is better known.
+        # Successive halving; returns the last few candidates, the best first. Runs of earlier
+        # brackets count too, so a change must beat candidates with more runs.
         for pair in pairs:
             self.target.check(pair)
         rungs = max(1, round(math.log(len(pairs), _KEPT)))
@@ -233,7 +233,8 @@ class _Trainer:
         return Candidate(pair=candidate.pair, runs=len(worlds), score=score)
 
     def _views(self, values: Outputs, worlds: NDArray[np.bool_]) -> Iterator[Outputs]:
-        # A learned score is of the second half of the runs, by what the first half taught.
+        # Learned scores are computed for the second half of the runs, and learned from the first
+        # half.
         half, floats = len(worlds) // 2, self.plan.floats == "test"
         found: dict[str, Any] | None = None
         features = self.plan.features
@@ -264,7 +265,7 @@ class _Runs:
 
 
 def _advantage(counts: Integers, points: Sequence[Claim], rng: np.random.Generator) -> float:
-    # A function of the counts (2, cells) in each dataset, at the best of a few claimed points.
+    # The score without the factor sqrt(runs), from counts (2, cells), at the best of a few points.
     chosen = {*np.linspace(0, len(points) - 1, _POINTS).round().astype(int).tolist()}
     runs = counts.sum(axis=0)
     shuffled = [rng.binomial(runs, 0.5) for _ in range(_SHUFFLES)]
@@ -279,7 +280,7 @@ def _advantage(counts: Integers, points: Sequence[Claim], rng: np.random.Generat
 
 def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
     # The mean over all runs of E[(r - q)+], r ~ Beta(right + 1/2, wrong + 1/2) in the run's cell,
-    # for guesses of either world.
+    # summed over guesses of either dataset.
     total = 0.0
     for right in (in_b, runs - in_b):
         a, b = right + 0.5, runs - right + 0.5
@@ -290,7 +291,7 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
 
 
 def _with_dataset(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
-    # The dataset is one of many: it is shown.
+    # The error shows the dataset, because a search tries many.
     shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]
     reason = f"in the search, on the dataset {place}: {failed.reason}"

@@ -3,21 +3,21 @@ r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
     integer:low=0,high=10[,apart=1]
                             two integers at most ``apart`` apart
     vector:dimension=5,low=0,high=2[,sensitivity=1][,norm=box]
-                            answers to queries; between neighbours every one may change by at most
+                            answers to queries; between neighbours each may change by at most
                             ``sensitivity`` (norm=box), or their sum of changes (norm=l1), or of
                             squared changes (norm=l2-squared) is at most that
     histogram:bins=5[,most=10]
-                            counts up to ``most``; one person in another bin, or more or less
+                            counts up to ``most``; one person moved to another bin, added or removed
     dataset:low=0,high=1[,most=10]
-                            up to ``most`` integer records; one replaced, or more or less
+                            up to ``most`` integer records; one replaced, added or removed
     stream:steps=8[,users=2][,low=0,high=1][,unit=contribution]
                             [user, event] or null at each step; one event, or (unit=user) any of
                             the events of one user, replaced or left out
 
-The claim's relation decides between replaced and left out (replace, add-remove); integers and
-vectors are answers to queries, and have the same neighbours under both. The definition of
-neighbours agrees with :mod:`audit.testing.strategies`. Datasets are integers and lists, which any
-target can take.
+The relation of the claim decides between replaced and added or removed (replace, add-remove);
+integers and vectors are answers to queries, and have the same neighbours under both relations. The
+definition of neighbours agrees with :mod:`audit.testing.strategies`. Datasets are integers and
+lists, which every target accepts.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from dpcore.spec_syntax import did_you_mean, read_keys, split_name
 DatasetPair: TypeAlias = tuple[Any, Any]
 
 _ATTEMPTS: Final = 30
-FARTHEST: Final = 1 << 53  # every JSON reader holds such an integer exactly
+FARTHEST: Final = 1 << 53  # exact in every JSON reader
 LARGEST: Final = 10_000
 
-# The keys of each space, with a default where one is known.
+# The keys of each space, with their defaults, if any.
 SPACES: Final[dict[str, dict[str, str | None]]] = {
     "integer": {"low": None, "high": None, "apart": "1"},
     "vector": {"dimension": None, "low": None, "high": None, "sensitivity": "1", "norm": "box"},
@@ -57,8 +57,8 @@ NORMS: Final = (Norm.BOX, Norm.L1, Norm.L2_SQUARED)
 class Space(ABC):
     r"""A set of pairs of different, neighbouring datasets.
 
-    ``spelling`` is how it was written. An audit is symmetric in its two datasets, so (a, b) and (b,
-    a) are one candidate and each method yields only one of them.
+    ``spelling`` is the text of the space. An audit is symmetric in its two datasets, so (a, b) and
+    (b, a) are one candidate, and each method yields only one of them.
     """
 
     spelling: str
@@ -69,19 +69,19 @@ class Space(ABC):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> DatasetPair:
-        r"""A pair drawn at random."""
+        r"""Draw a random pair."""
 
     @abstractmethod
     def neighbours(self, one: Any, other: Any) -> bool:
-        r"""Whether the two datasets are of this space, different, and neighbours."""
+        r"""Whether the two datasets are in this space, different, and neighbours."""
 
     @abstractmethod
     def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        # A pair a small step away, which may lie outside of the space.
+        # A pair a small step away, which may lie outside the space.
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Another pair, a small step away from ``pair``; a random pair if none is found."""
+        r"""Return another pair a small step away from ``pair``, or else a random one."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):
@@ -90,7 +90,7 @@ class Space(ABC):
 
 
 def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
-    r"""Each pair once: mirror images of earlier pairs are omitted."""
+    r"""Yield each pair once; mirror images of earlier pairs are omitted."""
     seen = set()
     for pair in pairs:
         if key(pair) not in seen:
@@ -99,18 +99,18 @@ def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
 
 
 def key(pair: DatasetPair) -> str:
-    r"""A text that a pair shares only with its mirror image."""
+    r"""A text that identifies a pair up to exchanging its datasets."""
     return " ".join(sorted(json.dumps(dataset) for dataset in pair))
 
 
 _Point: TypeAlias = tuple[int, ...]
 
-_OFTEN: Final = 0.75  # moves as long as they may be: a shorter one rarely tells more
+_OFTEN: Final = 0.75  # the fraction of maximal moves: shorter ones are rarely more revealing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid(Space):
-    # All coordinates from low to high, ``size`` of them.
+    # Points with ``size`` coordinates from low to high.
     low: int
     high: int
     size: int = 1
@@ -122,19 +122,19 @@ class _Grid(Space):
 
     @abstractmethod
     def _move(self, rng: np.random.Generator) -> _Point:
-        # A move drawn at random, not 0.
+        # A random move that is not 0.
         ...
 
     @abstractmethod
     def _may(self, move: _Point) -> bool:
-        # Whether neighbours may differ by it.
+        # Whether neighbours may differ by this move.
         ...
 
     def _shown(self, point: _Point) -> Any:
         return list(point)
 
     def _point(self, dataset: Any) -> _Point | None:
-        # None where it is no dataset of this space.
+        # The point, or None if it is not a dataset of this space.
         if not isinstance(dataset, list) or len(dataset) != self.size:
             return None
         inside = all(type(x) is int and self.low <= x <= self.high for x in dataset)
@@ -151,17 +151,17 @@ class _Grid(Space):
 
     def _candidates(self) -> Iterator[DatasetPair]:
         middle = (self.low + self.high) // 2
-        # At 0 where it lies within, since thresholds often are there.
+        # 0 if it is in range, because thresholds are often at 0.
         levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
         for start in range(len(levels) + 1):
             for move in self._moves():
-                # Level starts, and one where the ends change places (X shape).
+                # Constant starts, and one at which the coordinates swap their order (X shape).
                 level = levels[min(start, len(levels) - 1)]
                 wide = [middle + max(-step, 0) if start == len(levels) else level for step in move]
                 yield self._fitted(wide, move)
 
     def _fitted(self, start: list[int], move: _Point) -> DatasetPair:
-        # From the nearest start from which the move stays within bounds.
+        # Use the nearest start from which the move stays within bounds.
         here = tuple(
             min(max(x, self.low + max(-step, 0)), self.high - max(step, 0))
             for x, step in zip(start, move, strict=True)
@@ -171,9 +171,9 @@ class _Grid(Space):
 
     def draw(self, rng: np.random.Generator) -> DatasetPair:
         match rng.integers(3):
-            case 0:  # the same everywhere
+            case 0:  # constant
                 start = np.full(self.size, rng.integers(self.low, self.high + 1))
-            case 1:  # two levels, one after the other
+            case 1:  # two levels
                 first, then = rng.integers(self.low, self.high + 1, size=2)
                 start = np.where(np.arange(self.size) < rng.integers(self.size + 1), first, then)
             case _:
@@ -189,17 +189,17 @@ class _Grid(Space):
         step = int(rng.integers(1, max(2, (self.high - self.low) // 4 + 1)))
         step = step if rng.random() < 0.5 else -step
         match rng.integers(6):
-            case 0:  # everything moves up or down
+            case 0:  # all coordinates move up or down
                 start = [x + step for x in start]
-            case 1:  # one coordinate does
+            case 1:  # one coordinate moves
                 start[i] += step
-            case 2:  # two change places
+            case 2:  # two coordinates swap
                 start[i], start[j], move[i], move[j] = start[j], start[i], move[j], move[i]
-            case 3:  # one follows another
+            case 3:  # one copies another
                 start[i], move[i] = start[j], move[j]
-            case 4:  # one changes otherwise
+            case 4:  # one changes at random
                 move[i] = self._move(rng)[i]
-            case _:  # they differ otherwise
+            case _:  # the move is another one
                 move = list(self._move(rng))
         return self._fitted(start, tuple(move))
 
@@ -246,7 +246,7 @@ def _signs(size: int) -> Iterator[_Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors(_Grid):
-    r"""Answers to ``size`` queries; neighbours move them by at most ``amount`` in ``norm``."""
+    r"""Answers to ``size`` queries; neighbours differ by at most ``amount`` in ``norm``."""
 
     amount: int
     norm: Norm
@@ -266,14 +266,14 @@ class Vectors(_Grid):
                 yield tuple(step * sign for sign in signs)
 
     def _room(self, left: int) -> int:
-        # How far one coordinate may move where ``left`` of the amount is left.
+        # The largest move of one coordinate if ``left`` of the amount remains.
         most = math.isqrt(left) if self.norm is Norm.L2_SQUARED else left
         return min(most, self.high - self.low)
 
     def _move(self, rng: np.random.Generator) -> _Point:
         move = [0] * self.size
         left = self.amount
-        still = rng.random() * (rng.random() < 0.5)  # how many coordinates stay where they are
+        still = rng.random() * (rng.random() < 0.5)  # the fraction of unchanged coordinates
         for place, i in enumerate(rng.permutation(self.size).tolist()):
             room = self._room(left)
             if place and (not room or rng.random() < still):
@@ -298,7 +298,7 @@ class Vectors(_Grid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histograms(_Grid):
-    r"""Counts of ``size`` bins: one person in another bin, or one more and one less."""
+    r"""Counts of ``size`` bins: one person moved to another bin, or added or removed."""
 
     relation: Relation
 
@@ -310,7 +310,7 @@ class Histograms(_Grid):
             yield from (self._person(*ends) for ends in ((0, 0), (last, last)))
 
     def _person(self, joined: int, left: int) -> _Point:
-        # The same bin twice: one person more, who left nowhere.
+        # The same bin twice stands for one added person.
         move = [0] * self.size
         move[left] = -1
         move[joined] = 1
@@ -335,7 +335,7 @@ _Entry: TypeAlias = list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasets(Space):
-    r"""At most ``most`` records from ``low`` to ``high``: one replaced, or one more or less."""
+    r"""At most ``most`` records from ``low`` to ``high``: one replaced, or added or removed."""
 
     low: int
     high: int
@@ -359,7 +359,7 @@ class Datasets(Space):
         return len(long) == len(short) + 1 and long[place + 1 :] == short[place:]
 
     def _pair(self, rest: list[int], place: int, record: int, instead: int) -> DatasetPair:
-        # ``instead`` is in place of the record in the other dataset, or nothing is.
+        # The other dataset has ``instead`` in place of the record, or lacks the record (None).
         one = [*rest[:place], record, *rest[place:]]
         if self.relation is Relation.ADD_REMOVE:
             return list(rest), one
@@ -377,7 +377,7 @@ class Datasets(Space):
         )
 
     def _two(self, rng: np.random.Generator) -> tuple[int, int]:
-        # Two different records, as far apart as there are half of the time.
+        # Two different records: half of the time the two extremes.
         if rng.random() < 0.5:
             return (self.low, self.high) if rng.random() < 0.5 else (self.high, self.low)
         record = int(rng.integers(self.low, self.high + 1))
@@ -422,7 +422,7 @@ class Streams(Space):
     r"""``steps`` entries, each [user, event] or None.
 
     Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: another
-    event in its place, or (add-remove) none; without a user, none of that user's events is left.
+    event is in its place, or (add-remove) none. If a user is removed, all events of that user are.
     """
 
     low: int
@@ -466,7 +466,7 @@ class Streams(Space):
         return all(entry is None or entry[0] != who for entry in without)
 
     def _pair(self, one: list[_Entry], places: list[int]) -> DatasetPair:
-        # The events at these places are replaced by the farthest ones, or left out.
+        # The events at these steps are replaced by the farthest ones, or removed.
         other = list(one)
         for i in places:
             entry = one[i]
@@ -513,13 +513,13 @@ class Streams(Space):
         one, other = list(pair[0]), list(pair[1])
         i, j = rng.integers(self.steps, size=2).tolist()
         match rng.integers(4):
-            case 0:  # something else happens at a step
+            case 0:  # another event at a step
                 one[i] = other[i] = self._entry(rng)
-            case 1:  # two steps change places
+            case 1:  # two steps are swapped
                 one[i], one[j], other[i], other[j] = one[j], one[i], other[j], other[i]
-            case 2:  # a step joins the difference, or leaves it
+            case 2:  # a step is added to the difference, or removed from it
                 one[i], other[i] = one[j], other[j]
-            case _:  # the difference is another one
+            case _:  # another difference
                 if one[i] is not None and other[i] is not None and one[i] != other[i]:
                     one[i], other[i] = self._entry(rng), self._entry(rng)
                 elif one[i] != other[i]:
@@ -547,7 +547,7 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
         case "vector":
             low, high = given.range()
             norm = given.word("norm", tuple(norm.value for norm in NORMS))
-            # A step beyond the range can never be taken.
+            # A step larger than the range is impossible.
             most = LARGEST**2 if norm != Norm.BOX.value else high - low
             return Vectors(
                 spelling=text,

@@ -25,8 +25,8 @@ def source_of(function: Callable[..., Any] | None) -> str | None:
 def content_of(target: Target) -> str | None:
     r"""A digest of the file of a target, or None if there is none.
 
-    For a program, it covers the executable and the arguments that name files. Imported and data
-    files are not part of it.
+    For a program, the digest covers the executable and the arguments that name files. Imported
+    files and data files are not included.
     """
     from audit.targets.program import Program
 
@@ -49,8 +49,8 @@ def content_of(target: Target) -> str | None:
 
 
 def files_of(step: str, feature: Feature) -> list[str]:
-    r"""The source files of a step of a feature; none for a built-in one. For a map in a module, the
-    file of the module and that of the function, which may only be imported there.
+    r"""The source files of a step of a feature; empty for a built-in step. For a map in a module,
+    these are the file of the module and that of the function, which the module may have imported.
     """
     if step.partition(":")[0] in FEATURES:
         return []
@@ -58,7 +58,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
     if place.endswith(".py"):
         return [place]
     for applied in getattr(feature.apply, "steps", (feature.apply,)):
-        # A map in a process of its own brings the names of its files along.
+        # A map in a sandbox has the names of its files.
         if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
             return list(applied.sources)
     files: list[str | None] = []

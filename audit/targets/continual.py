@@ -3,10 +3,10 @@ r"""Running sums of a stream as a target.
     continual:tree,horizon=64,epsilon=1
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
 
-The first word is tree, doubling or square-root, the others are arguments of
+The first word is tree, doubling or square-root; the others are arguments of
 ``accounting.budget.continual.calibrate_sum``. A dataset is a stream, a list of ``horizon`` items;
-the pair differs in the first item, which is covered by the most draws. An output is the list of the
-sums after each item, in units (square-root: in units/grid).
+the pair differs in the first item, which is in the most noisy sums. An output is the list of the
+sums after each item, in units (for square-root, in units/grid).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FEATURES: Final = (
 
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``words`` describe; see the module."""
+    r"""Parse a target of this module from ``words``."""
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
     mechanism, given = read_words(
         spelling, words, keys, needed, owner="a continual sum", whole=("horizon",)
@@ -52,7 +52,7 @@ def target_of(
     spelling: str,
     seeded: bool = True,
 ) -> Catalogued:
-    r"""Streams of ``setting`` with a claim, and features that reveal the first item."""
+    r"""Build a target with streams of ``setting``, and features that reveal the first item."""
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
 
     def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
@@ -80,14 +80,14 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""Add the prefix sums after 1, 2, 4, ... items; in a tree each has its own noise."""
+    r"""Add the prefix sums after 1, 2, 4, ... items; each of them is a single node of a tree."""
     return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
 
 
 def weighed(sums: Any) -> int:
-    r"""All sums added up, each divided by its number of blocks: reveals noise that is drawn again.
+    r"""Add all sums, each divided by its number of blocks, which reveals noise that is redrawn.
 
-    In sixtieths, rounded down to integers.
+    The result is in sixtieths; each weight is rounded down to an integer.
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 
@@ -98,6 +98,6 @@ def _weights(count: int) -> NDArray[np.int64]:
 
 
 def _written(item: Any) -> int | str:
-    # As a command line would give it.
+    # As on the command line.
     exact = Fraction(item)
     return int(exact) if exact.denominator == 1 else str(exact)

@@ -6,11 +6,11 @@ r"""Local reports and private choices as targets.
     select:above-threshold,epsilon=1,count=2,sensitivity=1
 
 ``local:`` names a class of ``dpcore.local``. A dataset is the value of one user, and a run is the
-report; if a report has few outcomes their law is listed, and the exact layer proves or refutes the
+report; if a report has few outcomes, their law is listed, and the exact layer proves or refutes the
 claim on the pair. ``select:`` names permute-and-flip, exponential, noisy-max or above-threshold of
 ``dpcore.selection``. A dataset is a list of scores, or of answers compared with 0; a run is the
-index chosen, or a row of 1 (above), 0 (below) and -1 (not answered); with ``gap=yes`` the index and
-its lead, or a row of gaps, -1 (below) and -2 (not answered). Their laws are listed as well:
+chosen index, or a row of 1 (above), 0 (below) and -1 (not answered); with ``gap=yes`` it is the
+index and its lead, or a row of gaps, -1 (below) and -2 (not answered). These laws are listed too:
 probabilities are rational functions of e^(-unit).
 """
 
@@ -39,13 +39,13 @@ from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
 
 MOST_OUTCOMES: Final = 1 << 12
-r"""The most reports whose law the exact layer is given."""
+r"""The largest number of reports whose law is listed for the exact layer."""
 
 MOST_LISTED: Final = 64
-r"""The most outputs of a choice whose law the exact layer is given."""
+r"""The largest number of outputs of a choice whose law is listed for the exact layer."""
 
 MOST_SPREAD: Final = 64
-r"""The largest distance of scores, or of answers and the threshold, in such a law."""
+r"""The largest distance of scores, or of answers and the threshold, in a listed law."""
 
 _FAMILIES: Final = {
     each.name: each
@@ -80,7 +80,7 @@ def law_of(
     if not has_law(mechanism, scores):
         reason = (
             f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
-            f"{MOST_SPREAD}): use only the layer sample"
+            f"{MOST_SPREAD}): use only the sample layer"
         )
         raise InvalidParameter("dataset", dataset, reason)
     if isinstance(mechanism, AboveThreshold):
@@ -90,7 +90,7 @@ def law_of(
         return dict(mechanism.law(scores).items())
     rows: dict[tuple[int, ...], Any] = {(): 1}
     for _ in range(mechanism.count):
-        # Of the candidates that are left, as `release` does it.
+        # Choose among the remaining candidates, as `release` does.
         rows = {
             (*row, left[at]): mass * chance
             for row, mass in rows.items()
@@ -106,7 +106,7 @@ def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) ->
 
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``local:words`` describes; see the module."""
+    r"""Parse the target ``local:words``."""
     keys, needed = ("epsilon", "values", "encoding"), ("epsilon", "values")
     name, given = read_words(spelling, words, keys, needed, names=_FAMILIES, whole=_WHOLE)
     if "encoding" in given and name != UnaryEncoding.name:
@@ -115,7 +115,7 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Reports of ``mechanism``, with its own epsilon as the claim."""
+    r"""Build a target with reports of ``mechanism``, which claims the mechanism's epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> Any:
         return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
@@ -131,7 +131,7 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``select:words`` describes; see the module."""
+    r"""Parse the target ``select:words``."""
     known = ("epsilon", "sensitivity", "noise", "count", "gap")
     name, given = read_words(spelling, words, known, ("epsilon",), names=_CHOICES, whole=_WHOLE)
     if "noise" in given and name != "noisy-max":
@@ -160,7 +160,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
 ) -> Known:
-    r"""Runs of ``mechanism`` on a pair that nearly attains its epsilon."""
+    r"""Build a target with runs of ``mechanism``, on a pair that nearly attains its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)

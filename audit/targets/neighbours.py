@@ -1,17 +1,17 @@
 r"""Check a given pair of datasets against the claimed neighbouring relation.
 
 A dataset does not show what one person contributes: a list may contain records, or answers to
-queries that one person changes all at once. A pair is therefore refused only if no interpretation
-makes it neighbours; if a common one does not, the report has a warning.
+queries, all of which one person changes. A pair is therefore refused only if its datasets are not
+neighbours in any interpretation; if they are not in a common one, the report has a warning.
 
-Pairs come from an argument, or a file, ``--pairs pairs.toml``:
+Pairs come from an argument or from a file, ``--pairs pairs.toml``:
 
     [[pair]]
     a = [0, 0, 0]
     b = [1, 1, 1]
 
 or as JSON, ``[[[0, 0, 0], [1, 1, 1]], [3, 4]]``, in a file that ends in ``.json``, which can also
-say null.
+contain null.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ABSENT: Final = object()
 def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
     r"""Refuse two lists, arrays or tables that are not neighbours in any interpretation.
 
-    Lists of one length may hold answers to queries, which have the same neighbours under every
-    relation (``audit.search.spaces``). If their lengths differ they are records: then exactly one
-    record is added, at any position, and none is replaced.
+    Lists of equal length may be answers to queries, which have the same neighbours under every
+    relation (``audit.search.spaces``). Lists of different lengths are records: then exactly one
+    record must be added, at any position, and none replaced.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
@@ -58,27 +58,27 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     short, long = sorted((a, b), key=len)
     if len(long) - len(short) > 1 or _counted(short) - _counted(long):
         reason = (
-            "must be neighbours under add-remove: the longer list must be the other one with "
-            "one record more"
+            "must be neighbours under add-remove: the longer list must be the other one plus one "
+            "record"
         )
         raise InvalidParameter(argument, shown, reason)
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
-    r"""Warnings about a pair that is not neighbouring in a usual interpretation of its datasets.
+    r"""Warn about a pair that is not neighbouring in a usual interpretation of its datasets.
 
-    Numbers that move by at most 1 each give no warning: they may be answers to counting queries, or
-    a histogram.
+    Numbers that differ by at most 1 each give no warning: they may be answers to counting queries,
+    or a histogram.
     """
     where, a, b = _inside(*pair)
-    if a is None or b is None:  # nobody's data
+    if a is None or b is None:  # an empty dataset
         return []
     if _named(a) != _named(b):
         found = f"dataset A is {_named(a)}, dataset B {_named(b)}: neighbours have the same type"
         return [where + found]
     rows, others = _items(a), _items(b)
     if rows is not None and others is not None and len(rows) != len(others):
-        return []  # one record more, or refused
+        return []  # one added record; others are refused
     items = _by_place(a, b)
     moved = [(x, y) for x, y in items if identity(x) != identity(y)]
     if all(_is_step(x, y) or _is_left_out(x, y) for x, y in moved):
@@ -89,17 +89,17 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
         return [f"{where}{found}: {_ONE_MORE}"] if as_many or len(moved) > 1 else []
     if rows is not None and others is not None:
         moved = moved[: (_counted(rows) - _counted(others)).total()]
-    return [f"{where}{found}: under replace only one may differ"] if len(moved) > 1 else []
+    return [f"{where}{found}: under replace, only one item may differ"] if len(moved) > 1 else []
 
 
 _ANSWERS: Final = (
     "they are neighbours if the items are answers to queries, but not if each item is one person"
 )
-_ONE_MORE: Final = "then one dataset must be the other with one record more"
+_ONE_MORE: Final = "under add-remove, one dataset must be the other plus one record"
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # Where two tables differ under one name only: that place, and both values there.
+    # If two tables differ under one name only, the two values there, with their path.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -111,7 +111,7 @@ def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
 
 
 def _items(dataset: Any) -> Sequence[Any] | None:
-    # The records, or answers, that a dataset has in order; None where it has none.
+    # The records, or answers, of a dataset in order; None if it has none.
     match dataset:
         case list() | tuple():
             return dataset
@@ -146,7 +146,7 @@ def _by_place(a: Any, b: Any) -> list[tuple[Any, Any]]:
 
 
 def _is_step(x: Any, y: Any) -> bool:
-    # An absent name of a histogram counts 0.
+    # A name that is missing in a histogram has count 0.
     numbers = [0 if each is _ABSENT else each for each in (x, y)]
     if not all(isinstance(each, int | float | np.integer | np.floating) for each in numbers):
         return False
@@ -205,7 +205,7 @@ def pairs_of(
     searched: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
-    r"""The given pairs, or that of a catalogue entry; empty if a search must find one.
+    r"""The given pairs, or the pair of a catalogue entry; empty if a search must find one.
 
     Given pairs must be neighbours under ``relation``, as far as this can be checked.
     """
@@ -216,7 +216,9 @@ def pairs_of(
             raise InvalidParameter("search", ABSENT, reason)
         return ()
     if len(given) == 2:
-        raise InvalidParameter("pairs", ABSENT, "is given together with pair: give only one")
+        raise InvalidParameter(
+            "pairs", ABSENT, "is given together with pair: give only one of the two"
+        )
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
@@ -229,7 +231,7 @@ def pairs_of(
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
-    r"""Parse the pairs of a file in order, at least one."""
+    r"""Parse the pairs of a file, in order; there must be at least one."""
     kind = Path(path).suffix.lower()
     if kind not in {".toml", ".json"}:
         raise InvalidParameter("--pairs", str(path), "must be a file that ends in .toml or .json")
@@ -244,7 +246,7 @@ def read_document(option: str, path: Path) -> Any:
     r"""Parse a file of TOML, or of JSON if its name ends in ``.json``; errors name ``option``."""
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
     text = read_text(option, path, most=_MOST_BYTES)
-    if kind == "TOML" and _DEEP_KEY.search(text):  # its parser takes the square of the parts
+    if kind == "TOML" and _DEEP_KEY.search(text):  # the parser takes time quadratic in the parts
         raise InvalidParameter(option, str(path), "has a key of more than 64 parts")
     try:
         return json.loads(text) if kind == "JSON" else tomllib.loads(text)

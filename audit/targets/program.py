@@ -4,9 +4,9 @@ One process draws the runs of one dataset in a block. It reads one line of JSON 
 
     {"dataset": ..., "n": 1000, "seed": 8123}
 
-and writes n lines to standard output, one output each: JSON if all lines of the first runs are,
-else text. If it fails, the end of its standard error is shown. Writing far more than n lines, or
-more than 2^28 bytes for one request, is a failure.
+and writes n lines to standard output, one output each: JSON if all lines of the first runs are
+JSON, else text. If it fails, the end of its standard error is shown. Writing far more than n lines,
+or more than 2^28 bytes for one request, is a failure.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from audit.outputs.output_parser import Outputs, join
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 
-_SEED_BITS: Final = 53  # every JSON reader holds such an integer exactly
+_SEED_BITS: Final = 53  # exact in every JSON reader
 _SHOWN: Final = 200
-_FEW_DIGITS: Final = 4000  # any Python reads so many
+_FEW_DIGITS: Final = 4000  # fewer than any Python's limit
 _MOST_BYTES: Final = 1 << 28
-_MORE_LINES: Final = 1000  # beyond n they are still counted, for the error to say how many
+_MORE_LINES: Final = 1000  # counted beyond n, for the error message
 _PIECE: Final = 1 << 16
 _RUNNERS: Final = {
     ".awk": "awk -f", ".jl": "julia", ".js": "node", ".lua": "lua", ".php": "php", ".pl": "perl",
     ".py": "python3", ".r": "Rscript", ".rb": "ruby", ".sh": "sh", ".ts": "node",
 }  # fmt: skip
-_PIPE: Final = 512  # a pipe that takes anything takes so many bytes
+_PIPE: Final = 512  # a writable pipe accepts this many bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Program(Target):
     limits_itself: ClassVar[bool] = True
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""The pair; refused if it cannot be written as JSON."""
+        r"""Return the pair. Raises if it cannot be written as JSON."""
         for name, dataset in zip("AB", pair, strict=True):
             try:
                 json.dumps(dataset)
@@ -92,7 +92,8 @@ class Program(Target):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Its own group: Ctrl-C is for the audit, and an end reaches its children too.
+                # Its own process group: Ctrl-C reaches only the audit, and killing includes
+                # children.
                 start_new_session=True,
             )
         except OSError as error:
@@ -127,7 +128,7 @@ class _TooMuch(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Received:
-    # What a program has written so far: all of its output, the end of its errors.
+    # The text that a program has written so far: all its output, and the end of its errors.
     process: subprocess.Popen[bytes]
     runs: int
     out: bytearray = field(default_factory=bytearray)
@@ -135,7 +136,7 @@ class _Received:
     lines: int = 0
 
     def listen(self, request: bytes, seconds: float | None) -> None:
-        # The request goes out as the answer comes in: either side may be larger than a pipe.
+        # Send the request while reading the answer, because either may be larger than a pipe.
         end = math.inf if seconds is None else time.monotonic() + seconds
         unsent = memoryview(request)
         takes, *gives = self._pipes()
@@ -183,7 +184,7 @@ class _Received:
 def _written(pipe: int, unsent: memoryview) -> int:
     try:
         return os.write(pipe, unsent[:_PIPE])
-    except BrokenPipeError:  # a program need not read what it is asked
+    except BrokenPipeError:  # a program need not read the request
         return len(unsent)
 
 
@@ -192,11 +193,11 @@ def _late(heard: _Received, error: subprocess.TimeoutExpired) -> str:
     if code is None:
         return f"no answer within {error.timeout:g} s"
     how = _ended(code) + _last_words(heard.err) if code else "ended"
-    return f"{how}, but what it started kept its output open for {error.timeout:g} s"
+    return f"{how}, but a process that it started kept its output open for {error.timeout:g} s"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # The whole group, also where the program itself has ended: it may have left others behind.
+    # Kill the whole group, even if the program has ended: children may still run.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.poll() is None:
@@ -215,7 +216,7 @@ def _is_beyond_json(line: str) -> bool:
         json.loads(line)
     except (json.JSONDecodeError, RecursionError):
         return False
-    except ValueError:  # of a number: the text is JSON so far
+    except ValueError:  # an int() error: the text is JSON
         return True
     return False
 
@@ -238,12 +239,12 @@ def _last_words(stderr: bytearray) -> str:
 
 
 def seed_of(seed: np.random.SeedSequence) -> int:
-    r"""The seed of a request: an integer that every JSON reader represents exactly."""
+    r"""The seed of a request, an integer that every JSON reader represents exactly."""
     return int(seed.generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
 
 
 def read_program(spelling: str, text: str) -> Program:
-    r"""The program that ``exec:text`` names, with its arguments as a shell would split them."""
+    r"""Parse ``exec:text``: a program and its arguments, split as in a shell."""
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:

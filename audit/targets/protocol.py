@@ -1,14 +1,14 @@
-r"""A distributed protocol as a target: the server's view of one user.
+r"""A distributed protocol as a target: the server's view of a round, for the value of one user.
 
     protocol:pure,users=64,epsilon=1
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
 
-The first word is an instance and the others are arguments of
-``accounting.protocol_guarantees.plan.choose``. A dataset is the value of one user (a number in
-[0, 1], a list of them for vectors); the others hold 0. One run is one round of the real protocol,
-in which all but the honest users drop out before their input. Its output is what the server learns:
-the sum in steps, for bits the number of ones per coordinate, for a local protocol the message of
-that user, for a central one the published sum.
+The first word is an instance; the others are arguments of
+``accounting.protocol_guarantees.plan.choose``. A dataset is the value of one user (a number in [0,
+1], a list of them for vectors); the others hold 0. One run is one round of the real protocol, in
+which all but the honest users drop out before their input. The output is the server's view: the sum
+in steps; for bits, the number of ones per coordinate; for a local protocol, the message of that
+user; for a central one, the published sum.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
-r"""Secure sums: their noise in one draw, a draw of each user, or masked messages of each."""
+r"""The secure sums: with noise of one draw, a draw per user, or in masked messages."""
 
 Held: TypeAlias = tuple[Fraction, ...]
 
@@ -48,13 +48,13 @@ _GRID: Final = 10**6
 
 
 def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``words`` describe; see the module."""
+    r"""Parse a target of this module from ``words``."""
     plan, functionality = read_plan(spelling, words)
     return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
 
 
 def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
-    r"""The plan that ``words`` describe, and its functionality."""
+    r"""Parse the plan and its functionality from ``words``."""
     keys, needed = (*_NUMBERS, *_COUNTS, *_WORDS), ("users", "epsilon")
     instance: Any
     instance, given = read_words(spelling, words, keys, needed, owner="a protocol")
@@ -66,10 +66,10 @@ def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
 def target_of(
     plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
 ) -> Catalogued:
-    r"""Rounds of ``plan`` over a functionality (for bits there is one, the shuffler).
+    r"""Build a target with rounds of ``plan`` over a functionality (for bits always the shuffler).
 
-    With ``seeded = False`` the protocol draws from the operating system, as in production. The
-    laws are known where the output is a sum with noise of a single law: not of a pure shuffle.
+    With ``seeded = False`` the protocol draws from the operating system, as in production. The laws
+    are known if the output is a sum with noise of a single law: not for a pure shuffle.
     """
     if functionality not in FUNCTIONALITIES:
         choices = ", ".join(FUNCTIONALITIES)
@@ -91,7 +91,7 @@ def target_of(
     claimed: dict[str, Any] = {"pair": nobody, "epsilon": epsilon, "delta": delta}
     if isinstance(protocol, PureShuffle):
         return Catalogued.of(spelling, rounds, seeded=seeded, own=own, **claimed)
-    # The law of the noise in an output, before it is reduced mod m.
+    # The law of the noise in an output, before the reduction mod m.
     if isinstance(protocol, ShuffledPure):
         noise = protocol.sum_mechanism(plan.honest).noise
     else:
@@ -111,7 +111,7 @@ def _about(plan: Plan) -> str:
 
 
 def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law, Law]:
-    # The noise, shifted by each value in steps; refused if values are rounded at random.
+    # The noise shifted by each value in steps. Raises if a value would be rounded at random.
     found: list[int | tuple[int, ...]] = []
     steps = _precision(protocol)
     for name, dataset in zip("AB", pair, strict=True):
@@ -125,13 +125,15 @@ def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law,
 
 
 def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
-    # What the plan is for; where it was not met, what was derived, rounded up.
+    # The planned guarantee or, if the plan does not meet it, the derived one, rounded up.
     spent = plan.epsilon / 2 if plan.assumes else Fraction(0)
     if plan.meets:
         return plan.epsilon - spent, plan.delta
     derived = plan.guarantee.epsilon(plan.delta).upper
     if derived == math.inf:
-        raise InvalidParameter("delta", plan.delta, "no epsilon is derived at this delta")
+        raise InvalidParameter(
+            "delta", plan.delta, "no finite epsilon can be derived at this delta"
+        )
     return Fraction(math.ceil(Fraction(derived) * _GRID), _GRID), plan.delta
 
 
@@ -158,7 +160,7 @@ def _seen(
     n: int,
     rng: Rng,
 ) -> NDArray[np.int64]:
-    # What n independent rounds show, one a row.
+    # The server's view of n independent rounds, one per row.
     protocol = plan.protocol
     if isinstance(protocol, LocalSum):
         return _messages(protocol, held[0], n, rng)
@@ -191,7 +193,7 @@ def _round(
 
 
 def _messages(protocol: LocalSum, x: Fraction, n: int, rng: Rng) -> Integers:
-    # As many users as there are in a batch send messages of the same x.
+    # Each batch of users sends messages of the same x.
     found = [np.zeros(0, dtype=np.int64)]
     for start in range(0, n, protocol.users):
         alike = np.array([x] * min(protocol.users, n - start), dtype=object)

@@ -1,15 +1,15 @@
-r"""A release from a table as a target: the published view of one user's rows.
+r"""A release from a table as a target: the published answer, for the rows of one user.
 
     release:count,rows_per_user=2,epsilon=1
     release:histogram,keys=a/b/c,rows_per_user=2,relation=replace,epsilon=1
     release:mean,low=0,high=10,step=1,epsilon=1,delta=1e-6
 
-The first word is a query of ``accounting.queries``, over the column ``value``; ``keys`` have
-slashes between them, and ``count`` is that of ``top``. A dataset is a list of rows [user, value],
-or of users for a count. The pair is a worst case of the query's sensitivity: all rows of one user,
-at the bounds of the range or in one key, against none, or against those at the other bound; for
-unknown keys, in keys of that user only that are most likely to be released. Additive noise has a
-known law, so the exact layer proves or refutes the claim.
+The first word is a query of ``accounting.queries``, over the column ``value``; ``keys`` are
+separated by slashes, and ``count`` is an argument of ``top``. A dataset is a list of rows [user,
+value], or of users for a count. The pair is a worst case of the query's sensitivity: all rows of
+one user, at a bound of the range or in one key, against no rows, or against rows at the other
+bound; for unknown keys, the rows are in that user's own keys, with the counts that are most likely
+to be released. Additive noise has a known law, so the exact layer proves or refutes the claim.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _FIELDS: Final = ("low", "high", "step", "q", "keys", "count")
 
 
 def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""The target that ``words`` describe; see the module."""
+    r"""Parse a target of this module from ``words``."""
     name = words.partition(",")[0].strip()
-    kind = _KINDS.get(name, queries.Count)  # another name is refused with its keys
+    kind = _KINDS.get(name, queries.Count)  # unknown names are refused below
     own = [each for each in _FIELDS if each in kind.__dataclass_fields__]
     keys, whole = (*_PRICES, *_SCOPES, *own), ("rows_per_user", "count")
     _, given = read_words(spelling, words, keys, names=_KINDS, owner=f"a {name}", whole=whole)
@@ -82,7 +82,7 @@ def target_of(
         value = query.encode(_table(dataset), scope, rng)
         found: list[Any] = [mechanism.release(value, rng=rng) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):
-            # The released count of the keys that belong to one user: 0 if none of them is released.
+            # The total released count of one user's own keys: 0 if none is released.
             return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
         if isinstance(mechanism, Selection) and mechanism.count > 1:
             return [tuple(each.tolist()) for each in found]
@@ -95,7 +95,7 @@ def target_of(
     claimed: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": scope.relation}
 
     def encoded(dataset: Any) -> Any:
-        # The exact answers, to which noise is added, or scores.
+        # The exact answers to which noise is added, or the scores.
         found = query.encode(_table(dataset), scope, SeededRng(0))
         return found if isinstance(found, int) else tuple(found.tolist())
 
@@ -128,7 +128,7 @@ def _rounded_up(number: Fraction) -> Fraction:
 
 
 def _exposed(mechanism: NoisyThreshold, rows: int) -> tuple[list[Any], list[Any]]:
-    # Keys that nobody else has, in the counts that are most likely to be released; or no row.
+    # Rows in keys of one user only, with the counts most likely to be released; against no rows.
     counts = most_exposed(mechanism.mechanism.noise, mechanism.threshold, rows)
     own = [["ada", f"{_OWN}{at}"] for at, count in enumerate(counts) for _ in range(count)]
     return [["eve", "other"]], [["eve", "other"], *own]
@@ -151,9 +151,9 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
     rows = scope.rows_per_user
     others = [["ada", low]] * rows if scope.relation is Relation.REPLACE else []
     if isinstance(query, queries.Count):
-        others = []  # replaced by nothing
+        others = []  # the count changes most without these rows
     elif isinstance(query, queries.Sum) and scope.relation is Relation.REPLACE:
-        # A sum moves furthest to the other end, or to no row where both ends have one sign.
+        # A sum changes most against the other end or, if both ends have one sign, against no rows.
         others = others if query.ends[0] < 0 < query.ends[1] else []
     return [*rest, *others], [*rest, *([["ada", high]] * rows)]
 
@@ -179,6 +179,6 @@ def _table(dataset: Any) -> Table:
 
 
 def _decimal(value: Any) -> str:
-    # A fraction as a pair writes it, 1/4, as a number that a table holds.
+    # Convert a fraction in a pair, such as 1/4, to a number for the table.
     text = str(value)
     return str(float(Fraction(text))) if "/" in text and text.replace("/", "").isdigit() else text

@@ -21,8 +21,8 @@ bandit:dist-dp-se,epsilon=1,path=devices the same, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``
 
 ``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``: a callable
-of (spelling, rest, seeded) that returns plain data, :class:`Provided`. So audit does not import
-other packages of dpcore.
+of (spelling, rest, seeded) that returns plain data, :class:`Provided`. So audit does not import the
+package bandits.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec_syntax import did_you_mean
 
 GROUP: Final = "dpcore.targets"
-r"""The group of entry points."""
+r"""The group of the entry points for further kinds of targets."""
 
 
 @runtime_checkable
 class Provided(Protocol):
-    r"""The result of an entry point, and of ``bandits.audit_view``: see the module."""
+    r"""The parts of a target, as entry points and ``bandits.audit_view`` return them."""
 
     @property
     def run(self) -> Callable[..., Any]:
-        r"""f(dataset, n, rng), n outputs along the first axis."""
+        r"""The mechanism f(dataset, n, rng), which returns n outputs along the first axis."""
 
     @property
     def pair(self) -> tuple[Any, Any]:
-        r"""Two neighbouring datasets."""
+        r"""The two neighbouring datasets."""
 
     @property
     def epsilon(self) -> Fraction:
@@ -87,7 +87,7 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
-    r"""A target built from its parts."""
+    r"""Build a target from its parts."""
     from audit.catalogue.entry import Subject
 
     subject = Subject(
@@ -102,8 +102,8 @@ def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catal
 
 
 Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
-r"""A callable in a form of ``audit.targets.target``, noise, a target as spelled, or what
-``bandits.audit_view`` gives of a policy.
+r"""The types of targets: a callable as in ``audit.targets.target``, noise, a target as text, or the
+result of ``bandits.audit_view``.
 """
 
 
@@ -122,7 +122,7 @@ def read_target(
     Raises :class:`InvalidParameter` for an unknown target, and :class:`audit.errors.TargetFailed`
     for a file or module whose import fails.
     """
-    folder = working_folder()  # before the import of a file could change it
+    folder = working_folder()  # before an import can change it
     target = _read(spelling, seeded=seeded, found=found or _loaded)
     return replace(target, named=True, folder=folder)
 
@@ -141,14 +141,14 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
         return made
     if name.endswith(".py"):
         return found(spelling)
-    from dpcore.noise_text import LAWS, read_noise  # with every law, which code of your own spares
+    from dpcore.noise_text import LAWS, read_noise  # imports every law: slow
 
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     return provided(spelling, name, rest, seeded=seeded) or found(spelling)
 
 
-# Targets that are mechanisms of dpcore, by the module that reads them.
+# The kinds of targets that are mechanisms of dpcore, with the modules that parse them.
 _KINDS: Final = {
     "protocol": "protocol",
     "continual": "continual",
@@ -156,7 +156,7 @@ _KINDS: Final = {
     "local": "mechanisms",
     "select": "mechanisms",
 }
-# The commands of dpcore audit: a target with the name of one is a misspelt command.
+# The sub-commands of dpcore audit: a target with such a name is a misspelt command.
 _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "bench", "corpus")
 
 
@@ -184,7 +184,7 @@ def _loaded(spelling: str) -> Target:
 
 
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
-    r"""The target that a caller in Python gives: itself, noise, a callable or a spelling."""
+    r"""Convert a target, noise, a callable or text, as given in Python, to a target."""
     match given:
         case Target():
             return given
@@ -200,14 +200,14 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
 
 
 def as_target(spelling: str, found: Any) -> Target:
-    r"""A callable in one of the forms f(dataset), f(dataset, rng) or f(dataset, n, rng)."""
+    r"""Make a target from f(dataset), f(dataset, rng) or f(dataset, n, rng)."""
     if not callable(found):
         raise InvalidParameter(
             "target", spelling, f"is of type {type(found).__name__}, not a callable"
         )
     try:
         signature = inspect.signature(found)
-    except (TypeError, ValueError):  # native code may not say how it is called
+    except (TypeError, ValueError):  # native code may have no signature
         return Scalar(spelling=spelling, function=found, seeded=False)
     names = signature.parameters
     ours = "rng" in names and _is_ours(found, names["rng"].annotation)
@@ -224,7 +224,7 @@ def as_target(spelling: str, found: Any) -> Target:
 
 
 def _is_ours(function: Callable[..., Any], annotation: Any) -> bool:
-    # Whether a parameter is written rng: Rng, or of a class of dpcore's that is one.
+    # Whether a parameter is annotated rng: Rng or rng: SeededRng.
     if isinstance(annotation, str):  # from __future__ import annotations
         named = getattr(inspect.unwrap(function), "__globals__", {})
         for part in annotation.split("."):

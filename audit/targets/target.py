@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from audit.catalogue import Subject
 
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
-r"""The ways in which a callable may ask to be called.
+r"""The accepted signatures of a callable.
 
-``rng`` is a Generator of numpy. A parameter written ``rng: Rng`` (of dpcore) is given a
-:class:`dpcore.SeededRng`, from which dpcore's noise is drawn.
+``rng`` is a numpy Generator. A parameter annotated ``rng: Rng`` (of dpcore) receives a
+:class:`dpcore.SeededRng`, from which dpcore's noise can be drawn.
 """
 
 _ROOM: Final = 1 << 62
@@ -49,11 +49,12 @@ _ROOM: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    r"""Consecutive runs to draw, as data: the dataset of each (True for B), and their randomness.
+    r"""Consecutive runs to draw, as data: the dataset of each (True for B), and the random seeds.
 
-    ``drawn`` runs came before; ``seeds`` has one per dataset, never used twice. ``timeout`` limits
-    each call, ``until`` is the time (of ``time.time``) after which nothing more is drawn, ``label``
-    the place that an error names. If ``timed``, each run gives (output, nanoseconds of its call).
+    ``drawn`` is the number of earlier runs; ``seeds`` has one seed per dataset, never used twice.
+    ``timeout`` limits each call, ``until`` is the time (of ``time.time``) after which no run is
+    drawn, ``label`` is the location in errors. If ``timed``, each run gives (output, nanoseconds of
+    its call).
     """
 
     pair: tuple[Any, Any]
@@ -72,22 +73,22 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def seed(self, world: int) -> np.random.SeedSequence:
-        r"""The seed of a dataset, made anew: who spawns from a seed sequence changes it."""
+        r"""A new copy of a dataset's seed, because spawning changes a seed sequence."""
         seed = self.seeds[world]
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
     @property
     def coins(self) -> np.random.Generator:
-        r"""The randomness that mixes the runs of the two datasets."""
+        r"""The generator that mixes the runs of the two datasets."""
         return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
-        r"""A function that returns a fresh copy of the dataset (False: A) for each call."""
+        r"""A function whose every call returns a fresh copy of dataset A (``world`` 0) or B (1)."""
         return copies(f"dataset {'AB'[world]}", self.pair[world])
 
 
 def working_folder() -> str:
-    r"""The folder of relative paths; "." if it was removed."""
+    r"""The working folder, or "." if it was removed."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -98,9 +99,9 @@ def working_folder() -> str:
 class Target(ABC):
     r"""A map from a dataset to a random output.
 
-    ``seeded``: the audit's seed determines its randomness; ``named``: :func:`read_target` made it
-    from its text form and can do so again in another process; ``folder`` is the base of relative
-    file names in that text, also in other processes.
+    ``seeded`` means that the audit's seed determines its randomness, ``named`` that
+    :func:`read_target` made it from its text and can do so again in another process; ``folder`` is
+    the base of relative file names in that text, also in other processes.
     """
 
     spelling: str
@@ -108,15 +109,15 @@ class Target(ABC):
     named: bool = field(default=False, compare=False, repr=False)
     folder: str = field(default_factory=working_folder, compare=False, repr=False)
     lines: ClassVar[bool] = False
-    r"""Whether outputs are lines of text still to be read."""
+    r"""Whether outputs are lines of text that must be parsed."""
     limits_itself: ClassVar[bool] = False
-    r"""Whether its time limit holds in any thread."""
+    r"""Whether the target enforces its time limit in every thread."""
     tells_time: ClassVar[bool] = False
-    r"""Whether each run can be a call whose time is measured."""
+    r"""Whether each run can be a separate call, whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair. Raises :class:`InvalidParameter` if the target is known not to accept
-        it, before anything is run.
+        r"""Return the pair. Raises :class:`InvalidParameter`, before any run, if the target is
+        known not to accept it.
         """
         for name, dataset in zip("AB", pair, strict=True):
             copies(f"dataset {name}", dataset)
@@ -124,9 +125,7 @@ class Target(ABC):
 
     @abstractmethod
     def draw(self, block: Block) -> Iterator[Outputs]:
-        r"""Yield the outputs of a block in run order, in pieces; after a failure the yielded ones
-        count.
-        """
+        r"""Yield the outputs of a block in run order, in pieces; outputs before a failure count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +141,18 @@ class Shifted:
 
 
 Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
-r"""A shifted noise, or the probability of each output, as a rational function of e^(-unit)."""
+r"""A shifted noise, or the probability of each output as a rational function of e^(-unit)."""
 
 
 @runtime_checkable
 class KnownLaw(Protocol):
-    r"""A target whose laws are known: one noise with a shift that depends on the dataset, or listed
-    probabilities of few outputs.
+    r"""A target whose laws are known: noise with a shift that depends on the dataset, or a list of
+    the probabilities of few outputs.
     """
 
     @property
     def spelling(self) -> str:
-        r"""The text form."""
+        r"""The text of the target."""
 
     @property
     def noise(self) -> Noise | None:
@@ -161,7 +160,7 @@ class KnownLaw(Protocol):
 
     @property
     def about(self) -> str:
-        r"""Qualifier for the proof's subject, starting with a comma, or ''."""
+        r"""A qualifier of the proof's subject, which starts with a comma, or ''."""
 
     def laws(self, pair: tuple[Any, Any]) -> tuple[Law, Law]:
         r"""The law of the output on each dataset of the pair."""
@@ -169,8 +168,8 @@ class KnownLaw(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Target):
-    r"""f(dataset), or f(dataset, rng) if it is seeded: one output per call. ``ours``: it takes an
-    ``rng`` of dpcore, annotated ``rng: Rng``.
+    r"""A function f(dataset), or f(dataset, rng) if seeded, that returns one output per call.
+    ``ours`` means that it takes an ``rng`` of dpcore, annotated ``rng: Rng``.
     """
 
     function: Callable[..., Any]
@@ -184,11 +183,11 @@ class Scalar(Target):
             for world in (0, 1)
         ]
         if block.timed:
-            # Both worlds draw from one generator: of two, one may lie better in the caches for as
-            # long as the audit runs, and the time would tell which one was handed over.
+            # Both datasets use one generator: one of two might be cached better during the whole
+            # audit, and the time would reveal which one was passed.
             options[1] = options[0]
-        # Likewise both datasets are copied before each call, the first of them by a fair coin: the
-        # copy made last lies better in the caches.
+        # Likewise, both datasets are copied before each call, in random order, because the last
+        # copy is cached better.
         coins = block.coins.integers(2, size=len(block.worlds)).tolist() if block.timed else []
         seen: dict[int, tuple[object, str]] = {}
         for i, world in enumerate(block.worlds.tolist()):
@@ -214,7 +213,7 @@ class Scalar(Target):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectorised(Target):
-    r"""f(dataset, n, rng): n outputs along the first axis, in one call per dataset."""
+    r"""A function f(dataset, n, rng) that returns n outputs along the first axis per call."""
 
     function: Callable[..., Any]
     ours: bool = False
@@ -232,7 +231,7 @@ class Vectorised(Target):
             watchdog.restart()
             returned = self.function(dataset, n=block.sizes[world], rng=rng)
             if isinstance(returned, np.ma.MaskedArray):
-                returned = returned.tolist()  # what is masked is None, and not what it hides
+                returned = returned.tolist()  # masked items become None
             if isinstance(returned, list | tuple) or _holds_objects(returned):
                 for output in returned:
                     require_readable(output)
@@ -246,9 +245,9 @@ class Vectorised(Target):
     def _checked(self, returned: Any, runs: int, world: int) -> Outputs:
         outputs = list(returned) if isinstance(returned, tuple) else returned
         if outputs is None:
-            reason = "returns nothing"
+            reason = "returned nothing"
         elif not isinstance(outputs, np.ndarray | list):
-            reason = f"returned {type(outputs).__name__} and not an array"
+            reason = f"returned {type(outputs).__name__} instead of an array"
         elif isinstance(outputs, np.ndarray) and outputs.ndim == 0:
             reason = "returned a single value"
         elif len(outputs) != runs:
@@ -269,9 +268,9 @@ def _holds_objects(returned: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogued(Vectorised):
-    r"""An entry of the catalogue, which brings its own pair and claim.
+    r"""A target with its own pair and claim, such as an entry of the catalogue.
 
-    ``held(dataset, name)`` refuses a dataset that it does not accept.
+    ``held(dataset, name)`` raises if the target does not accept a dataset.
     """
 
     subject: Subject
@@ -287,9 +286,10 @@ class Catalogued(Vectorised):
         own: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> Self:
-        r"""Runs of a mechanism of dpcore, which draws from the system unless it is ``seeded``.
+        r"""Make a target from a dpcore mechanism, which uses the system's randomness unless
+        ``seeded``.
 
-        ``own`` are the additional fields of this class, ``about`` those of its subject.
+        ``own`` has additional fields of this class, ``about`` those of its subject.
         """
         from audit.catalogue.entry import Subject
         from audit.catalogue.entry import seeded as stream
@@ -307,7 +307,7 @@ class Catalogued(Vectorised):
         return self.subject.call is not None
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""The pair; refused unless both datasets are accepted."""
+        r"""Return the pair. Raises unless both datasets are accepted."""
         if self.held is None:
             return Vectorised.check(self, pair)
         for name, dataset in zip("AB", pair, strict=True):
@@ -320,7 +320,7 @@ class Catalogued(Vectorised):
         return Vectorised.draw(self, block)
 
     def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
-        r"""Its claim, a curve if it has one; under its own relation unless one is given."""
+        r"""The claim of the subject, its curve if it has one; by default under its own relation."""
         own, of = self.subject, relation or self.subject.relation
         if own.curve is not None:
             return CurveClaim(spelling=own.curve, relation=of)
@@ -329,7 +329,7 @@ class Catalogued(Vectorised):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known(Catalogued):
-    r"""A mechanism of dpcore whose laws are known, as :class:`KnownLaw`."""
+    r"""A mechanism of dpcore whose laws are known; it satisfies :class:`KnownLaw`."""
 
     laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
     noise: Noise | None = None
@@ -346,8 +346,8 @@ def read_words(
     owner: str = "",
     whole: Sequence[str] = (),
 ) -> tuple[str, dict[str, Any]]:
-    r"""Parse ``name,key=value,...``: a name, one of ``names`` if they are given, and values by key,
-    those of ``whole`` as integers >= 1.
+    r"""Parse ``name,key=value,...``: the name, which must be one of ``names`` if given, and the
+    values by key, as integers >= 1 for keys in ``whole``.
     """
     name, _, rest = (part.strip() for part in words.partition(","))
     if names is not None and name not in names:
@@ -362,7 +362,7 @@ def read_words(
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
-    r"""The given claim, or that of a catalogue entry: its curve if it has one."""
+    r"""The given claim, or else the claim of a catalogue entry (its curve if it has one)."""
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
@@ -382,7 +382,7 @@ def claim_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseAdded(Target):
-    r"""dataset + noise, for an integer dataset; drawn from the operating system unless seeded."""
+    r"""The output dataset + noise for an integer dataset, with system randomness unless seeded."""
 
     noise: Noise
     about: ClassVar[str] = ""
@@ -392,7 +392,7 @@ class NoiseAdded(Target):
         return Shifted(self.noise, a), Shifted(self.noise, b)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        r"""The pair as integers; refused otherwise."""
+        r"""Return the pair. Raises unless both datasets are integers."""
         for name, dataset in zip("AB", pair, strict=True):
             if isinstance(dataset, bool) or not isinstance(dataset, int):
                 reason = f"must be an integer: {self.spelling} adds its noise to it"
@@ -408,7 +408,7 @@ class NoiseAdded(Target):
                 rng = SeededRng(_seed_of(block.seed(world)))
             sides.append(self._side(pair[world], block.sizes[world], rng))
         if isinstance(sides[0], list) != isinstance(sides[1], list):
-            # An integer is one, wherever it is too large for an array.
+            # Use Python's integers on both sides if one is too large for an array.
             sides = [list(map(int, side)) for side in sides]
         yield join(sides[0], sides[1], block.worlds, block.coins)
 

@@ -1,11 +1,11 @@
 r"""Share one false-alarm probability (alpha) among all tests of a run.
 
 A statistical test rejects a correct mechanism with probability at most its alpha. Each test spends
-its alpha here, by name, and uses the return value of :meth:`AlphaBudget.buy`. By the union bound
-some test of the run rejects a correct mechanism with probability at most the sum of the spent
-alphas, which is at most the total, for any dependence between the tests. This requires that no
-alpha depends on a result of the same run: they are fixed beforehand, such as equal shares of a
-known number of tests (:func:`equal_share`).
+its alpha here, by name, and uses the return value of :meth:`AlphaBudget.buy`. By the union bound,
+the probability that any test of the run rejects a correct mechanism is at most the sum of the spent
+alphas, so at most the total, for any dependence between the tests. This requires that no alpha
+depends on a result of the same run: alphas must be fixed beforehand, for example as equal shares
+for a known number of tests (:func:`equal_share`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 
 
 class BudgetExceeded(AssertionError):
-    r"""A refused purchase; an AssertionError, so that the test fails."""
+    r"""Raised when a purchase is refused; an AssertionError, so that the test fails."""
 
 
 class AlphaBudget:
-    r"""A budget of alpha, spent by name up to ``total``; the sum is exact.
+    r"""A budget of alpha that named tests spend, exactly, up to ``total``.
 
     >>> budget = AlphaBudget("1e-3")
     >>> budget.buy("a count", "4e-4")
@@ -46,14 +46,14 @@ class AlphaBudget:
         self._spent = Fraction()
 
     def buy(self, name: str, alpha: RationalLike) -> Fraction:
-        r"""Spend ``alpha`` in (0, 1) under a new name; returns it exact.
+        r"""Spend ``alpha`` in (0, 1) under a new name, and return it as a fraction.
 
-        Raises :class:`BudgetExceeded`, and spends nothing.
+        Raises :class:`BudgetExceeded` without spending if the purchase is refused.
         """
         price = rational("alpha", alpha)
         if not 0 < price < 1:
             raise BudgetExceeded(
-                f"{name!r} asks for {alpha}: an alpha lies strictly between 0 and 1"
+                f"{name!r} asks for alpha = {alpha}, but alpha must lie strictly between 0 and 1"
             )
         if not name.strip():
             raise BudgetExceeded("a purchase needs a name")
@@ -92,7 +92,7 @@ class AlphaBudget:
 
 
 def equal_share(total: RationalLike, tests: int) -> Fraction:
-    r"""total/tests, exact: the share of each of a fixed number of tests.
+    r"""The share of each of a fixed number of tests: total/tests, exactly.
 
     >>> equal_share("1e-3", 500)
     Fraction(1, 500000)
@@ -101,7 +101,7 @@ def equal_share(total: RationalLike, tests: int) -> Fraction:
 
 
 def format_up(alpha: Fraction) -> str:
-    r"""Three digits, never less than ``alpha``.
+    r"""Format ``alpha`` with three digits, rounded up.
 
     >>> format_up(Fraction(1, 3000)), format_up(Fraction(1, 1000)), format_up(Fraction(0))
     ('3.34e-4', '1e-3', '0')

@@ -6,8 +6,8 @@ r"""Assertions for test suites: does this code satisfy its claim, its law, its s
 
 The first two are statistical: each fails on correct code with probability at most its ``alpha``.
 The third is a calculation on integers. A suite of many tests shares one alpha budget: see
-``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. Modules here have no
-lazy imports, because hypothesis has a deadline for each example, including the first one.
+``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. Modules here import
+eagerly, because hypothesis has a deadline for each example, including the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-# Loaded here and not by the first example of a property: hypothesis times each of them.
+# Imported here, not in the first example of a property, because hypothesis times each example.
 import audit.exact.proof
 import audit.sample  # noqa: F401 - as above
 from audit.assembly import Audit
@@ -51,7 +51,7 @@ _SHOWN: Final = 200
 
 
 class Refuted(AssertionError):
-    r"""The assertion is refuted; ``report`` is the evidence, if there is a report."""
+    r"""Raised when an assertion is refuted; ``report`` is the evidence, if there is a report."""
 
     def __init__(self, sentence: str, report: AuditReport | FitReport | None = None) -> None:
         super().__init__(sentence)
@@ -59,7 +59,7 @@ class Refuted(AssertionError):
 
 
 class NothingMeasured(AssertionError):
-    r"""No test could be made, for example because every output was the same; see ``report``."""
+    r"""Raised when nothing could be tested, e.g. because all outputs are equal; see ``report``."""
 
     def __init__(self, sentence: str, report: AuditReport) -> None:
         super().__init__(sentence)
@@ -81,21 +81,22 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     allow_constant: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
-    r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs; the reports otherwise.
+    r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs, else return the
+    reports.
 
     ``claim`` is text such as "epsilon=1" or "epsilon=1,delta=1e-6". Give one ``pair`` of
-    neighbouring datasets or several ``pairs``; a catalogue entry has a pair of its own.
+    neighbouring datasets or several ``pairs``; a catalogue entry has its own pair.
     ``relation`` is "replace" (default) or "add-remove"; pairs that contradict it are refused.
 
     If the claim holds and runs are independent, P(:class:`Refuted`) <= ``alpha``: each of k pairs
-    is tested at alpha/k. ``runs`` is the number of runs for one pair, both datasets together. A
-    noise, or another target of known law, is proven or refuted without runs. Passing is no proof:
-    ``resolution`` of a report is the largest probability of a revealing output that the runs could
-    have missed.
+    is tested at alpha/k. ``runs`` is the number of runs for one pair, both datasets together. The
+    claim of noise, or of another target with a known law, is proven or refuted without runs.
+    Otherwise passing is not a proof: ``resolution`` of a report is the largest probability of a
+    revealing output that the runs could have missed.
 
-    Pair i is audited with ``seed`` + i; without a seed one is drawn and printed on failure.
-    ``again`` replaces the sentence that explains how to repeat the audit. ``features`` are applied
-    to outputs (``audit.features``); ``floats="ignore"`` ignores their floating-point
+    Pair i is audited with ``seed`` + i; without a seed, a random one is used, and printed on
+    failure. ``again`` replaces the sentence that explains how to repeat the audit. ``features`` are
+    applied to outputs (``audit.features``); ``floats="ignore"`` ignores their floating-point
     representation. The test also fails if nothing was measured: all outputs are equal, or more than
     half of them are distinct and have no order. ``allow_constant`` accepts equal outputs.
 
@@ -118,7 +119,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
 
 def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditReport, ...]:
-    r"""As :func:`assert_private`, for a spec with a given seed."""
+    r"""Assert as :func:`assert_private` does, for a spec with a given seed."""
     __tracebackhide__ = True
     ready = Audit(spec)
     plan = ready.plan
@@ -143,7 +144,7 @@ def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditRe
 
 
 def _require_power(report: AuditReport) -> None:
-    # A test that could not fail is refused.
+    # Refuse a test that cannot fail.
     few = report.runs and report.verdict != "refuted" and not math.isfinite(report.resolution)
     if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
         alpha = write_rational(rational("alpha", report.alpha))
@@ -183,9 +184,9 @@ def _refutation(report: AuditReport, repeat: str) -> str:
 def assert_sensitivity(
     query: Callable[[Any], Any], pairs: Iterable[tuple[Any, Any]], bound: Sensitivity | int
 ) -> None:
-    r"""Fail if a pair of neighbours moves the integer answer of ``query`` by more than ``bound``.
+    r"""Fail if the integer answer of ``query`` changes by more than ``bound`` between neighbours.
 
-    The test is exact, but only for these pairs; ``audit.testing.strategies`` draws more pairs.
+    The test is exact, but only for these pairs; ``audit.testing.strategies`` generates more.
 
     >>> assert_sensitivity(len, [([], ["ada"])], 1)
     >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))
@@ -194,7 +195,7 @@ def assert_sensitivity(
     audit.testing.assertions.Refuted: sum moves by 5 on the pair ([3, 4], [3, 9]), from 7 ...
 
     Raises :class:`InvalidParameter` for answers that are not integers, for a query that gives two
-    different answers to one dataset, and for a bound whose norm does not fit the answers.
+    different answers on one dataset, and for a bound whose norm does not fit the answers.
     """
     __tracebackhide__ = True
     declared = Sensitivity.of(bound)
@@ -213,11 +214,11 @@ def assert_sensitivity(
 
 
 def _answer(query: Callable[[Any], Any], dataset: Any, name: str) -> tuple[int, ...]:
-    # A query may change the dataset it is given; every call gets its own.
+    # Every call gets its own copy, because a query may modify its dataset.
     fresh = copies(f"dataset {name}", dataset)
     first, second = (_integers(query(fresh())) for _ in range(2))
     if first != second:
-        reason = "gives two different answers to one dataset: give the query without noise"
+        reason = "gives two different answers on one dataset: give the query without noise"
         raise InvalidParameter("query", f"{first} and {second}", reason)
     return first
 

@@ -1,4 +1,4 @@
-r"""An assertion for test suites: does a sampler draw from the law that it claims?"""
+r"""An assertion for test suites: does a sampler draw from its claimed law?"""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def assert_fits(
     seed: int | None = None,
     again: str | None = None,
 ) -> FitReport:
-    r"""Fail if ``sampler`` does not draw from the law of ``noise``; its report otherwise.
+    r"""Fail if ``sampler`` does not draw from the law of ``noise``, else return the report.
 
-    If it does, and draws are independent, P(:class:`Refuted`) <= ``alpha``. ``sampler`` is f(n,
-    rng), f(rng), f(), or noise, as in :func:`audit.fit.fit.fit`.
+    If the sampler has this law and draws are independent, P(:class:`Refuted`) <= ``alpha``.
+    ``sampler`` is f(n, rng), f(rng), f(), or noise, as in :func:`audit.fit.fit.fit`.
 
     >>> from dpcore import DiscreteLaplace
     >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)
@@ -37,7 +37,7 @@ def assert_fits(
     audit.testing.assertions.Refuted: ... does not draw from discrete-laplace:scale=2
     ...
 
-    Raises what :func:`audit.fit.fit.fit` raises, and :class:`audit.errors.TargetFailed`.
+    Raises the errors of :func:`audit.fit.fit.fit`, and :class:`audit.errors.TargetFailed`.
     """
     __tracebackhide__ = True
     level = rational("alpha", alpha)

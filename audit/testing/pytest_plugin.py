@@ -1,15 +1,15 @@
-r"""A pytest plugin: tests that audit, under one false-alarm rate for the whole run.
+r"""A pytest plugin for audits in tests, with one false-alarm rate for the whole run.
 
     @pytest.mark.dp(epsilon="1", pair=(0, 1))
     def test_the_count_is_private(dp):
         dp.audit(noisy_count)
 
-The mark states what is audited, the fixture ``dp`` audits it. Each marked test may spend an equal
+The mark states the claim, and the fixture ``dp`` audits it. Each marked test may spend an equal
 share of ``--dp-alpha``: the share is fixed when tests are collected, before deselection and before
-any result is known. So if all assertions are true, some marked test of the run fails with
-probability at most ``--dp-alpha``, for any selection and order of the tests.
+any result is known. So if all assertions are true, the probability that any marked test of the run
+fails is at most ``--dp-alpha``, for any selection and order of the tests.
 
-Without a marked test this module does nothing, and imports nothing but pytest.
+Without marked tests this module does nothing, and imports only pytest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    r"""The terms that the marks of a test state: a spec without its target, and how many audits."""
+    r"""The settings in the marks of a test: a spec without its target, and the number of audits."""
 
     spec: AuditSpec
     audits: int
@@ -87,23 +87,23 @@ class Terms:
 
 
 EFFORTS: Final = {"quick": 1, "nightly": 10}
-r"""What ``--dp-effort`` multiplies the runs of every audit with."""
+r"""The factors of ``--dp-effort`` for the runs of every audit."""
 
 _ALPHA: Final = Fraction(1, 1000)
 _MARK: Final = (
     "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features, "
     "floats='test'): a "
     "test that audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or "
-    "claim='rho=0.1' may stand for epsilon and delta. audits: how many statistical assertions "
-    "share what the test may spend."
+    "claim='rho=0.1' may stand for epsilon and delta. audits: the number of statistical "
+    "assertions that share the test's alpha."
 )
 
 
 _GIVEN: Final = (
     "and the fixture dp do not go together: each example would be an audit that spends a part of "
-    "--dp-alpha. For noise write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
-    "without the mark: that is proven and spends nothing. For code that is run write "
-    "@pytest.mark.parametrize('pair', [...]) in place of @given"
+    "--dp-alpha. For noise, write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
+    "without the mark: this is a proof and spends nothing. For code that must be run, write "
+    "@pytest.mark.parametrize('pair', [...]) instead of @given"
 )
 
 
@@ -118,19 +118,20 @@ class AuditBudget:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    r"""A run of tests; on a worker of pytest-xdist, the part that it runs."""
+    r"""The state of a test run; on a worker of pytest-xdist, of the worker's part."""
 
     alpha: Fraction
     effort: str
     seed: int
-    budget: AlphaBudget | None = None  # once a marked test is there
+    budget: AlphaBudget | None = None  # set if there is a marked test
     collected: int = 0
     audited: dict[str, Fraction] = field(default_factory=dict)
     lost: int = 0
 
     def bought(self, test: str, price: Fraction, place: int, runs: int) -> AuditBudget:
         name = f"{test} #{place}"
-        # A second attempt at a test that failed buys nothing: the run is red by the first alone.
+        # Rerunning a failed test spends nothing, because the run fails already by the first
+        # attempt.
         if self.budget is not None and name not in self.budget.bought:
             self.budget.buy(name, price)
             self.audited[test] = self.audited.get(test, Fraction()) + price
@@ -150,10 +151,10 @@ _SHARE: Final = pytest.StashKey[tuple[str, Terms, Fraction]]()
 
 @dataclass(slots=True, kw_only=True)
 class Auditor:
-    r"""The fixture ``dp``: audits under the terms of the test's mark.
+    r"""The fixture ``dp``, which audits with the settings of the test's mark.
 
     Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` spends one of the ``audits`` of the
-    mark, each an equal part of the test's share. ``name`` distinguishes tests with the same
+    mark; each has an equal part of the test's share. ``name`` distinguishes tests with the same
     ``nodeid``.
     """
 
@@ -165,9 +166,11 @@ class Auditor:
     bought: int = 0
 
     def buy(self, runs: int | None = None) -> AuditBudget:
-        r"""The level, seed and runs for a custom statistical test: reject at p <= alpha.
+        r"""Return the level, seed and runs for a custom statistical test that rejects if p <=
+        alpha.
 
-        Raises :class:`audit.testing.alpha_budget.BudgetExceeded` beyond the ``audits`` of the mark.
+        Raises :class:`audit.testing.alpha_budget.BudgetExceeded` if the ``audits`` of the mark are
+        spent.
         """
         if self.bought == self.terms.audits:
             from audit.testing.alpha_budget import BudgetExceeded
@@ -195,7 +198,7 @@ class Auditor:
         allow_constant: bool = False,
         relation: Relation | str | None = None,
     ) -> tuple[AuditReport, ...]:
-        r"""As ``audit.testing.assert_private``; defaults are those of the mark."""
+        r"""Audit as ``audit.testing.assert_private`` does; defaults come from the mark."""
         __tracebackhide__ = True
         from audit.testing.assertions import check_private
 
@@ -204,12 +207,12 @@ class Auditor:
         if pair is not None or pairs is not None:
             given |= {"pair": pair, "pairs": pairs}
         if not (claim is None or isinstance(claim, str)):
-            given["relation"] = relation  # a claim has its own
+            given["relation"] = relation  # a claim object has its relation
         given |= asdict(self.buy(runs)) | {"target": target, "allow_constant": allow_constant}
         return check_private(replace(self.terms.spec, timeout=None, **given), again=self._again)
 
     def fits(self, sampler: Any, noise: Noise, *, runs: int | None = None) -> FitReport:
-        r"""As :func:`audit.testing.fits.assert_fits`."""
+        r"""Test a sampler as :func:`audit.testing.fits.assert_fits` does."""
         __tracebackhide__ = True
         from audit.testing.fits import assert_fits
 
@@ -217,7 +220,7 @@ class Auditor:
 
     @property
     def _again(self) -> str:
-        # Alone, a test is the only one collected: its share is all of alpha.
+        # Run alone, the test is the only one collected, so its share is all of alpha.
         run = self.run
         words = ("pytest", self.nodeid, "--dp-seed", str(run.seed), "--dp-alpha", str(self.share))
         return shlex.join((*words, "--dp-effort", run.effort))
@@ -225,7 +228,7 @@ class Auditor:
 
 @pytest.fixture
 def dp(request: pytest.FixtureRequest) -> Auditor:
-    r"""Audits under the terms of ``@pytest.mark.dp``, at this test's share of ``--dp-alpha``."""
+    r"""The auditor for ``@pytest.mark.dp``, with the test's share of ``--dp-alpha``."""
     fixed = request.node.stash.get(_SHARE, None)
     if fixed is None:
         pytest.fail(
@@ -265,25 +268,32 @@ def _seed(text: str) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    r"""--dp-alpha, --dp-effort, --dp-seed."""
+    r"""Add the options --dp-alpha, --dp-effort and --dp-seed."""
     group = parser.getgroup("dp", "audits of differential privacy")
     group.addoption(
         "--dp-alpha",
         type=_alpha,
         default=_ALPHA,
         metavar="ALPHA",
-        help="the probability that any correct mechanism of the whole run is refuted (1/1000)",
+        help="bound on the probability that any correct mechanism of the whole run is refuted "
+        "(1/1000)",
     )
     group.addoption(
-        "--dp-effort", choices=list(EFFORTS), default="quick", help="runs: as marked, or ten times"
+        "--dp-effort",
+        choices=list(EFFORTS),
+        default="quick",
+        help="runs: as marked (quick), or ten times as many (nightly)",
     )
     group.addoption(
-        "--dp-seed", type=_seed, metavar="SEED", help="repeat a run (drawn afresh, and printed)"
+        "--dp-seed",
+        type=_seed,
+        metavar="SEED",
+        help="the seed that repeats a run (default: a new one, which is printed)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    r"""Register the mark; settle the seed, which workers of pytest-xdist are given."""
+    r"""Register the mark and choose the seed, which workers of pytest-xdist receive."""
     config.addinivalue_line("markers", _MARK)
     seed = getattr(config, "workerinput", {}).get("dp_seed", config.getoption("dp_seed"))
     config.stash[_RUN] = _Run(
@@ -293,10 +303,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# First: what is deselected later is counted, so that -k, -m and shards do not change a share.
+# First, so that tests deselected later are counted and -k, -m and shards change no share.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    r"""Read every mark, and fix the shares; an error names an invalid mark."""
+    r"""Read all marks and fix the shares; an error names an invalid mark."""
     marked = [item for item in items if item.get_closest_marker("dp") is not None]
     if not marked:
         return
@@ -310,7 +320,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = equal_share(run.alpha, run.collected * copies)
     times: Counter[str] = Counter()
     for item in marked:
-        # A test that is collected twice (--keep-duplicates) is two tests.
+        # A test that is collected twice (--keep-duplicates) counts as two tests.
         times[item.nodeid] += 1
         again = times[item.nodeid]
         name = item.nodeid if again == 1 else f"{item.nodeid} ({again})"
@@ -326,13 +336,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         except InvalidParameter as error:
             item.stash[_REFUSED] = f"{item.nodeid}: @pytest.mark.dp: {error}"
     refused = [item.stash[_REFUSED] for item in marked if _REFUSED in item.stash]
-    # A worker of pytest-xdist cannot refuse a collection: there, each of these tests fails.
+    # A worker of pytest-xdist cannot refuse a collection, so there each of these tests fails.
     if refused and not hasattr(config, "workerinput"):
         raise pytest.UsageError("\n".join(refused))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    r"""A test with an invalid mark never runs."""
+    r"""Fail a test with an invalid mark before it runs."""
     if _REFUSED in item.stash:
         pytest.fail(item.stash[_REFUSED], pytrace=False)
 
@@ -349,7 +359,7 @@ def _words(mark: pytest.Mark) -> Mapping[str, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    r"""A marked test that passed and audited nothing has tested nothing: it fails."""
+    r"""Fail a marked test that passed without an audit, because it tested nothing."""
     result = yield
     auditor = pyfuncitem.stash.get(_AUDITOR, None)
     if auditor is not None and not auditor.bought:
@@ -358,7 +368,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    r"""On a worker of pytest-xdist, send what it collected and spent to the controller."""
+    r"""On a worker of pytest-xdist, send its collected tests and spent alphas to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         run = session.config.stash[_RUN]
@@ -367,7 +377,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    r"""For pytest-xdist: give every worker the seed of the run, and whether all run every test."""
+    r"""For pytest-xdist, give every worker the run's seed and the number of copies of each test."""
     run = node.config.stash[_RUN]
     each = node.config.getoption("dist", "no") == "each"
     node.workerinput["dp_seed"] = run.seed
@@ -376,7 +386,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    r"""For pytest-xdist: add what a finished worker collected and spent."""
+    r"""For pytest-xdist, add the collected tests and spent alphas of a finished worker."""
     del error
     run = node.config.stash[_RUN]
     account = getattr(node, "workeroutput", {}).get("dp")
@@ -389,7 +399,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    r"""One line: the number of statistical tests, their rate, and how to repeat them."""
+    r"""Print one line: the number of statistical tests, their rate, and how to repeat them."""
     run = config.stash[_RUN]
     if not run.collected:
         return
@@ -400,7 +410,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.audited:
         most = format_up(sum(run.audited.values(), Fraction()))
         line += (
-            f": if all their dp assertions are true, any fails with probability at most {most} "
+            ": if all their dp assertions are true, the probability that any fails is at most "
+            f"{most} "
             f"(--dp-alpha {format_up(run.alpha)}); effort {run.effort}; "
             f"--dp-seed {run.seed} repeats"
         )

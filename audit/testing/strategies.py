@@ -57,7 +57,7 @@ def epsilons(
 
 
 def deltas(at_least: RationalLike = 0, at_most: RationalLike = "1/10") -> SearchStrategy[Fraction]:
-    r"""Exact deltas from ``at_least`` >= 0 to ``at_most`` < 1: 0, powers of ten, and any other.
+    r"""Exact deltas from ``at_least`` >= 0 to ``at_most`` < 1: 0, powers of ten, and others.
 
     >>> from hypothesis import find
     >>> find(deltas(), lambda delta: delta > 0) <= Fraction(1, 10)
@@ -85,7 +85,7 @@ def _positive(at_most: int) -> SearchStrategy[Fraction]:
     return st.fractions(Fraction(1, 10), at_most, max_denominator=_FINEST)
 
 
-# Parameters of everyday size: one draw of each takes well under a millisecond.
+# Parameters of moderate size, for which a draw takes well under a millisecond.
 _NOISES: Final[Mapping[str, SearchStrategy[Noise]]] = MappingProxyType(
     {
         DiscreteLaplace.name: st.builds(DiscreteLaplace, scale=_positive(100)),
@@ -127,7 +127,7 @@ def noises(*laws: str) -> SearchStrategy[Noise]:
 def sensitivities(
     *norms: Norm | str, at_most: int = 10, dimension: int = 3
 ) -> SearchStrategy[Sensitivity]:
-    r"""Sensitivities in the named norms, by default in all; boxes of ``dimension`` bounds.
+    r"""Sensitivities in the named norms, by default in all; a box has ``dimension`` bounds.
 
     >>> from hypothesis import find
     >>> find(sensitivities("l1"), bool).norm
@@ -179,7 +179,7 @@ def neighbouring_integers(
 
 @st.composite
 def _vectors(draw: st.DrawFn, sensitivity: Sensitivity, size: int, farthest: int) -> _Pair:
-    # One coordinate moves for certain; each takes its part of what the others leave.
+    # One coordinate certainly changes; each takes a part of the remaining amount.
     sure = draw(st.integers(0, size - 1))
     moves = [0] * size
     left = sensitivity.amount
@@ -206,7 +206,7 @@ def neighbouring_vectors(
 ) -> SearchStrategy[_Pair]:
     r"""Two lists of ``dimension`` integers at most ``sensitivity`` apart in its norm.
 
-    A box has the dimension of its bounds, a plain integer the dimension 1.
+    The dimension of a box is the number of its bounds, that of a plain integer is 1.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_vectors(Sensitivity.l1(2), dimension=2), bool)
@@ -250,7 +250,7 @@ def _datasets(
 def neighbouring_datasets(
     records: SearchStrategy[Any], *, relation: Relation | str = Relation.REPLACE, most: int = 20
 ) -> SearchStrategy[_Pair]:
-    r"""Two lists of at most ``most`` records: one record replaced, or one more and one less.
+    r"""Two lists of at most ``most`` records that differ by one replaced, added or removed record.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_datasets(st.just(5), relation="add-remove"), bool)
@@ -269,14 +269,15 @@ def _histograms(draw: st.DrawFn, bins: int, relation: Relation, most: int) -> _P
     other[place] += 1
     if relation is Relation.REPLACE:
         there = (place + draw(st.integers(1, bins - 1))) % bins
-        one[there] += 1  # who is in ``place`` of the one is ``there`` in the other
+        one[there] += 1  # one person moves from ``there`` to ``place``
     return _either_way(draw, one, other)
 
 
 def neighbouring_histograms(
     *, bins: int = 4, relation: Relation | str = Relation.REPLACE, most: int = 100
 ) -> SearchStrategy[_Pair]:
-    r"""Two lists of counts: one person in another bin, or one more and one less.
+    r"""Two lists of counts that differ by one person, who moved to another bin, or was added or
+    removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_histograms(bins=2), bool)
@@ -323,8 +324,8 @@ def neighbouring_streams(
 ) -> SearchStrategy[_Pair]:
     r"""Two streams of ``steps`` entries, each [user, event], or None without an event.
 
-    They differ in one event, or (``unit="user"``) in any number of the events of one user: other
-    events in their place, or (``relation="add-remove"``) nothing.
+    They differ in one event, or (``unit="user"``) in any number of the events of one user: these
+    are replaced by other events or (``relation="add-remove"``) removed.
 
     >>> from hypothesis import find
     >>> pairs = neighbouring_streams(st.integers(0, 1), steps=2, relation="add-remove")

@@ -1,12 +1,12 @@
 r"""Audit one training run by canaries: how well scores predict inclusion.
 
 Each of m canaries is included with probability 1/2; the training runs once and gives each a score.
-The r highest and lowest scores are guessed included and excluded, and the number of right guesses
-is compared with the bound under the claim: ``audit.evidence.one_run``. Up to three numbers r share
-the level: a few canaries, with half of it, for unequally informative scores, and a quarter and all
-of them, for equally informative ones. They follow from the number of canaries, the claim and the
-level. Scores are read from the columns ``score`` and ``included`` of a CSV file, or the arrays of
-these names in an ``.npz`` file of numpy.
+Of r guesses, the highest scores are guessed included and the lowest excluded, and the number of
+right guesses is compared with the bound under the claim: ``audit.evidence.one_run``. Up to three
+numbers r share the level: a small one, with half of the level, for unequally informative scores,
+and a quarter of the canaries and all of them, for equally informative scores. These numbers depend
+only on the number of canaries, the claim and the level. Scores are read from the columns ``score``
+and ``included`` of a CSV file, or the arrays of these names in an ``.npz`` file of numpy.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _GUESSED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    r"""How many scores of included and excluded canaries lie between two numbers."""
+    r"""The numbers of scores of included and excluded canaries between two numbers."""
 
     low: float
     high: float
@@ -94,7 +94,7 @@ class CanaryReport(Result):
     SCHEMA: ClassVar[str] = SCHEMA
 
     claim: Claim | CurveClaim | Guarantee = fact(
-        '{"epsilon", "delta", "relation"} as in dpcore-audit/2; of a curve {"claim", ...}',
+        '{"epsilon", "delta", "relation"} as in dpcore-audit/2; for a curve {"claim", ...}',
         write=_claim,
         kind="dict",
     )
@@ -103,21 +103,21 @@ class CanaryReport(Result):
         "the verdict on the claim", kind="Literal['refuted', 'not_refuted', 'nothing_measured']"
     )
     epsilon_lower: float = fact("a lower bound on epsilon at at_delta, rounded down")
-    at_delta: Fraction = fact("exact, as text")
+    at_delta: Fraction = fact("the delta of the bound, exact, as text")
     mu_lower: float | None = fact(
         "if the claim is gdp=MU: the training is mu-Gaussian-DP for no smaller mu", default=None
     )
     alpha: Fraction = fact(
-        "the false-alarm level; of the verdict and of each bound by itself",
+        "the false-alarm level of the verdict, and of each bound by itself",
         write=level_upper,
         kind="float",
     )
     p_value: float = fact("the p-value of the claim, rounded up")
     included: int
     excluded: int
-    guesses: int = fact("how many canaries were guessed")
+    guesses: int = fact("the number of guessed canaries")
     guess: str = fact('"both", "included" or "excluded": the kind of guesses')
-    right: int = fact("how many guesses were right")
+    right: int = fact("the number of right guesses")
     tried: tuple[tuple[int, int, float], ...] = fact(
         "[[guesses, right, epsilon_lower]] of each number that shares the level; guesses, right "
         "and epsilon_lower above are those of the strongest",
@@ -163,7 +163,7 @@ class CanaryReport(Result):
         r"""0 not refuted, 1 refuted, 4 nothing measured."""
         return VERDICTS[self.verdict].exit_code
 
-    @computed("the theorem that the verdict rests on", before="assumptions")
+    @computed("the theorem behind the verdict", before="assumptions")
     def method(self) -> str:
         return PURE if isinstance(self.claim, Claim) and not self.at_delta else CURVE
 
@@ -180,7 +180,7 @@ class CanaryReport(Result):
                 f"{more} could"
             )
         for guesses, right, _ in self.tried:
-            # Without any leak at most 1e-6, by Hoeffding's inequality.
+            # By Hoeffding's inequality, this has probability at most 1e-6 without any leak.
             missing = 1 - 2 * right / guesses
             if missing > 0 and math.exp(-guesses * missing**2 / 2) < _UNLIKELY:
                 found.append(
@@ -242,11 +242,11 @@ Guessed: TypeAlias = Literal["both", "included", "excluded"]
 
 _CURVE_DELTA: Final = Fraction(1, 100_000)
 _CURVE_POINTS: Final = 48
-_FEW_POINTS: Final = 12  # of a composed curve, each of which takes a while
+_FEW_POINTS: Final = 12  # for a composed curve, whose points are slow
 _RELATIVE: Final = "1e-2"
 _END_DELTA: Final = Fraction(1, 10**6)
 _SHARE: Final = 16
-# What each of so many numbers of guesses has of the level; powers of 2, by which division is exact.
+# The shares of the level, by how many numbers of guesses there are; powers of 2 divide exactly.
 _PARTS: Final = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25)}
 _FEWEST: Final = 32
 _MOST_NEEDED: Final = 10**9
@@ -280,7 +280,7 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
 
     ``claim`` is text such as "epsilon=8,delta=1e-5" or "gdp=1", a claim, or a guarantee of
     ``accounting`` such as the composed curve of a training run. ``guesses`` is the number of
-    canaries to guess, half of them as included and half as excluded, or all as ``guess`` says;
+    canaries to guess, half of them as included and half as excluded, or all as given by ``guess``;
     choose both before seeing scores and coins together. By default three numbers share the level: a
     sixteenth of the canaries (or more, if the claim requires it), a quarter, and all. Ties between
     equal scores are broken by ``seed``. ``trace`` adds the results of other numbers of guesses, for
@@ -297,7 +297,7 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     ('refuted', True)
 
     Raises :class:`InvalidParameter` for scores that are not finite, for inclusions that are not 0
-    or 1, all alike or not by a fair coin, and for a claim that cannot be read.
+    or 1, are all equal or cannot come from fair coins, and for a claim that cannot be parsed.
     """
     values, truth = _read(scores, included)
     alpha = 1 - level("confidence", confidence, "0.999")
@@ -359,7 +359,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
     if values.ndim != 1 or not len(values):
         raise InvalidParameter("scores", scores, "must be a list of at least one number")
     if truth.shape != values.shape:
-        raise InvalidParameter("included", included, f"must have {len(values)} values, as scores")
+        raise InvalidParameter("included", included, f"must have {len(values)} values, like scores")
     if not np.isfinite(values).all():
         place = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InvalidParameter(f"scores[{place}]", float(values[place]), "must be a finite number")
@@ -371,7 +371,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
         which = "included" if inside else "excluded"
         reason = "must contain included and excluded canaries: each is included by a fair coin"
         raise InvalidParameter("included", f"all {total:,} {which}", reason)
-    # Twice the chance of so few, or so many.
+    # The two-sided p-value of this number under fair coins.
     fewer = min(inside, total - inside)
     if 2 * float(betainc(total - fewer, fewer + 1, 0.5)) < _UNFAIR:
         reason = (
@@ -383,23 +383,23 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
 
 
 def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    # Equal scores in random order: the order of a file may depend on inclusion.
+    # Equal scores are in random order, because the order in a file may depend on inclusion.
     shuffled = np.random.default_rng(seed).permutation(len(values))
     found: NDArray[np.int64] = shuffled[np.argsort(values[shuffled], kind="stable")]
     return found
 
 
 def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
-    # By rising score.
+    # The number of right guesses; ``truth`` is in order of increasing score.
     ends = {"both": (guesses // 2, guesses // 2), "included": (0, guesses)}
     low, high = ends.get(guess, (guesses, 0))
     return int(np.count_nonzero(~truth[:low])) + int(np.count_nonzero(truth[len(truth) - high :]))
 
 
 def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, ...]:
-    r"""How many of ``total`` canaries to guess: up to three numbers, each at least the first one.
+    r"""The numbers of guesses for ``total`` canaries: up to three, in increasing order.
 
-    The first is half as many again as the least number that refutes if all are right, at least a
+    The first is 1.5 times the least number that refutes if all guesses are right, and at least a
     sixteenth of the canaries; the others are a quarter of the canaries and all of them.
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
@@ -418,7 +418,7 @@ def _doubling(first: int, last: int) -> list[int]:
 
 
 def _needed(test: _Test) -> int | None:
-    # With how many canaries, all of them guessed right, the claim could be refuted.
+    # The least number of canaries that could refute the claim if all are guessed right.
     def enough(total: int) -> bool:
         return replace(test, total=total).refuted(total - total % 2, total - total % 2)
 
@@ -430,7 +430,7 @@ def _needed(test: _Test) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
-    # The claim as a test on (guesses, right). delta = 0 is a binomial tail, all else are lines.
+    # The test of a claim by (guesses, right): a binomial tail for delta = 0, otherwise by lines.
     claim: Claim | CurveClaim | Guarantee
     total: int
     alpha: Fraction
@@ -454,7 +454,9 @@ class _Test:
         if number > self.total:
             raise InvalidParameter("guesses", guesses, f"must be at most the {self.total} canaries")
         if guess == "both" and number % 2:
-            raise InvalidParameter("guesses", guesses, "must be even: half of them are included")
+            raise InvalidParameter(
+                "guesses", guesses, "must be even: half of them are guessed as included"
+            )
         return (number,)
 
     @property
@@ -483,12 +485,12 @@ class _Test:
     def epsilon_lower(self, guesses: int, right: int) -> float:
         bound = largest_rejected(lambda epsilon: self.refuted_at(Fraction(epsilon), guesses, right))
         if isinstance(self.claim, Claim) and not self.refuted(guesses, right):
-            # Rounding apart, no bound lies beyond a claim that is kept.
+            # Except for rounding, no bound exceeds a claim that is not refuted.
             return min(bound, round_down(self.claim.exact[0]))
         return bound
 
     def mu_lower(self, guesses: int, right: int) -> float | None:
-        # Of a claim of Gaussian DP, the largest mu that is refuted.
+        # For a claim of Gaussian DP, the largest refuted mu.
         if not (isinstance(self.claim, CurveClaim) and self.claim.spelling.startswith("gdp=")):
             return None
 
@@ -500,7 +502,7 @@ class _Test:
 
 
 def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
-    # Points on the curve or above it. Which ones are chosen affects power alone.
+    # Points on the curve or above it. Their choice affects only the power.
     if isinstance(claim, CurveClaim):
         listed = [point.exact for point in claim.points]
         end = max(epsilon for epsilon, _ in listed)
@@ -527,7 +529,7 @@ def _finite(epsilon: float) -> float:
 def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
     from accounting.theorems.real_gaussian import real_gaussian_delta
 
-    end = mu * (5 + mu / 2)  # where delta is below 1e-6
+    end = mu * (5 + mu / 2)  # delta is below 1e-6 there
     return _spread(end, _GAUSSIAN_POINTS, lambda e: real_gaussian_delta(1 / mu, e).upper)
 
 
@@ -535,7 +537,7 @@ def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[C
     try:
         with np.errstate(over="raise"):
             edges = np.histogram_bin_edges(values, bins=_CELLS)
-    except (ValueError, FloatingPointError):  # floats hold no 40 equal cells between them
+    except (ValueError, FloatingPointError):  # too close or too far apart for 40 equal cells
         edges = np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest")
         edges = np.unique(edges) if edges[0] < edges[-1] else edges[:2]
     counts = [np.histogram(values[truth == side], bins=edges)[0] for side in (True, False)]
@@ -546,7 +548,7 @@ def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[C
 
 
 def _trace(test: _Test, truth: NDArray[np.bool_], guess: Guessed) -> list[tuple[int, float]]:
-    # What other numbers of guesses would have given: none of them is the bound.
+    # The results of other numbers of guesses, which are not bounds.
     shares = sorted({max(2, (test.total >> k) & ~1) for k in range(_TRACE)})
     sizes = [size for size in shares if size <= test.total]
     return [(size, test.epsilon_lower(size, _right(truth, size, guess))) for size in sizes]
@@ -561,7 +563,7 @@ _MOST: Final = 1 << 30
 def read_scores(path: str) -> tuple[list[float], list[bool]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
-    Further columns and arrays are ignored. Raises :class:`InvalidParameter` with the line of the
+    Other columns and arrays are ignored. Raises :class:`InvalidParameter` with the line of the
     error.
     """
     if path.endswith(_ARRAYS):
@@ -592,7 +594,7 @@ def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
 
 
 def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
-    r"""Parse the text of the file."""
+    r"""Parse the text of a CSV file of scores."""
     rows = rows_of("SCORES", path, io.StringIO(text))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in _COLUMNS:
@@ -604,7 +606,7 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
     for line, row in rows:
         where = f"{path}, line {line}"
         if len(row) != len(header):
-            reason = f"must have {len(header)} values, as the first line has"
+            reason = f"must have {len(header)} values, like the first line"
             raise InvalidParameter(where, ",".join(row), reason)
         scores.append(_score(where, row[score]))
         included.append(_included(where, row[inclusion]))

@@ -1,13 +1,13 @@
 r"""Audit a training step: sampling, clipping, noise and normaliser of DP-SGD.
 
-A step is an object with two methods, or a class that makes one without arguments:
+A step is an object with two methods, or a class that can be called without arguments:
 
     sample(rng)              the records of the next batch: their numbers in 0..records-1
     update(gradients, rng)   the released vector for per-example gradients, an array of
                              shape (batch, dimension), which may hold inf and nan
 
 ``rng`` is a numpy Generator; a step with its own source of randomness must seed it from ``rng``,
-otherwise its noise hides clipping and normaliser.
+otherwise its noise hides the clipping and the normaliser.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ LIBRARIES: Final = {
     "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
     "opacus": ("audit.training.library_steps", "OpacusStep"),
 }
-r"""The steps of other libraries by name: a module, and in it a class of the stated parameters."""
+r"""The steps of other libraries, by name: the module and class, which takes stated parameters."""
 
 Floats = NDArray[np.float64]
 
 _SHARES: Final = 6
-r"""The statistical checks: five of sampling and the noise."""
+r"""The number of statistical checks: five of sampling, and the noise."""
 
 _MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws": 10**8}
 _GRID: Final = 1 << 20
-r"""Noise is read in units of sigma/2^20, too fine for a discrete law to be noticed."""
+r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
 
 _LARGEST: Final = Fraction(10**100)
 _TOLERANCE: Final = 1e-3
@@ -54,7 +54,7 @@ _PLANTED: Final = (1.5, 10.0, 1e4, 1e8)
 
 
 class TrainingStep(Protocol):
-    r"""One step of a training, to be audited by :func:`dpsgd`."""
+    r"""A training step, as audited by :func:`dpsgd`."""
 
     def sample(self, rng: np.random.Generator) -> ArrayLike:
         r"""The numbers of the records in the next batch."""
@@ -87,8 +87,8 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     ``noise_multiplier`` and the clipping norm ``clip``
     (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, compares
     about ``draws`` coordinates of noise with the Gaussian law, and uses gradients of ``dimension``
-    coordinates. If the step is as stated, some statistical check fails with probability at most
-    ``alpha``; faults are counterexamples and involve no chance.
+    coordinates. If the step is as stated, the probability that any statistical check fails is at
+    most ``alpha``; faults are deterministic counterexamples.
 
     >>> class Step:
     ...     def sample(self, rng):
@@ -186,7 +186,7 @@ def _check(name: str, statement: str, *, fault: bool) -> Check:
 
 
 class _Caller:
-    # Calls the step, each time with coins of its own, and reads what it returns.
+    # Calls the step, with separate coins for each call, and parses the results.
 
     def __init__(
         self, step: Any, target: str, watchdog: Watchdog, stated: Stated, seed: int
@@ -195,7 +195,7 @@ class _Caller:
         self.stated, self.seed, self.updates = stated, seed, 0
         self.batch_coins = np.random.default_rng([seed, 0])
         self.size = max(1, round(stated.expected))
-        # What an update is multiplied by to be in units of the clipping norm.
+        # The factor that converts an update to units of the clipping norm.
         self.unit = float(stated.expected / stated.clip)
 
     def _call(self, work: Callable[[], Any]) -> Any:
@@ -209,7 +209,7 @@ class _Caller:
         return found
 
     def batch(self, number: int) -> NDArray[np.int64]:
-        # A copy: a step may shuffle one array for every batch.
+        # A copy, because a step may reuse one array for all batches.
         given = self._call(lambda: np.array(self.step.sample(self.batch_coins)))
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
@@ -237,7 +237,7 @@ class _Caller:
         return np.zeros((self.size if size is None else size, dimension))
 
     def noise(self, calls: int, dimension: int, level: Fraction) -> Check:
-        # An update of zero gradients is noise alone.
+        # An update of zero gradients consists only of noise.
         drawn = [self.update(self.zeros(dimension), k) for k in range(calls)]
         values = np.concatenate(drawn)
         if not np.isfinite(values).all():
@@ -257,19 +257,19 @@ class _Caller:
         return Check(name="noise", verdict=verdict, statement=told, p_value=found.p_value)
 
     def replayed(self, dimension: int) -> Iterator[Check]:
-        # Under the same noise twice: what a gradient changes is the difference.
+        # With the same noise twice, the difference is the effect of a gradient.
         if self.stated.sampling == "poisson":
             yield self._empty(dimension)
         one, again = (self.update(self.zeros(dimension), 0) for _ in range(2))
         if not np.array_equal(one, again, equal_nan=True):
-            told = "the noise does not come from the rng that is given: seed it from there"
+            told = "the noise does not come from the given rng: seed its source from rng"
             for name in ("clipping", "normaliser", "inf and nan"):
                 yield Check(name=name, verdict="nothing_measured", statement=told)
             return
         yield from self._planted(dimension)
 
     def _empty(self, dimension: int) -> Check:
-        # An update of an empty batch needs its noise as well.
+        # An update of an empty batch needs noise, too.
         try:
             found = self.update(self.zeros(dimension, 0), 0)
         except TargetFailed as error:
@@ -279,7 +279,8 @@ class _Caller:
         return _check("empty batch", told, fault=not noisy)
 
     def _moved(self, before: Floats, gradients: Floats, planted: Floats) -> float:
-        # How far one gradient in place of a zero one moves the update, in clipping norms.
+        # The change of the update if one zero gradient is replaced by ``planted``, in clipping
+        # norms.
         with_it = gradients.copy()
         with_it[0] = planted
         with np.errstate(all="ignore"):
@@ -305,7 +306,7 @@ class _Caller:
             },
         )
         yield self._normaliser(dimension)
-        # Last: a step that keeps a state may never recover from these.
+        # Last, because a step with state may not recover from these values.
         yield self._bounded(
             "inf and nan",
             beside,
@@ -329,12 +330,12 @@ class _Caller:
                     return _check(name, f"{named}: the update is not finite", fault=True)
                 if moved > worst:
                     worst, what = moved, named
-        told = f"{what} moves the update by {worst:.6g} clip / (rate x records)"
-        told = told if what else "no planted gradient moves the update"
+        told = f"{what} changes the update by {worst:.6g} clip / (rate x records)"
+        told = told if what else "no planted gradient changes the update"
         return _check(name, told, fault=worst > 1 + _TOLERANCE)
 
     def _normaliser(self, dimension: int) -> Check:
-        # A gradient within the norm, in batches of several sizes.
+        # Plant a gradient within the norm in batches of several sizes.
         planted = np.zeros(dimension)
         planted[0] = float(self.stated.clip) / 2
         sizes = sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
@@ -361,7 +362,7 @@ class _Caller:
 
 
 class _Listed:
-    # A list of draws as a sampler: handed out in order.
+    # A sampler that returns a list of draws in order.
 
     def __init__(self, values: NDArray[np.int64]) -> None:
         self.values, self.at = values, 0
@@ -375,13 +376,13 @@ class _Listed:
 Integers = NDArray[np.int64]
 
 _HALF: Final = 0.6745
-r"""Half of a normal law lies within this many standard deviations."""
+r"""Half of a normal distribution lies within this many standard deviations of the mean."""
 
 _ROUNDING: Final = 1 + 1e-9
 
 
 def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
-    r"""The checks of sampling, each refuted at ``level``."""
+    r"""Run the checks of sampling, each at ``level``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     told = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield Check(name="no repeats", verdict="fault" if twice else "passed", statement=told)
@@ -428,7 +429,7 @@ def _fixed(batches: Sequence[Integers], stated: Stated) -> Found:
 
 
 def _counts(batches: Sequence[Integers], records: int) -> Integers:
-    # In how many batches each record is.
+    # The number of batches that contain each record.
     members = [np.unique(batch) for batch in batches]
     return np.bincount(np.concatenate(members), minlength=records)
 
@@ -446,9 +447,9 @@ def _overlap_words(both: int, pairs: int, expected: float) -> str:
 
 
 def _spread(values: Integers, trials: int, rate: float, what: str) -> tuple[float, str]:
-    # How many lie near the mean (about half of them), and how many in tails of 1/4 of the law down
-    # to one value: each number is exactly binomial where values are independent. The ranges do not
-    # depend on the values, so the union bound makes a p-value of the most extreme of them.
+    # Count the values near the mean (about half of them) and in tails from 1/4 of the law down to
+    # one value: each count is exactly binomial if values are independent. The ranges do not depend
+    # on the values, so the union bound gives a p-value of the most extreme count.
     law = stats.binom(trials, rate)
     near = _HALF * math.sqrt(trials * rate * (1 - rate))
     low, high = math.ceil(trials * rate - near), math.floor(trials * rate + near)
@@ -474,7 +475,7 @@ def _most_extreme_record(counts: Integers, rounds: int, rate: float) -> tuple[st
     worst = int(np.argmin(tails))
     told = (
         f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
-        f"{rounds * rate:,.4g} expected, the others are nearer to it"
+        f"{rounds * rate:,.4g} expected; it is the most extreme record"
     )
     return "each record", min(1.0, 2 * len(counts) * float(tails[worst])), told
 

@@ -1,8 +1,8 @@
-r"""The steps that Opacus and JAX Privacy take, as :class:`audit.training.dpsgd.TrainingStep`.
+r"""The training steps of Opacus and JAX Privacy, as :class:`audit.training.dpsgd.TrainingStep`.
 
 Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, with
-default settings. The gradient of a record is the record, so that gradients are planted by training
-on them. Each needs its library (extras ``opacus`` and ``bench``).
+default settings. The gradient of a record is the record itself, so that training on given gradients
+plants them. Each step needs its library (extras ``opacus`` and ``bench``).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SEEDS = 1 << 31
 class OpacusStep:
     r"""A training step of Opacus' engine with the stated parameters.
 
-    Its user states the size of a batch, and the engine samples at one over the number of batches:
-    ``rate`` must be that of batches of ceil(rate x records). Fixed batches are those of the data
-    loader, ``poisson_sampling=False``. Raises :class:`InvalidParameter` for another rate, and
-    without opacus, naming the extra.
+    The user of Opacus states a batch size, and the engine samples at rate one over the number of
+    batches: ``rate`` must be that rate for batches of ceil(rate x records). Fixed batches are those
+    of the data loader with ``poisson_sampling=False``. Raises :class:`InvalidParameter` for another
+    rate, and without opacus, naming the extra.
     """
 
     def __init__(self, stated: Stated) -> None:
@@ -51,7 +51,7 @@ class OpacusStep:
         self._train(1)
 
     def _train(self, dimension: int) -> None:
-        # A training of that many weights, made private.
+        # Make a private training of this many weights.
         self.weights = self.torch.nn.Linear(dimension, 1, bias=False)
         poisson = self.stated.sampling == "poisson"
         loader = self.data.DataLoader(
@@ -61,7 +61,7 @@ class OpacusStep:
             generator=self.coins,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that its generator is not a secure one
+            warnings.simplefilter("ignore")  # the generator is not secure
             self.model, self.optimizer, self.loader = self.library.PrivacyEngine().make_private(
                 module=self.weights,
                 optimizer=self.torch.optim.SGD(self.weights.parameters(), lr=1.0),
@@ -81,14 +81,14 @@ class OpacusStep:
         return np.asarray(batch)
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
-        r"""The gradient of the optimizer's step after one batch."""
+        r"""Return the gradient of the optimizer's step after one batch."""
         dimension = gradients.shape[1]
         if self.weights.in_features != dimension:
             self._train(dimension)
         self.noise.manual_seed(int(rng.integers(_SEEDS)))
         self.optimizer.zero_grad()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch: that no input of the model has a gradient
+            warnings.simplefilter("ignore")  # torch: no input has a gradient
             given = self.torch.as_tensor(gradients, dtype=self.torch.float32)
             self.model(given).mean().backward()
         self.optimizer.step()
@@ -109,7 +109,7 @@ class JaxPrivacyStep:
             raise InvalidParameter("step", "jax-privacy", reason) from None
         self.stated = stated
         self.gradient = self.library.clipped_grad(
-            self.arrays.vdot,  # of the weights and a record: its gradient is the record
+            self.arrays.vdot,  # its gradient is the record
             l2_clip_norm=float(stated.clip),
             normalize_by=float(stated.expected),
             keep_batch_dim=False,
@@ -129,7 +129,7 @@ class JaxPrivacyStep:
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
         weights = self.arrays.zeros(gradients.shape[1])
-        if not len(gradients):  # padded, as its guide does: a zero gradient adds nothing
+        if not len(gradients):  # padded, as in its guide
             gradients = np.zeros((1, gradients.shape[1]))
         total = self.gradient(weights, self.arrays.asarray(gradients))
         privatizer = self.noise.gaussian_privatizer(

@@ -22,7 +22,7 @@ StepVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
 Sampling: TypeAlias = Literal["poisson", "fixed"]
 
 ASSUMED: Final = (
-    "the training runs this step and releases nothing else of the data",
+    "the training runs this step and releases nothing else about the data",
     "the random numbers given to the step are uniform, and independent between calls",
     (
         "clipping, noise and normaliser are the same at every step and for every gradient; only a "
@@ -35,9 +35,9 @@ ASSUMED: Final = (
 class Stated:
     r"""The stated DP-SGD parameters of a training step, as exact numbers.
 
-    A batch holds each of ``records`` with probability ``rate`` (or exactly rate records, "fixed").
-    An update is (sum of gradients clipped to l2 norm ``clip``, plus Gaussian noise of standard
-    deviation ``noise_multiplier`` clip in each coordinate) / (rate records).
+    A batch contains each of ``records`` with probability ``rate`` (or, if "fixed", exactly rate x
+    records of them). An update is (sum of gradients clipped to l2 norm ``clip``, plus Gaussian
+    noise of standard deviation ``noise_multiplier`` clip in each coordinate) / (rate records).
     """
 
     records: int
@@ -54,7 +54,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    r"""One check, its finding, and its p-value."""
+    r"""One check: its name, verdict, statement and p-value."""
 
     name: str
     verdict: CheckVerdict
@@ -72,7 +72,7 @@ class StepReport(Result):
 
     SCHEMA: ClassVar[str] = SCHEMA
 
-    target: str = fact("as it was written")
+    target: str = fact("the step as text")
     stated: Stated = fact(
         '{"records", "rate", "noise_multiplier", "clip": exact, as text; "sampling"}', kind="dict"
     )
@@ -85,7 +85,7 @@ class StepReport(Result):
         '"nothing_measured"'
     )
     batches: int = fact("batches drawn")
-    updates: int = fact("calls of the update")
+    updates: int = fact("calls of update()")
     seed: int = fact("the seed that repeats the audit")
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
@@ -98,7 +98,7 @@ class StepReport(Result):
         before="alpha",
     )  # fmt: skip
     def verdict(self) -> StepVerdict:
-        r"""Refuted if a check fails; nothing measured if a check could not be made."""
+        r"""The verdict: refuted if a check fails; nothing measured if a check could not be made."""
         found = {check.verdict for check in self.checks}
         if found & {"refuted", "fault"}:
             return "refuted"

@@ -1,4 +1,4 @@
-r"""Output formats for machines: JUnit for test reports of a CI server, SARIF for code scanning."""
+r"""Output formats for CI: JUnit for the test report of a server, SARIF for code scanning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from audit.wording.shorten import printable
 from dpcore.errors import InvalidParameter
 
 Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
-r"""A failure is evidence against the code; an error is an audit that did not finish."""
+r"""The outcomes: a failure is evidence against the code, an error is an unfinished audit."""
 
 _LEVELS: Final = {"failed": "error", "error": "error", "warning": "warning", "note": "note"}
 _XML: Final = '<?xml version="1.0" encoding="utf-8"?>\n'
@@ -22,9 +22,7 @@ _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""One test case: its ``name``, its ``target``, and its outcome. ``rule`` is the key by which
-    code scanning groups.
-    """
+    r"""A test case: its ``name``, ``target`` and outcome; code scanning groups by ``rule``."""
 
     target: str
     name: str
@@ -112,7 +110,7 @@ def _sarif(cases: Iterable[Case]) -> str:
 
 
 def _location(target: str) -> dict[str, Any]:
-    # Code scanning shows only what lies in a file.
+    # Code scanning shows only results with a location in a file.
     logical = {"logicalLocations": [{"fullyQualifiedName": printable(target)}]}
     place = _place(target)
     if not place:
@@ -125,7 +123,7 @@ def _location(target: str) -> dict[str, Any]:
 
 
 def _place(target: str) -> dict[str, str]:
-    # The file and line of file.py:name or package.module:name, where it lies below this folder.
+    # The file and line of file.py:name or package.module:name, relative to this folder if possible.
     module, _, name = target.rpartition(":")
     path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     if not name.isidentifier() or not path.is_file():

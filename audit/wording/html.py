@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from audit.wording.shorten import printable, shortened
 
-# What a page holds at most: 2 MB, whatever a target gave.
+# Limits that keep a page below 2 MB, whatever the target returned.
 _MOST_SIGNS: Final = 500
 _MOST_CODE: Final = 200
 _MOST_COPIED: Final = 2_000
@@ -31,14 +31,14 @@ _LOOKS: Final = {
     "bold green": ("proven", "✓"),
     "bold magenta": ("failed", "!"),
 }
-r"""By the style of the verdict: its class in the style sheet, and a sign besides the colour."""
+r"""For each verdict style: its class in the style sheet, and a symbol shown beside the colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     r"""A part of a page, with optional text to copy, picture, note, facts and table.
 
-    One click selects all of ``copied``; a table is ``folded`` under that title.
+    One click selects all of ``copied``; ``folded`` is the title of a collapsed table.
     """
 
     title: str = ""
@@ -53,23 +53,23 @@ class Section:
 
 
 def card(document: str) -> str:
-    r"""A page in a frame, for a notebook, with its own style."""
+    r"""A page in an iframe, for a notebook, with its own style."""
     style = f"width:100%;height:{_HEIGHT}px;border:0"
     return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{escape(document)}"></iframe>'
 
 
 def code(value: object) -> Markup:
-    r"""Text of a program, cut if it is long."""
+    r"""The text as HTML code, cut if it is long."""
     return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
 
 
 def copied(value: object) -> Markup:
-    r"""Text to copy, which may be longer than other texts."""
+    r"""The text escaped for copying; it may be longer than other texts."""
     return _escape_text(value, _MOST_COPIED)
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:
-    r"""As JSON; values that JSON cannot represent become text."""
+    r"""The value as JSON; values that JSON cannot represent become text."""
     return json.dumps(value, indent=indent, default=str, ensure_ascii=False)
 
 
@@ -81,15 +81,15 @@ def page(
     document: str = "",
     **texts: object,
 ) -> str:
-    r"""A page of ``rows`` and ``sections``, and of ``document``, the JSON of the result.
+    r"""The HTML page with ``rows``, ``sections`` and ``document``, the JSON of the result.
 
-    ``style`` is that of the verdict on a terminal; ``texts`` are the other texts of the template.
+    ``style`` is the terminal style of the verdict; ``texts`` are the other texts of the template.
     """
     look, sign = _LOOKS.get(style, _LOOKS["bold yellow"])
-    # In ASCII: what no page can hold is escaped, and reads back as it was.
+    # The JSON is ASCII: characters that HTML cannot contain are escaped, so nothing is lost.
     embedded = escape(document)
     if len(embedded) > _EMBEDDED:
-        embedded = Markup("Too long for a page: dpcore audit --output keeps it.")
+        embedded = Markup("Too long for a page: write it to a file with dpcore audit --output.")
     shown: str = _template().render(
         look=look, sign=sign, code=code, document=embedded, sections=list(sections),
         rows=[(name.capitalize(), value) for name, value in rows], **texts,
@@ -111,7 +111,7 @@ def _template() -> Any:
 
 
 def _escape_text(value: object, most: int = _MOST_SIGNS) -> Markup:
-    # Any text, whatever it holds; of a long one the start, its length and a digest.
+    # Escape any text; a long one is shortened to its start, length and digest.
     if isinstance(value, Markup):
         return value
     return escape(printable(shortened(str(value), most)))

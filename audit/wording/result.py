@@ -42,13 +42,13 @@ def json_ends(value: Enclosure) -> list[float | str]:
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""The document, with a final newline; values that JSON cannot represent become text."""
+    r"""The document as JSON with a final newline; values that JSON cannot represent become text."""
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 
 _NARROWEST, _WIDEST = 40, 100
 _LEAST_GROUP: Final = 100
-_MOST_GROUP: Final = 10**15  # from here on by its power
+_MOST_GROUP: Final = 10**15  # larger groups are written as a power of ten
 
 _Value_co = TypeVar("_Value_co", covariant=True)
 
@@ -63,9 +63,9 @@ class _Fact:
 
 
 def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
-    r"""A field of a result: ``about`` is its description in the schema. ``write`` makes its JSON
-    value, by default :func:`plain`; ``kind`` is the type of that, if it differs from the field's,
-    and ``name`` its key.
+    r"""Declare a field of a result; ``about`` is its description in the schema. ``write`` makes its
+    JSON value, by default :func:`plain`; ``kind`` is the type of that value, if it differs from the
+    type of the field, and ``name`` is its key.
     """
     return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
@@ -77,7 +77,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""A property that is a key of the document, placed ``before`` another key."""
+    r"""Declare a property as a key of the document, placed ``before`` another key."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -87,23 +87,22 @@ def computed(
 
 
 def members(*names: str) -> Callable[[Any], dict[str, Any]]:
-    r"""A ``write`` that gives these attributes by name.
+    r"""Return a ``write`` function that makes a dict of these attributes, by name.
 
-    With the name "*" they are keys of the document itself.
+    If the field is declared with the name "*", they become keys of the document itself.
     """
     return lambda value: {name: plain(getattr(value, name)) for name in names}
 
 
 def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
-    # The type of what ``write`` makes is not that of the field.
+    # ``write`` may return another type than that of the field.
     kind = kind or ("Any" if write else "")
     return _Fact(about=about, write=write or plain, kind=kind, name=name, before=before)
 
 
 @cache
 def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
-    # Name, fact and annotation, in the order of the document; of a dataclass that declares none
-    # every field.
+    # Name, fact and annotation, in the order of the document; every field if none is declared.
     declared = any("fact" in each.metadata for each in fields(kind))
     found = [
         (each.name, each.metadata.get("fact", _read("")), str(each.type))
@@ -119,7 +118,7 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
 
 
 def plain(value: Any) -> Any:
-    r"""A value as JSON: fractions as exact text, intervals as [lower, upper], no infinity."""
+    r"""Convert a value for JSON: fractions and inf to text, intervals to [lower, upper]."""
     match value:
         case float():
             return json_number(value)
@@ -150,7 +149,7 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 class Facts:
-    r"""A frozen dataclass with a JSON document: of the facts it declares (default: every field)."""
+    r"""A frozen dataclass with a JSON document of its declared facts (by default every field)."""
 
     __slots__ = ()
 
@@ -162,7 +161,7 @@ class Facts:
 class Result(Facts, ABC):
     r"""A frozen dataclass of facts with a verdict.
 
-    ``print`` shows its sentences, :meth:`to_text` is its JSON document, a notebook shows its card.
+    ``print`` shows its sentences, :meth:`to_text` gives its JSON text, and a notebook its card.
     """
 
     __slots__ = ()
@@ -173,7 +172,7 @@ class Result(Facts, ABC):
 
         @property
         def verdict(self) -> Any:
-            r"""The verdict; the schema lists the words."""
+            r"""The verdict; the schema lists the possible values."""
 
         @property
         def versions(self) -> dict[str, str]:
@@ -186,7 +185,7 @@ class Result(Facts, ABC):
 
     @abstractmethod
     def statement(self) -> Statement:
-        r"""The result as sentences, which every view of it shows."""
+        r"""The sentences of the result, which every view shows."""
 
     @property
     def subject(self) -> str:
@@ -194,7 +193,7 @@ class Result(Facts, ABC):
 
     @property
     def sentence(self) -> str:
-        r"""The meaning of the verdict, below it on a page."""
+        r"""The meaning of the verdict, which a page shows below the verdict."""
         return self.statement().about
 
     @property
@@ -254,7 +253,7 @@ class Result(Facts, ABC):
         return self._page(self.summary(), [*self.sections(), last], document=self.to_text())
 
     def _repr_html_(self) -> str:
-        # What a notebook shows of it.
+        # The notebook card.
         from audit.wording.html import card
 
         return card(self._page(self.statement().rows, self.key_sections()))
@@ -279,7 +278,7 @@ class Result(Facts, ABC):
 
 
 def json_schema(result: type[Result]) -> dict[str, Any]:
-    r"""The JSON Schema of a result's documents, from its facts."""
+    r"""The JSON Schema of a result's documents, derived from its facts."""
     keys = {
         own.name or name: {
             "description": own.about,
@@ -345,7 +344,7 @@ class Statement:
 
 
 def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> list[str]:
-    r"""Rows of (name, value), the values below each other and wrapped to ``width``."""
+    r"""Format rows of (name, value) in aligned columns, with values wrapped to ``width``."""
     listed = list(rows)
     margin = max((len(name) for name, _ in listed), default=0) + indent + 2
     return [

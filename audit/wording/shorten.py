@@ -1,6 +1,6 @@
-r"""Shorten long texts; the distinguishing part and the length remain.
+r"""Shorten long texts, keeping the part that distinguishes them, and the length.
 
-Only for display: outputs are compared in full, and the data have the full text.
+This is only for display: outputs are compared in full, and the JSON has the full text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def shortened(text: str, most: int = _MOST) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    r"""The beginning of a text longer than ``most`` characters, with three dots at its end."""
+    r"""Cut a text longer than ``most`` characters, and end it with three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -38,7 +38,7 @@ def printable(value: str) -> str:
 
 
 def _has_place(sign: str) -> bool:
-    # Of format signs the two joiners have a place: scripts and emoji need them.
+    # Of the format characters, only the two joiners are kept: scripts and emoji need them.
     if sign in "\n\t\u200c\u200d":
         return True
     hidden = unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -48,8 +48,8 @@ def _has_place(sign: str) -> bool:
 def distinct(texts: Sequence[str], most: int) -> list[str]:
     r"""Cut each text to ``most`` characters, 12 or more; different texts stay different.
 
-    A long text keeps its beginning and the part around the first difference to the most similar
-    text; if that does not distinguish them, a digest.
+    A long text keeps its beginning and the part around its first difference from the most similar
+    text; if that does not distinguish the two, it ends in a digest.
     """
     order = sorted(set(texts))
     parts = dict.fromkeys(order, 0)
@@ -67,7 +67,7 @@ def distinct(texts: Sequence[str], most: int) -> list[str]:
 
 
 def _excerpt(text: str, part: int, most: int) -> str:
-    # The first signs, and a window that has the place of ``part`` in its last third.
+    # The first characters, and a window in whose last third position ``part`` lies.
     if len(text) <= most:
         return text
     head = min(_HEAD, (most - 1) // 3)
@@ -81,7 +81,7 @@ def _excerpt(text: str, part: int, most: int) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    # The length of the common start, by halving: comparing slices is fast, signs one by one not.
+    # The length of the common prefix, by bisection: comparing slices is fast, characters is slow.
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -153,7 +153,7 @@ def test_an_environment_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     assert found.missing
     assert not found.right
     assert "absent==1.0, leaky==1.0 could not be installed" in str(found.broken.error)
-    assert "is a package registry within reach?" in str(found.broken.error)
+    assert "check that the package index can be reached" in str(found.broken.error)
     assert list(tmp_path.iterdir()) == []
 
 

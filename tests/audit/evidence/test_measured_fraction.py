@@ -151,7 +151,7 @@ def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
 
     pairs = [(0, 1), (2, 3)][::order]
     place = pairs.index((2, 3)) + 1
-    told = f"on pair {place} of 2, returns nothing: every output is None"
+    told = f"on pair {place} of 2, returned nothing: every output is None"
     with pytest.raises(TargetFailed, match=told):
         audit(silent, "epsilon=1", pairs=pairs, runs=2000, seed=1, allow_constant=True)
 

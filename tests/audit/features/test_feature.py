@@ -336,7 +336,7 @@ def test_what_goes_wrong_in_it_is_said_with_its_name(own: Callable[[str], Featur
 def test_a_map_that_changes_its_answers_is_refused(
     own: Callable[[str], Feature], name: str
 ) -> None:
-    with pytest.raises(InvalidParameter, match="must be a fixed map"):
+    with pytest.raises(InvalidParameter, match="must be a deterministic"):
         require_fixed(own(name), [5, 6, 7])
 
 

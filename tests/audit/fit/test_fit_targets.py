@@ -61,8 +61,8 @@ def too_slow(n: int, rng: Any) -> Any:
     [
         (raises, "raised KeyError: 'age'"),
         (too_slow, "no answer within 0.2 s"),
-        (lambda n, rng: None, "returns nothing"),
-        (lambda n, rng: np.zeros((n, 2), dtype=int), "shape (50, 2) where (50,)"),
+        (lambda n, rng: None, "returned nothing"),
+        (lambda n, rng: np.zeros((n, 2), dtype=int), "shape (50, 2) instead of (50,)"),
         (lambda n, rng: np.zeros(n - 1, dtype=int), "shape (49,)"),
         (lambda n, rng: np.full(n, math.nan), "float64 values such as nan"),
         (lambda n, rng: np.ones(n, dtype=bool), "bool values"),

@@ -87,7 +87,10 @@ def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> No
 
     (found,) = (f for f in replay(withheld, (0, 1)).findings if f.kind == "no-noise")
     assert found.severity == "warning"
-    assert "dataset A draws nothing: its output is certain; the other gave it on" in found.statement
+    assert (
+        "dataset A draws nothing, so its output is certain; the other dataset gave it on"
+        in found.statement
+    )
 
 
 # Native code that does not end cannot be interrupted: a process of its own can.

@@ -18,6 +18,7 @@ import pytest
 from audit.claims.claim import Claim
 from audit.features.feature import read_feature
 from audit.report.report import AuditReport
+from audit.resume import checkpoint
 from audit.resume.checkpoint import resume, stored_seed
 from audit.runs.block import Plan
 from audit.sample import sample
@@ -169,7 +170,7 @@ def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
     target, path = read_target("count"), tmp_path / "state"
     with resume(path, target, plan()) as state:
         state.append(np.arange(5))
-    with pytest.raises(InvalidParameter, match="block 0 has 5 runs, and the audit has 32 there"):
+    with pytest.raises(InvalidParameter, match="block 0 has 5 runs, but the audit plans 32"):
         audited(path, target, plan())
 
 
@@ -208,6 +209,14 @@ def test_outputs_that_cannot_be_stored_later_are_said(tmp_path: Path) -> None:
     assert report.runs == 2000
     (said,) = [text for text in report.warnings if text.startswith("stored only up to block")]
     assert said.endswith("outputs of type Plain cannot be stored without loss")
+
+
+def test_a_block_that_is_too_long_has_its_own_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MOST", 200)
+    with pytest.raises(InvalidParameter, match="384 bytes cannot be stored: the limit is 199"):
+        audited(tmp_path / "state", read_target("count"), plan())
 
 
 def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_process_that_ended_says_in_which_run() -> None:
         report = sample(sandbox.target("targets.py:exits_late"), plan(runs=3000))
         assert report.error is not None
         assert report.error.reason == (
-            "ended its process with exit code 7, by os._exit or another program"
+            "ended its process with exit code 7, for example by os._exit or os.exec"
         )
         assert report.error.dataset in {"A", "B"}
         assert 0 < report.runs < 3000

@@ -225,7 +225,7 @@ def test_too_little_noise_is_refuted_by_proof(broken: Any, pair: Any) -> None:
 def test_large_datasets_are_sampled_if_asked_for() -> None:
     pair = ([0] * 70, [1] * 70)
     for name in ("noisy-max", "above-threshold"):
-        with pytest.raises(InvalidParameter, match="use only the layer sample"):
+        with pytest.raises(InvalidParameter, match="use only the sample layer"):
             audit(f"select:{name},epsilon=1", pair=pair)
         report = audit(f"select:{name},epsilon=1", pair=pair, layers=("sample",), runs=500, seed=1)
         assert report.verdict == "not_refuted"

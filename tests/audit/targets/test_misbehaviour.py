@@ -109,10 +109,10 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
     ("name", "reason"),
     [
         ("leaves", "called sys.exit(7)"),
-        ("nothing", "returns nothing: every output is None"),
-        ("nothing_at_once", "returns nothing: f(dataset, n, rng) must return n = "),
+        ("nothing", "returned nothing: every output is None"),
+        ("nothing_at_once", "returned nothing: f(dataset, n, rng) must return n = "),
         ("one_short", r"returned \d+ outputs: f\(dataset, n, rng\) must return n = "),
-        ("single", "returned float and not an array: "),
+        ("single", "returned float instead of an array: "),
         ("generates", "returned a generator, which is not an output"),
         ("waits", "returned a coroutine, which is not an output"),
         ("holds_itself", "returned a list nested deeper than 50"),

@@ -48,7 +48,7 @@ class Frame:
         (({"ada": 3, "ben": 9}, {"ada": 7, "ben": 5}), "replace", "differ in 2 of 2 items"),
         ((Frame([1, 9]), Frame([5, 3])), "replace", "differ in 2 of 2 items"),
         (([1, 2, 3], [1, 2, 6]), "add-remove", "differ in 1 of 3 items"),
-        ((["ada"], ["ben"]), "add-remove", "with one record more"),
+        ((["ada"], ["ben"]), "add-remove", "the other plus one record"),
         (({"ada": 3, "ben": 9}, {"ada": 7, "ben": 5}), "add-remove", "differ in 2 of 2 items"),
         ((3, [1, 2]), "replace", "dataset A is a number, dataset B a list"),
         (("three", {"a": 1}), "replace", "dataset A is text, dataset B a table by names"),
@@ -106,7 +106,7 @@ def test_arrays_and_tables_are_held_to_it_as_lists_are(pair: Any) -> None:
 
 def test_the_record_more_may_stand_anywhere_and_must_be_the_only_difference() -> None:
     require_neighbours("pair", ([3, 1, 2], [2, 1]), "add-remove")
-    with pytest.raises(InvalidParameter, match="one record more"):
+    with pytest.raises(InvalidParameter, match="plus one record"):
         require_neighbours("pair", ([3, 1, 2], [1, 4]), "add-remove")
     many = list(range(20_000))
     require_neighbours("pair", (many, many[:7] + many[8:]), "add-remove")

@@ -262,7 +262,9 @@ def test_what_a_program_leaves_behind_is_ended(program: Any, tmp_path: Path) -> 
         target = program(LEAVES.format(pipes="", log=log, code=code))
         report = sample(target, Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=0.7))
         assert report.error is not None
-        reason = f"{how}, but what it started kept its output open for 0.7 s; a longer limit"
+        reason = (
+            f"{how}, but a process that it started kept its output open for 0.7 s; a longer limit"
+        )
         assert report.error.reason.startswith(reason)
     children = list(map(int, Path(log).read_text().split()))
     assert len(children) == 4

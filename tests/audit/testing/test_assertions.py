@@ -223,7 +223,7 @@ def test_a_query_beyond_its_sensitivity_fails(query: Any, pair: Any, bound: Any,
         (lambda x: (x, x), 1, "write Sensitivity.l1"),
         (lambda x: (x, x), Sensitivity.box((1, 1, 1)), "one bound for each of the 2 answers"),
         (lambda x: x, 0, "sensitivity = 0"),
-        (lambda x: x + next(DRAWN), 1, "gives two different answers to one dataset"),
+        (lambda x: x + next(DRAWN), 1, "gives two different answers on one dataset"),
     ],
 )
 def test_what_has_no_integer_sensitivity_is_refused(query: Any, bound: Any, told: str) -> None:

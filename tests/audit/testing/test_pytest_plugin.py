@@ -50,7 +50,7 @@ def test_it(dp, i):
     assert all("Refuted" in line for line in failed)
     assert run.line == (
         f"dp: {TESTS} statistical tests ran, of {TESTS} collected: if all their dp assertions "
-        "are true, any fails with probability at most 0.5 (--dp-alpha 0.5); "
+        "are true, the probability that any fails is at most 0.5 (--dp-alpha 0.5); "
         "effort quick; --dp-seed 1 repeats"
     )
 

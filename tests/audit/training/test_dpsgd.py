@@ -222,4 +222,4 @@ def test_an_update_that_is_not_finite_fails_the_normaliser_too() -> None:
 
 def test_an_update_that_nothing_moves_is_told_in_a_whole_sentence() -> None:
     row = next(check for check in audited(Nothing).checks if check.name == "clipping")
-    assert row.statement == "no planted gradient moves the update"
+    assert row.statement == "no planted gradient changes the update"
