@@ -260,7 +260,7 @@ def _largest(part: Guarantee) -> Fraction | None:
 
 
 def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:
-    # For a pure law epsilon(delta) is below the largest loss, often a decimal, by less than delta:
+    # For a pure law epsilon(delta) is below the largest loss, often a decimal, by about delta:
     # to separate them, the number of digits must be about that of the zeros of delta.
     *first, last = digits
     for count in first:
