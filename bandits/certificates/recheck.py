@@ -195,7 +195,7 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     reasons = (part["is"]["reason"] for part in parts if "reason" in part["is"])
     shuffled = any(part["is"].get("claim") == _SHUFFLE for part in parts)
     times = sum(each["times"] for each in document["released"])
-    # A plan for dropouts needs a weaker assumption.
+    # With a plan for dropouts the assumption about the users is weaker.
     planned = any(_PLANNED.fullmatch(str(each)) for each in document["assumptions"])
     found = (
         *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),

@@ -299,7 +299,7 @@ def _rows(arms: int, sets: Iterable[Iterable[int]]) -> Bools:
     found: list[Bools] = []
     for each in sets:
         if len(found) == _MOST_LISTED:
-            raise InvalidParameter("decisions", "more", "must be at most 2^16 super arms to list")
+            raise InvalidParameter("decisions", "more than 2^16 sets", "must be fewer to be listed")
         row = np.zeros(arms, dtype=np.bool_)
         row[[*each]] = True
         found.append(row)

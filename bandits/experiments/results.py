@@ -79,7 +79,7 @@ def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> Non
             raise InvalidParameter(option, str(path), "would be overwritten by --output")
         for other, earlier in named[:number]:
             if _same(path, earlier):
-                raise InvalidParameter(option, str(path), f"is also the file of {other}")
+                raise InvalidParameter(option, str(path), f"is already the file of {other}")
 
 
 def _results(folder: Path, path: Path) -> Iterator[Path]:

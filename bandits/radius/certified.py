@@ -327,7 +327,7 @@ def _finer(sides: tuple[_Side, ...], pulls: int, width: float, chance: float) ->
 
 
 def _failure_upper(sides: tuple[_Side, ...], pulls: int, width: float) -> Fraction | float:
-    # An upper bound on the bound of the module docstring, for both directions.
+    # The bound of the module docstring for both directions, rounded up.
     with precision(_BITS):
         reach, total = ball(Fraction(width) * pulls), arb(0)
         for side in sides:

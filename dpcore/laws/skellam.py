@@ -89,7 +89,7 @@ class Skellam(Additive, SymmetricNoise):
         return 2 * ball(self.variance) * (c / 2).sinh() ** 2
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""E[e^((c + i theta)X)]/E[e^(cX)] = e^(v (cosh(c + i theta) - cosh c))."""
+        r"""The tilted characteristic function e^(v (cosh(c + i theta) - cosh c))."""
         across = -2 * c.cosh() * (theta / 2).sin() ** 2
         return (ball(self.variance) * acb(across, c.sinh() * theta.sin())).exp()
 

@@ -64,7 +64,7 @@ class Uniform:
     def below(self, value: Callable[[], arb]) -> bool:
         r"""Whether V < x, where ``value()`` is a ball around x at the ambient precision.
 
-        Draws more bits until the comparison is certain; once the ball is tight, 64 more bits are
+        It draws more bits until the comparison is certain; once the ball is tight, 64 more bits are
         needed with probability 2^-64. Raises :class:`PrecisionExhausted` if eight million bits do
         not suffice.
         """

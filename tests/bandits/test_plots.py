@@ -91,7 +91,7 @@ def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Pat
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        ({"x": ()}, "one x or more"),
+        ({"x": ()}, "at least one x"),
         ({"y": (1.0,)}, "one y and one error"),
         ({"y": (1.0, float("nan"))}, "finite"),
         ({"x": (10, 10)}, "increasing x"),

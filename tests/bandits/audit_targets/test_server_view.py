@@ -217,7 +217,7 @@ def test_every_algorithm_has_a_view(name: str, path: str) -> None:
     ("rest", "argument", "says"),
     [
         ("dist-dp-se", "target", "epsilon is missing"),
-        ("se,epsilon=1", "target", "states no claim"),
+        ("se,epsilon=1", "target", "without a claim"),
         ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
         ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
         (

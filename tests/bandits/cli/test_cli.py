@@ -215,11 +215,11 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
     one = document(bandit, "--algorithms", "se", "--epsilon", 1)
     Path("a.json").write_text(json.dumps(one))
     for change, words in (
-        ({"horizon": 4}, "horizon = 3000: must be the same in A and B: 4 in B"),
+        ({"horizon": 4}, "horizon = 3000: must be the same in A and B, but is 4 in B"),
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
-        ({"arms": 9}, "arms = 4: must be the same in A and B: 9 in B"),
+        ({"arms": 9}, "arms = 4: must be the same in A and B, but is 9 in B"),
         ({"data": "b" * 64}, "data = None: must be the same in A and B"),
-        ({"rows": []}, "rows = 1: must share an algorithm"),
+        ({"rows": []}, "rows = 1: must have an algorithm"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
         ({"rows": [{}]}, "B = b.json: contains invalid data"),
     ):

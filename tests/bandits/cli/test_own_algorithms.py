@@ -63,7 +63,7 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
         ("others.py:needs", "cannot be created without words"),
         ("others.py:wrong", "is a Fraction, but must be or return a bandits.Policy"),
         ("others.py:refuses", "returns no policy"),
-        ("own.py:Halving,own.py:Halving", "names one twice"),
+        ("own.py:Halving,own.py:Halving", "must not have duplicates"),
     ],
 )
 def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: str) -> None:

@@ -78,7 +78,7 @@ def test_one_file_is_not_both_data_and_state(bandit: Bandit) -> None:
     for path in ("all.csv", "other"):
         answer = bandit("run", "obd", "--data", "all.csv", "--resume", path)
         assert (answer.code, answer.out) == (2, "")
-        assert answer.err == f"error: --resume = {path}: is also the file of --data\n"
+        assert answer.err == f"error: --resume = {path}: is already the file of --data\n"
     assert Path("all.csv").read_text() == "item_id,click\n"
 
 

@@ -150,7 +150,7 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
         "se at epsilon 1",
         "cdp-se at epsilon 2",
     ]
-    with pytest.raises(InvalidParameter, match="has no regret to show"):
+    with pytest.raises(InvalidParameter, match="has no positive regret"):
         draw_results(lines[:1], path)
 
 

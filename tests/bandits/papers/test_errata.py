@@ -325,7 +325,7 @@ def test_erratum_9a_the_wrong_rate() -> None:
     assert row.verdict == "fails"
     assert close(row.claimed, variance, relative="1e-15")
     assert close(row.exact, right, relative="1e-15")  # type: ignore[arg-type]  # an enclosure
-    assert close(find("released code, Polya", "carries no noise").exact, zero, relative="1e-15")  # type: ignore[arg-type]  # an enclosure
+    assert close(find("released code, Polya", "has noise 0").exact, zero, relative="1e-15")  # type: ignore[arg-type]  # an enclosure
     lost = next(
         r for r in quick() if r.statement.startswith("released") and r.quantity == "epsilon"
     )

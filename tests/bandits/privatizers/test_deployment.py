@@ -51,7 +51,7 @@ PLAN = Deployment(honest="9/10", dropouts="1/4")
 @pytest.mark.parametrize("dropouts", ["0", "1/4", "33/100"])
 def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
     if Fraction(honest) <= Fraction(dropouts):
-        with pytest.raises(InvalidParameter, match="no honest user may remain"):
+        with pytest.raises(InvalidParameter, match="so that honest users remain"):
             Deployment(honest=honest, dropouts=dropouts)
         return
     plan = Deployment(honest=honest, dropouts=dropouts)
@@ -277,7 +277,7 @@ class Asked(Users):
 @pytest.mark.parametrize("said", [(), (7,), (9, 11)])
 def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
-    with pytest.raises(InvalidParameter, match="pulls 10 users, a batch that its sizes do not"):
+    with pytest.raises(InvalidParameter, match="requests 10 users, which is not among its"):
         played(Explore(private(), *said), counted, users=asked)
     # Nobody was charged, and no reward was drawn.
     assert (asked.calls, counted.drawn) == (["guarantee"], [])

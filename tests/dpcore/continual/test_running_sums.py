@@ -238,7 +238,7 @@ def test_noise_that_calls_back_finds_no_state() -> None:
     stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(again))
     assert stream.add(1).items == 1
     assert found
-    assert "an item is being added" in str(found[0])
+    assert "another item is being added" in str(found[0])
 
 
 def test_a_stream_has_no_copies() -> None:

@@ -158,7 +158,7 @@ def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -
     # Of 21 pairs 7 sit next but one; neighbours keep one share each of the other, which fails
     # once they have shared: at the third step and the fourth.
     assert (len(said), seated) == ((7, 14) if step < Step.INPUT else (14, 7))
-    assert all("of 3 users at 'user " in reason for reason in said)
+    assert all("of 3 neighbours of 'user " in reason for reason in said)
     assert all(" remain and 2 are needed" in reason for reason in said)
 
 

@@ -27,7 +27,7 @@ REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "not everyone": (("ann", "bob", "joe", "zoë"), (), "must name exactly"),
     "a stranger survives": (("ann", "bob", "joe", "mal", "zoë"), ("eve",), "must name exactly"),
     "a stranger dropped": (("ann", "bob", "joe", "zoë"), ("eve", "mal"), "must name exactly"),
-    "its receiver dropped": (("bob", "eve", "joe", "zoë"), ("ann",), "counts its receiver"),
+    "its receiver dropped": (("bob", "eve", "joe", "zoë"), ("ann",), "lists its receiver"),
     "too many dropped": (("ann", "bob", "joe"), ("eve", "zoë"), "fewer than 4 survivors"),
 }
 
