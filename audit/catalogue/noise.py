@@ -121,17 +121,17 @@ def one_sided(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def clamped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + (noise clamped to [-4, 4]): the released number is within 4 of the value."""
+    r"""The value plus noise clamped to [-4, 4], so the released number is within 4 of the value."""
     return value + np.clip(laplace(1, n, rng), -_CLAMP, _CLAMP)
 
 
 def clamped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""(value + noise) clamped to the public range [-4, 5], which is post-processing."""
+    r"""The value plus noise; the sum is clamped to the public range [-4, 5] (post-processing)."""
     return np.clip(value + laplace(1, n, rng), -_CLAMP, _CLAMP + 1)
 
 
 def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + noise that is redrawn while its absolute value exceeds 6."""
+    r"""The value plus noise that is redrawn while its absolute value exceeds 6."""
     noise = laplace(1, n, rng)
     while len(beyond := np.flatnonzero(np.abs(noise) > _MOST)):
         noise[beyond] = laplace(1, len(beyond), rng)
@@ -139,12 +139,12 @@ def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def wrapped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""(value + noise) mod 8, as secure aggregation releases sums; the wrap is post-processing."""
+    r"""The sum of value and noise, mod 8, as in secure aggregation; the wrap is post-processing."""
     return (value + laplace(1, n, rng)) % MODULUS
 
 
 def wrapped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""value + (noise mod 8): the released number is at least the value and at most 7 above it."""
+    r"""The value plus (noise mod 8): the released number is 0 to 7 above the value."""
     return value + laplace(1, n, rng) % MODULUS
 
 

@@ -188,7 +188,7 @@ def _stated_curve(text: str) -> _StatedCurve:
 
 
 def _on_the_reals(noise: str, sensitivity: str) -> str | None:
-    # Real Gaussian noise is claimed as gdp=MU: only the ratio of sensitivity and sigma matters.
+    # Real Gaussian noise is claimed as gdp=MU: only the ratio of sensitivity to sigma matters.
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None

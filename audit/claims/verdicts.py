@@ -76,7 +76,7 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def log_bar(alpha: RationalLike) -> float:
-    r"""ln(1/alpha), rounded up; alpha may underflow float64."""
+    r"""Return ln(1/alpha), rounded up; alpha may underflow float64."""
     level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)

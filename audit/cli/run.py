@@ -1,4 +1,4 @@
-r"""``dpcore audit TARGET``, the main command."""
+r"""The main command, ``dpcore audit TARGET``."""
 
 from __future__ import annotations
 

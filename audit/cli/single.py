@@ -418,7 +418,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
         if _coordinates(here) != _coordinates(there):
             raise InvalidParameter("Q", q, f"must have a shift with as many coordinates as P = {p}")
     elif isinstance(here, Shifted) or isinstance(there, Shifted):
-        raise InvalidParameter("Q", q, f"must be noise or a file of probabilities, as P = {p} is")
+        raise InvalidParameter("Q", q, f"must be noise or a file of probabilities, like P = {p}")
     notes = [
         f"the probabilities of {law.argument} are divided by their sum, which is about 1 "
         f"{'+' if law.divided_by > 1 else '-'} {down(abs(law.divided_by - 1), 3)}"

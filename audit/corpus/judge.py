@@ -71,7 +71,7 @@ def entry_lines(entry: Entry) -> list[str]:
 
 
 def entries_text(entries: Sequence[Entry]) -> str:
-    r"""The JSON document of a list."""
+    r"""The list of entries as a JSON document."""
     return json_text({"schema": "dpcore-corpus/1", "entries": [_entry(entry) for entry in entries]})
 
 
@@ -197,7 +197,7 @@ class CorpusReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 all verdicts as expected, 1 otherwise, 3 an environment failed."""
+        r"""The exit code: 0 all verdicts as expected, 1 otherwise, 3 an environment failed."""
         if any(not row.right and not row.missing for row in self.rows):
             return _MISJUDGED
         return _MISSING if any(row.missing for row in self.rows) else 0

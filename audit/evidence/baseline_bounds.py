@@ -58,7 +58,7 @@ class BaselineParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    r"""Counts of an event at several thresholds.
+    r"""The counts of an event at several thresholds.
 
     The event occurred in ``hits`` of ``runs`` runs on the dataset it points to, and in ``misses``
     of ``others`` runs on the other dataset.
@@ -296,7 +296,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # -- all runs as the canaries of one run ----------------------------------------------------------
 
 GUESSED: Final = 10
-r"""At each end of the scores, one in this many runs is guessed."""
+r"""The inverse of the fraction of runs that are guessed at each end of the scores."""
 
 
 def one_run(scores: Scores, asked: BaselineParameters) -> float:

@@ -270,8 +270,8 @@ def block_ends(runs: int) -> list[int]:
 
 
 def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
-    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; <= 0 if delta explains everything.
-    # For an expert that guesses only one dataset, delta/2 replaces delta.
+    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; <= 0 if delta allows all guesses to
+    # be right. For an expert that guesses only one dataset, delta/2 replaces delta.
     if delta == 0.0:
         return np.ones(len(votes.right))
     # An expert's guesses are constant over ranges of epsilon: each distinct count is bounded once.
@@ -372,7 +372,7 @@ def resolution(
         )
         if eta <= 1.0:
             return eta
-    # If an output always occurs on its dataset, every run is guessed once the leader guesses.
+    # If an output always occurs on one dataset, every run is guessed once the leader guesses.
     ends = block_ends(count)
     scored = count - max(ends[0], *(end for end in ends if SILENT * end <= count), 0)
     return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[_LEADER]) else math.inf

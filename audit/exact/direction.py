@@ -1,4 +1,5 @@
-r"""Two shifts of one noise, in one direction: P is the law of p + X, Q that of q + X.
+r"""The privacy curve between two shifts of one noise, in one direction: P is the law of p + X, Q
+that of q + X.
 
 ``accounting`` gives the dominating pair for a shift of d = |p - q| in one of the two directions;
 here it is converted to the requested direction. Proof: docs/proofs/exact_audits.md.

@@ -53,7 +53,7 @@ class Event:
 
 
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
+    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
 
     It is exactly 0 if P/Q never exceeds e^epsilon.
     """
@@ -63,14 +63,14 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
-    r"""epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), at least 0, or infinite."""
+    r"""Enclose epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), which is at least 0 or infinite."""
     allowed = rational_in("delta", delta, "[0, 1)")
     curve = _compare(p, q)
     return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
+    r"""Enclose D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")

@@ -99,7 +99,7 @@ def _format_total(total: Fraction) -> str:
 
 
 def read_law(argument: str, text: str) -> WrittenLaw:
-    r"""Parse a law; ``checked`` tests whether its masses sum to 1."""
+    r"""Parse a law without requiring that its masses sum to 1, which ``checked`` does."""
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
         return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))

@@ -83,7 +83,7 @@ class ExactReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 proven, or nothing claimed; 1 refuted; 4 undecided."""
+        r"""The exit code: 0 proven, or nothing claimed; 1 refuted; 4 undecided."""
         return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @computed(
@@ -221,7 +221,7 @@ _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
+    r"""Compute delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 

@@ -165,7 +165,7 @@ class FitReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted, 1 refuted, 3 the target failed."""
+        r"""The exit code: 0 not refuted, 1 refuted, 3 the target failed."""
         return VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:

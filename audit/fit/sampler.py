@@ -40,7 +40,7 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    r"""``function(n)`` draws n values; at most ``piece`` are requested at a time."""
+    r"""A sampler: ``function(n)`` draws n values; at most ``piece`` are requested at a time."""
 
     spelling: str
     function: Callable[[int], Any]

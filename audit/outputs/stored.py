@@ -135,7 +135,7 @@ def _is_small(shape: tuple[int, ...]) -> bool:
 def _from_npy(data: bytes) -> Outputs:
     file = io.BytesIO(data)
     if data[len(np.lib.format.MAGIC_PREFIX) :][:2] != b"\x01\x00":
-        raise ValueError("npy of another version")
+        raise ValueError("an npy array of an unsupported version")
     file.seek(np.lib.format.MAGIC_LEN)
     try:
         with warnings.catch_warnings(action="error"):
@@ -219,7 +219,7 @@ def _spelled(held: Any, form: re.Pattern[str]) -> str:
 
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
     if not all(isinstance(item, list) and len(item) == 2 for item in items):
-        raise ValueError("no pairs")
+        raise ValueError("a dict is not a list of pairs")
     return [(first, second) for first, second in items]
 
 

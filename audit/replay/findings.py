@@ -103,7 +103,7 @@ class Finding(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport(Result):
-    r"""All findings of a replay; see the module."""
+    r"""The report of a replay: all its findings."""
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -160,7 +160,7 @@ class ReplayReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 no error, 1 an error, 3 the target could not be replayed, 4 nothing was measured."""
+        r"""The exit code: 0 no error, 1 an error, 3 not replayable, 4 nothing was measured."""
         return _VERDICTS[self.verdict][1]
 
     def statement(self) -> Statement:

@@ -98,7 +98,9 @@ class Tape:
         for (source, index), value in self.changes.items():
             head, tail = EXTREMES.get(str(value), (value, 0x00))
             if not isinstance(head, int) or not 0 <= head < 1 << 64:
-                raise InvalidParameter("changes", value, f"must be 64 bits or of {[*EXTREMES]}")
+                raise InvalidParameter(
+                    "changes", value, f"must be an integer of 64 bits, or one of {[*EXTREMES]}"
+                )
             self._heads.setdefault(source, {})[index] = head
             self._tails[source, index] = tail
         self._dealt: dict[str, Words] = {}

@@ -245,8 +245,8 @@ class AuditRecord(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted or proven, 1 refuted or a fault found, 3 the target failed, 4 nothing was
-        measured, 130 Ctrl-C.
+        r"""The exit code: 0 not refuted or proven, 1 refuted or a fault found, 3 the target failed,
+        4 nothing was measured, 130 Ctrl-C.
 
         An exit code of 0 means that the audit was completed and measured something.
         """

@@ -53,7 +53,7 @@ def witness(report: AuditRecord) -> Iterator[Section]:
 
 
 def sections(report: AuditRecord) -> Iterator[Section]:
-    r"""All sections with content."""
+    r"""The sections of a report that have content."""
     yield from witness(report)
     yield from _pictures(report)
     yield from _tables(report)

@@ -299,13 +299,13 @@ def _take(path: Path, state: State, payload: bytes) -> None:
     kind, data = payload[:1], payload[1:]
     try:
         if state.failed is not None:
-            raise ValueError("a record after the end")
+            raise ValueError("it follows the last record")
         if kind == b"B":
             state.blocks.append(unpack(data))
         elif kind == b"F":
             state.failed = _failure(state.target, json.loads(data.decode()))
         else:
-            raise ValueError("unknown kind")
+            raise ValueError("its kind is unknown")
     except (ValueError, RecursionError) as wrong:
         raise hostile(path, f"a record is invalid ({wrong})") from None
 
@@ -316,4 +316,4 @@ def _failure(target: str, held: Any) -> TargetFailed:
             run is None or (type(run) is int and 0 < run <= _MOST_RUNS)
         ):
             return TargetFailed(target, reason, dataset=dataset, run=run)
-    raise ValueError("invalid failure")
+    raise ValueError("its failure is invalid")

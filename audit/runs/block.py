@@ -134,7 +134,7 @@ def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
 class Drawing:
     r"""The outputs of a block in run order, possibly incomplete.
 
-    ``error`` is the target's, ``interrupted`` means Ctrl-C, ``limited`` that calls had a time
+    ``error`` is the target's error, ``interrupted`` means Ctrl-C, ``limited`` that calls had a time
     limit.
     """
 

@@ -48,10 +48,10 @@ class BlockRuns:
 class DrawnRuns:
     r"""The runs of an audit so far, and why they ended; the only mutable object of an audit.
 
-    ``error`` is the target's, ``notes`` are remarks for the reader, ``forms`` parse the outputs of
-    a pair and of its features, ``features`` has the features of each pair (if empty, the outputs
-    are tested). No choice here depends on the tested runs. A block is kept by a single append, so
-    that Ctrl-C leaves it either complete or absent.
+    ``error`` is the target's error, ``notes`` are remarks for the reader, ``forms`` parse the
+    outputs of a pair and of its features, ``features`` has the features of each pair (if empty, the
+    outputs are tested). No choice here depends on the tested runs. A block is kept by a single
+    append, so that Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan

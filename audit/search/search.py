@@ -86,7 +86,7 @@ class Candidate(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult(Facts):
-    r"""The result of a search: the pair to test, the training runs spent, and what was tried.
+    r"""The result of a search: the pair to test, the number of training runs, and all candidates.
 
     ``tried`` has each candidate once: first the chosen one, then the others by their number of
     runs.

@@ -206,7 +206,7 @@ class _Grid(Space):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integers(_Grid):
-    r"""Integers with 1 <= \|a - b\| <= ``apart``."""
+    r"""Pairs of integers with 1 <= \|a - b\| <= ``apart``."""
 
     apart: int
 
@@ -298,7 +298,7 @@ class Vectors(_Grid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histograms(_Grid):
-    r"""Counts of ``size`` bins: one person moved to another bin, or added or removed."""
+    r"""Histograms with ``size`` bins: one person is moved to another bin, or added or removed."""
 
     relation: Relation
 
@@ -335,7 +335,7 @@ _Entry: TypeAlias = list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasets(Space):
-    r"""At most ``most`` records from ``low`` to ``high``: one replaced, or added or removed."""
+    r"""Lists of at most ``most`` records in [low, high]: one is replaced, added or removed."""
 
     low: int
     high: int
@@ -419,10 +419,10 @@ def _first_difference(one: list[Any], other: list[Any]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams(Space):
-    r"""``steps`` entries, each [user, event] or None.
+    r"""Streams of ``steps`` entries, each [user, event] or None.
 
     Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: another
-    event is in its place, or (add-remove) none. If a user is removed, all events of that user are.
+    event is in its place, or (add-remove) none. A removed user has no events left.
     """
 
     low: int

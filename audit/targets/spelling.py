@@ -1,21 +1,21 @@
 r"""Parse targets from text.
 
 package.module:callable    path/file.py:callable    f(dataset), f(dataset, rng), or
-f(dataset, n, rng) -> n outputs along the first axis (faster)
+                           f(dataset, n, rng) -> n outputs along the first axis (faster)
 discrete-laplace:scale=1   an exact noise of dpcore: dataset + noise
 half-scale                 a name of the catalogue (``dpcore audit catalogue``)
 protocol:pure,users=64,epsilon=1
-rounds of a distributed protocol, see ``audit.targets.protocol``
+                           rounds of a distributed protocol, see ``audit.targets.protocol``
 continual:tree,horizon=64,epsilon=1
-running sums of a stream, see ``audit.targets.continual``
+                           running sums of a stream, see ``audit.targets.continual``
 release:count,rows_per_user=2,epsilon=1
-a release from a table, see ``audit.targets.release``
+                           a release from a table, see ``audit.targets.release``
 local:randomised-response,values=4,epsilon=1
-reports of one user, see ``audit.targets.mechanisms``
+                           reports of one user, see ``audit.targets.mechanisms``
 select:above-threshold,epsilon=1
-a private choice, see ``audit.targets.mechanisms``
+                           a private choice, see ``audit.targets.mechanisms``
 bandit:dist-dp-se,epsilon=1
-what the server sees of a bandit run
+                           what the server sees of a bandit run
 bandit:mine.py:Policy      the same for a user's policy
 bandit:dist-dp-se,epsilon=1,path=devices the same, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``

@@ -56,7 +56,7 @@ class AlphaBudget:
                 f"{name!r} asks for alpha = {alpha}, but alpha must lie strictly between 0 and 1"
             )
         if not name.strip():
-            raise BudgetExceeded("a purchase needs a name")
+            raise BudgetExceeded("the name of a test must not be empty")
         if name in self._bought:
             raise BudgetExceeded(
                 f"{name!r} has already been used: a second test needs its own name"

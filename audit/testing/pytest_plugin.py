@@ -73,7 +73,9 @@ class Terms:
                 raise InvalidParameter(word, value, f"dp takes {', '.join(_WORDS)}")
         for one, other in (("claim", "epsilon"), ("claim", "delta"), ("pairs", "pair")):
             if one in given and other in given:
-                raise InvalidParameter(other, given[other], f"is given together with {one}")
+                raise InvalidParameter(
+                    other, given[other], f"is given together with {one}: give only one of the two"
+                )
         if "epsilon" in given:
             of = {"epsilon": given.pop("epsilon"), "delta": given.pop("delta", 0)}
             given["claim"] = Claim(**of, relation=given.get("relation", "replace"))

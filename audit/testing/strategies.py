@@ -163,7 +163,7 @@ def _integers_apart(draw: st.DrawFn, apart: int, at_least: int, at_most: int) ->
 def neighbouring_integers(
     apart: int = 1, *, at_least: int = -_FAR, at_most: int = _FAR
 ) -> SearchStrategy[tuple[int, int]]:
-    r"""Two integers with 1 <= \|a - b\| <= ``apart``.
+    r"""Pairs of integers with 1 <= \|a - b\| <= ``apart``.
 
     >>> from hypothesis import find
     >>> a, b = find(neighbouring_integers(3), bool)
@@ -204,7 +204,7 @@ def _vectors(draw: st.DrawFn, sensitivity: Sensitivity, size: int, farthest: int
 def neighbouring_vectors(
     sensitivity: Sensitivity | int = 1, *, dimension: int = 1, farthest: int = _FAR
 ) -> SearchStrategy[_Pair]:
-    r"""Two lists of ``dimension`` integers at most ``sensitivity`` apart in its norm.
+    r"""Pairs of lists of ``dimension`` integers at most ``sensitivity`` apart in its norm.
 
     The dimension of a box is the number of its bounds, that of a plain integer is 1.
 
@@ -250,7 +250,7 @@ def _datasets(
 def neighbouring_datasets(
     records: SearchStrategy[Any], *, relation: Relation | str = Relation.REPLACE, most: int = 20
 ) -> SearchStrategy[_Pair]:
-    r"""Two lists of at most ``most`` records that differ by one replaced, added or removed record.
+    r"""Pairs of lists of at most ``most`` records: one is replaced, added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_datasets(st.just(5), relation="add-remove"), bool)
@@ -276,8 +276,7 @@ def _histograms(draw: st.DrawFn, bins: int, relation: Relation, most: int) -> _P
 def neighbouring_histograms(
     *, bins: int = 4, relation: Relation | str = Relation.REPLACE, most: int = 100
 ) -> SearchStrategy[_Pair]:
-    r"""Two lists of counts that differ by one person, who moved to another bin, or was added or
-    removed.
+    r"""Pairs of lists of counts: one person is moved to another bin, or added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_histograms(bins=2), bool)
@@ -322,7 +321,7 @@ def neighbouring_streams(
     unit: Unit | str = Unit.CONTRIBUTION,
     relation: Relation | str = Relation.REPLACE,
 ) -> SearchStrategy[_Pair]:
-    r"""Two streams of ``steps`` entries, each [user, event], or None without an event.
+    r"""Pairs of streams of ``steps`` entries, each [user, event], or None without an event.
 
     They differ in one event, or (``unit="user"``) in any number of the events of one user: these
     are replaced by other events or (``relation="add-remove"``) removed.

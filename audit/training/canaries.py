@@ -160,7 +160,7 @@ class CanaryReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted, 1 refuted, 4 nothing measured."""
+        r"""The exit code: 0 not refuted, 1 refuted, 4 nothing measured."""
         return VERDICTS[self.verdict].exit_code
 
     @computed("the theorem behind the verdict", before="assumptions")

@@ -111,7 +111,7 @@ class StepReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
+        r"""The exit code: 0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
         return VERDICTS[self.verdict].exit_code
 
     def cases(self) -> Iterator[Case]:

@@ -37,7 +37,7 @@ def json_number(value: float) -> float | str:
 
 
 def json_ends(value: Enclosure) -> list[float | str]:
-    r"""[lower, upper] as floats, rounded outwards."""
+    r"""The list [lower, upper] as floats, rounded outwards."""
     return [json_number(value.lower_float), json_number(value.upper_float)]
 
 

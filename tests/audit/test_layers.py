@@ -115,7 +115,7 @@ def test_layers_a_target_has_not_are_refused() -> None:
         with pytest.raises(InvalidParameter, match="needs a target with a known law"):
             audited(half, layer)
     vectors = read_target("protocol:vector-shuffle,users=8,epsilon=4,delta=1e-3,coordinates=2")
-    with pytest.raises(InvalidParameter, match="needs a single integer"):
+    with pytest.raises(InvalidParameter, match="needs outputs that are single integers"):
         audited(vectors, "fit", pair=([0, 0], [1, 1]))
 
 

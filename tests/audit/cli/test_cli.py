@@ -247,7 +247,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (["half-scale", "--resolution", "2"], "--resolution = 2: must lie in (0, 1]"),
-        (["half-scale", "--layers", "exact"], "exact needs a target with a known law"),
+        (["half-scale", "--layers", "exact"], "the exact layer needs a target with a known law"),
         (
             ["half-scale", "--layers", "all"],
             "must be some of exact, fit, replay, sample, each at most once",

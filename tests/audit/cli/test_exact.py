@@ -151,7 +151,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((ONE, "p.json"), "Q = p.json: must be noise or a file of probabilities, as P ="),
+        ((ONE, "p.json"), "Q = p.json: must be noise or a file of probabilities, like P ="),
         ((ONE, "discrete-laplace:scale=2@1"), "Q = discrete-laplace:scale=2@1: must be the noise"),
         ((ONE, ONE + ",1"), "must have a shift with as many coordinates"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),

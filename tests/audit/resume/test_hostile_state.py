@@ -159,7 +159,7 @@ def test_nothing_comes_after_a_failure_or_the_last_block(tmp_path: Path) -> None
     state = opened(path)
     assert str(state.failed) == r"count: \x1b[31mx (dataset A, run 3)"
     path = after_header(path, failed, b"B" + pack(np.zeros(32)))
-    assert "a record after the end" in refusal(path)
+    assert "it follows the last record" in refusal(path)
     blocks = [b"B" + pack(np.zeros(block.runs)) for block in plan().blocks()]
     opened(after_header(path, *blocks))
     path = after_header(path, *blocks, b"B" + pack(np.zeros(32)))

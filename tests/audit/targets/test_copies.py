@@ -313,5 +313,5 @@ def test_an_object_that_comes_back_changed_and_cannot_be_copied_is_refused() -> 
         return kept
 
     assert set(map(id, drawn(as_target("counts", counts), pair=(0, 0)))) == {id(kept)}
-    with pytest.raises(TargetFailed, match="returned the same Opaque again, changed"):
+    with pytest.raises(TargetFailed, match="returned the same Opaque again after a change"):
         drawn(as_target("counts", counts))
