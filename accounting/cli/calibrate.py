@@ -165,6 +165,9 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     if wanted.rounds == wanted.poisson:
         reason = "must be a rate: this call solves for --rounds"
         raise InvalidParameter("--poisson", wanted.poisson, reason)
+    if share("--honest", wanted.honest) != 1:
+        reason = "must be 100% here: state the noise that the honest users add"
+        raise InvalidParameter("--honest", wanted.honest, reason)
     at, limit = rational("--epsilon", wanted.epsilon), rational("--delta", wanted.delta)
     rate = None if wanted.poisson == _MOST or rate_of(wanted.poisson) == 1 else [wanted.poisson]
     if wanted.poisson == _MOST and wanted.relation is Relation.REPLACE:

@@ -22,7 +22,7 @@ from typing import Final
 
 from flint import arb, arb_poly, ctx, fmpz_poly
 
-from accounting.claims.claim import Pure, PureBound
+from accounting.claims.claim import PureBound
 from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
@@ -60,7 +60,7 @@ class Purity:
     loss_of_covers: Fraction
     loss_of_jumps: Fraction
     loss_at_centre: Fraction
-    guarantee: Pure
+    guarantee: PureBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -74,7 +74,7 @@ class CertifiedShuffle(PureBound):
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
     r"""The pure guarantee epsilon = g/scale of the shares, if it is certified for all outputs."""
     found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
-    if found != Pure(own):
+    if found != PureBound(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")
     return CertifiedShuffle(stated_epsilon=own, protocol=protocol, honest=honest)
 
@@ -108,7 +108,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
         loss_of_covers=of_covers,
         loss_of_jumps=of_jumps,
         loss_at_centre=centre,
-        guarantee=Pure(max(worst, own)),
+        guarantee=PureBound(max(worst, own)),
     )
 
 

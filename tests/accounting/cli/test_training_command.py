@@ -194,6 +194,42 @@ def test_check_reads_what_json_prints(
     assert command("check", "--event", event, "--delta", "1e-6", "--says", 1).code == 0
 
 
+@pytest.mark.parametrize("sampling", ["shuffled", "allocated"])
+def test_check_calls_nothing_below_a_truth_that_nobody_knows(
+    command: Command, tmp_path: Path, sampling: str
+) -> None:
+    """A secret shuffle, or a pass that ends early, may give more privacy than the parts."""
+    script = ["--noise-multiplier", 2, "--batch-size", 5, "--examples", 10, "--rounds", 1]
+    run = command("dpsgd", *script, "--delta", "1e-6", "--sampling", sampling, "--json").json
+    words = ["--event", _event(tmp_path, run), "--delta", "1e-6", "--says"]
+    found = command("check", *words, "0.1", "--json")
+    assert (found.code, found.json["verdict"]) == (4, "undecided")
+    assert found.json["epsilon"]["lower"] is run["epsilon"]["lower"] is None
+    assert command("check", *words, run["epsilon"]["upper"]).code == 0
+
+
+def test_check_refuses_parts_without_the_cost_of_truncation(
+    command: Command, tmp_path: Path
+) -> None:
+    script = ["--noise-multiplier", 2, "--batch-size", 10, "--examples", 1000, "--delta", "1e-6"]
+    run = command("dpsgd", *script, "--rounds", 100, "--truncate", 18, "--json").json
+    words = ["--event", _event(tmp_path, run), "--delta", "1e-6", "--says", "0.3"]
+    assert run["epsilon"]["upper"] > 0.3
+    refused = command("check", *words)
+    assert (refused.code, "the cost of truncation" in refused.err) == (2, True)
+
+
+def test_check_refuses_another_relation_than_that_of_the_file(
+    command: Command, tmp_path: Path
+) -> None:
+    noise = ["--noise", "gaussian:sigma=4", "--delta", "1e-6", "--relation", "add-remove"]
+    answer = command("epsilon", *noise, "--json").json
+    words = ["--event", _event(tmp_path, answer), "--delta", "1e-6", "--says", 2]
+    assert command("check", *words).code == command("check", *words, *noise[-2:]).code == 0
+    refused = command("check", *words, "--relation", "replace")
+    assert (refused.code, "--relation = replace" in refused.err) == (2, True)
+
+
 @pytest.mark.nightly
 def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     words = ["--noise-multiplier", 2, "--batch-size", 20, "--examples", 1000, "--delta", "1e-6"]
@@ -311,6 +347,14 @@ def test_most_rounds(command: Command) -> None:
     most = command("calibrate", *words, "--rounds", "most", "--json").json
     assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
     assert command("calibrate", *words, "--rounds", "most", "--poisson", "most").code == 2
+
+
+@pytest.mark.parametrize("what", ["--rounds", "--poisson"])
+def test_a_share_of_honest_users_is_not_ignored(command: Command, what: str) -> None:
+    """25 rounds keep epsilon = 2 with all of the noise, twelve with half of its variance."""
+    words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5", what, "most"]
+    refused = command("calibrate", *words, "--honest", "50%")
+    assert (refused.code, "--honest = 50%" in refused.err) == (2, True)
 
 
 def test_an_accountant_that_confuses_relations_is_found(command: Command, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from flint import arb
 
-from accounting.claims.claim import Pure
+from accounting.claims.claim import PureBound
+from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.protocol_guarantees import pure_shuffle_guarantee
-from accounting.protocol_guarantees.plan import choose
+from accounting.protocol_guarantees.plan import choose, protocol_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
@@ -77,8 +78,14 @@ def test_fewer_honest_users_hide_less(honest: int) -> None:
 def test_a_plan_keeps_its_epsilon_whatever_the_others_hold(users: int, epsilon: int) -> None:
     protocol = plan_pure_shuffle(users=users, epsilon=epsilon)
     assert protocol.share.shape < 1
-    assert purity(protocol, users).guarantee == Pure(epsilon)
+    assert purity(protocol, users).guarantee == PureBound(epsilon)
     assert worst_loss(protocol, users) <= epsilon
+
+
+def test_a_bound_of_a_shuffle_bounds_no_total_from_below() -> None:
+    protocol = SMALL[3]
+    total = compose((protocol_guarantee(protocol, protocol.users), 3))
+    assert total.delta("1/2").lower is total.epsilon("1e-6").lower is None
 
 
 def test_too_little_noise_is_seen() -> None:
@@ -161,7 +168,7 @@ def test_plans_are_certified_short_and_near_discrete_laplace(
 ) -> None:
     plan = choose(instance="pure-shuffle", users=users, epsilon=epsilon)
     assert plan.meets
-    assert plan.guarantee == Pure(epsilon)
+    assert plan.guarantee == PureBound(epsilon)
     assert isinstance(plan.protocol, PureShuffle)
     assert plan.protocol.bits_per_user <= most_bits
     one = PolyaDifference(shape=1, scale=1 / Fraction(epsilon)).variance
