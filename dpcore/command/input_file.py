@@ -45,12 +45,15 @@ def require_plain(argument: str, path: str | Path) -> None:
 
 
 def csv_rows(
-    argument: str, path: str | Path, *, whole: bool = False
+    argument: str, path: str | Path, *, whole: bool = False, newline: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Read the rows of a CSV file lazily, with line numbers and without blank rows."""
+    r"""Read the rows of a CSV file lazily, with line numbers and without blank rows.
+
+    A line ends as text files of any system do, or only at ``newline``.
+    """
     require_plain(argument, path)
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline=newline) as file:
             lines = _ended(argument, path, file) if whole else file
             yield from rows_of(argument, path, lines)
     except OSError as error:
