@@ -119,10 +119,6 @@ def _begun(target: Target, plan: Plan) -> DrawnRuns:
             "times depend on this machine and its load: another machine may reveal more or less, "
             "and --seed does not repeat them"
         )
-    for i, (a, b) in enumerate(plan.pairs):
-        if repr(a) == repr(b):
-            equal = "both datasets are the same: no test can tell them apart"
-            found.notes.append(_place(plan, i) + equal)
     return found
 
 

@@ -8,6 +8,7 @@ from accounting.ledger.errors import (
     LedgerDamaged,
     LedgerUnavailable,
     Receipt,
+    ValueLost,
 )
 from dpcore.lazy_import import lazy_names
 
@@ -28,6 +29,7 @@ __all__ = [
     "LedgerUnavailable",
     "Receipt",
     "Request",
+    "ValueLost",
     "adopt",
     "backup",
 ]

@@ -18,7 +18,13 @@ from sqlalchemy import Connection, Table, delete, exists, func, insert, select, 
 
 from accounting.ledger import history
 from accounting.ledger.database.place import HOMELESS
-from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
+from accounting.ledger.errors import (
+    BudgetExhausted,
+    LedgerDamaged,
+    LedgerUnavailable,
+    Receipt,
+    ValueLost,
+)
 from accounting.ledger.history import (
     QUESTION,
     RELEASED,
@@ -387,24 +393,32 @@ def charged(
             cost = book.filter.format_cost(request.price)
             outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left, cost))
             continue
-        try:
-            value = None if request.draw is None else _text_of(request.draw())
-        except DpcoreError as error:
-            outcomes.append(error)
-            continue
+        value, lost = None, ""
+        if request.draw is not None:
+            try:
+                drawn = request.draw()
+            except DpcoreError as error:
+                outcomes.append(error)
+                continue
+            try:
+                value = text_of(drawn)
+            except Exception as error:  # noqa: BLE001 - what fails by what was drawn tells of it
+                lost = f"{type(error).__name__}: {error}"
         paying = without(request.names, poor)
         charge = _charge(head, request, paying, poor, value)
         head = head._replace(charges=charge.number, digest=charge.digest)
         made[request.batch] = entry = Entry(charge, head.digest, paying, poor, value)
         entries.append(entry)
         book.pay(accounts, paying, request.price)
-        outcomes.append(entry.receipt(repeated=False))
+        receipt = entry.receipt(repeated=False)
+        outcomes.append(ValueLost(receipt, lost) if lost else receipt)
     if entries:
         book.write(connection, start, entries, accounts)
     return outcomes
 
 
-def _text_of(value: object) -> str:
+def text_of(value: object) -> str:
+    r"""A drawn value as it is stored. Raises what JSON does for a value that it does not take."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
@@ -462,7 +476,7 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
         )
         return InvalidParameter("batch", made.batch, reason)
     elif made.released is None and request.draw is not None:
-        otherwise = "by charge, and the value that was published is not in the ledger"
+        otherwise = "and its value is not in the ledger"
     elif made.released is not None and request.draw is None:
         reason = "was charged by release: call release again to get the stored value"
         return InvalidParameter("batch", made.batch, reason)

@@ -95,6 +95,31 @@ class AlreadyCharged(DpcoreError):
         )
 
 
+class ValueLost(DpcoreError):
+    r"""A value was drawn that cannot be stored: it is lost, and its users were charged for it.
+
+    Whether this happens may depend on the value, so it is an answer like any other. ``receipt`` is
+    that of the charge.
+
+    >>> raise ValueLost(Receipt(batch="monday", number=1, digest="", paid=2), "ValueError: ...")
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.ValueLost: batch 'monday': the value that was drawn cannot be ...
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, receipt: Receipt, reason: str) -> None:
+        super().__init__(receipt, reason)
+        self.receipt, self.reason = receipt, reason
+
+    def __str__(self) -> str:
+        return (
+            f"batch {self.receipt.batch!r}: the value that was drawn cannot be stored "
+            f"({self.reason}); its users were charged, so a new release needs a new name"
+        )
+
+
 class _Located(DpcoreError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)

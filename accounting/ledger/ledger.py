@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Table
 
 from accounting.claims.claim import Assumed, Word, read_claim, said
 from accounting.composition.compose import Source
-from accounting.ledger.charging import Book, Charged, Head, charged
+from accounting.ledger.charging import Book, Charged, Head, charged, text_of
 from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
@@ -34,11 +34,9 @@ from dpcore.local import LocalReport
 from dpcore.mechanism import Release, Scope, Unit
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection import AboveThreshold, NoisyThreshold
+from dpcore.selection import AboveThreshold
 
 _MOST_SHOWN: Final = 100
-_LARGEST: Final = 10**4000
-r"""With noise of at most this many digits, the sum stays within Python's limit for text."""
 _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
@@ -284,8 +282,9 @@ class Ledger:
         (True, True, {'epsilon': Fraction(9, 10)})
 
         Raises the errors of :meth:`charge` except :class:`AlreadyCharged`; the errors of the
-        mechanism for the value, with nothing charged; and :class:`InvalidParameter` for a batch
-        that was charged by :meth:`charge`, whose value the ledger does not have.
+        mechanism for the value, with nothing charged; :class:`InvalidParameter` for a batch whose
+        value the ledger does not have; and :class:`ValueLost`, with the users charged, for a value
+        that was drawn and cannot be stored.
         """
         request = Request(
             users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
@@ -300,16 +299,12 @@ class Ledger:
         ):
             reason = "must have one number for each user, who has one row"
             raise InvalidParameter("value", value, reason)
-        if isinstance(mechanism, NoisyThreshold) and isinstance(value, Mapping):
-            # The value is stored as JSON after the draw: an error there would reveal, without a
-            # charge, that a key reached the threshold.
-            for key in value:
-                if not isinstance(key, str | int | float):
-                    reason = "must have keys of text or numbers, which a ledger can store"
-                    raise InvalidParameter("value", key, reason)
-        for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, int) and abs(each) >= _LARGEST:
-                raise InvalidParameter("value", "an integer", "must have at most 4000 digits")
+        if isinstance(value, Mapping):
+            try:
+                text_of(dict.fromkeys(value))
+            except (TypeError, ValueError) as error:
+                reason = f"has a key that a ledger cannot store: {error}"
+                raise InvalidParameter("value", "(not shown)", reason) from None
         draw = partial(act, value, rng=rng)
         (outcome,) = self._take([replace(asked, draw=draw)])
         if not isinstance(outcome, Receipt):

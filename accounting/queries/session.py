@@ -14,7 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import Word, read_claim, said
-from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable
+from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, ValueLost
 from accounting.ledger.request import cost
 from accounting.queries.query import Query, Target
 from accounting.queries.released import CONFIDENCE, Released, plan, release
@@ -106,8 +106,8 @@ class Session:
                 confidence=confidence,
                 rng=self._rng,
             )
-        except LedgerUnavailable:
-            raise  # The answer may be stored, and a second call returns it.
+        except (LedgerUnavailable, ValueLost):
+            raise  # The answer may be stored, and a second call returns it; or it was drawn.
         except DpcoreError:
             if not stored:
                 self._add(price, -1)  # Refused before anything was drawn.

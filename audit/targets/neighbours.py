@@ -207,7 +207,7 @@ def pairs_of(
 ) -> tuple[tuple[Any, Any], ...]:
     r"""The given pairs, or the pair of a catalogue entry; empty if a search must find one.
 
-    Given pairs must be neighbours under ``relation``, as far as this can be checked.
+    Given pairs must differ, and be neighbours under ``relation``, as far as this can be checked.
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
@@ -227,7 +227,12 @@ def pairs_of(
     for each in found:
         if relation is not None:
             require_neighbours(given[0], each, relation)
-    return tuple(map(subject.check, found))
+    checked = tuple(map(subject.check, found))
+    for a, b in checked:
+        if identity(a) == identity(b):
+            reason = "must be two different datasets: nothing can tell equal ones apart"
+            raise InvalidParameter(given[0], _short([a, b]), reason)
+    return checked
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:

@@ -41,8 +41,11 @@ r"""The steps of other libraries, by name: the module and class, which takes sta
 
 Floats = NDArray[np.float64]
 
-_SHARES: Final = 6
-r"""The number of statistical checks: five of sampling, and the noise."""
+_SHARES: Final = 7
+r"""The number of statistical checks: five of sampling, and two of the noise."""
+
+_FEWEST: Final = 3
+r"""Least number of updates of noise: with fewer, independent coordinates may agree by rounding."""
 
 _MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws": 10**8}
 _GRID: Final = 1 << 20
@@ -111,14 +114,14 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     asked = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
     for name, value in asked.items():
         integer(name, value, at_least=2, at_most=_MOST[name])
-    calls = -(-integer("draws", draws, at_least=100) // dimension)
+    calls = max(_FEWEST, -(-integer("draws", draws, at_least=100) // dimension))
     seed = integer("seed", seed, at_least=0)
     with stdout_to_stderr(), Watchdog(timeout) as watchdog:
         caller = _Caller(_make_step(step, stated, target), target, watchdog, stated, seed)
         drawn = [caller.batch(k) for k in range(batches)]
         checks = [
             *batch_checks(drawn, stated, round_down(exact / _SHARES)),
-            caller.noise(calls, dimension, exact / _SHARES),
+            *caller.noise(calls, dimension, exact / _SHARES),
             *caller.replayed(dimension),
         ]
     return StepReport(
@@ -236,15 +239,24 @@ class _Caller:
     def zeros(self, dimension: int, size: int | None = None) -> Floats:
         return np.zeros((self.size if size is None else size, dimension))
 
-    def noise(self, calls: int, dimension: int, level: Fraction) -> Check:
-        # An update of zero gradients consists only of noise.
-        drawn = [self.update(self.zeros(dimension), k) for k in range(calls)]
-        values = np.concatenate(drawn)
-        if not np.isfinite(values).all():
-            return _check("noise", "an update of zero gradients is not finite", fault=True)
-        if len({one.tobytes() for one in drawn}) < len(drawn) and values.any():
-            return _check("noise", "two updates added the same noise", fault=True)
-        standard = values * (self.unit / float(self.stated.noise_multiplier))
+    @property
+    def sizes(self) -> list[int]:
+        return sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
+
+    def noise(self, calls: int, dimension: int, level: Fraction) -> Iterator[Check]:
+        # An update of zero gradients consists only of noise, for every size of a batch.
+        sizes = [self.size] if self.stated.sampling == "fixed" else self.sizes
+        each = (self.zeros(dimension, sizes[k % len(sizes)]) for k in range(calls))
+        drawn = np.stack([self.update(zeros, k) for k, zeros in enumerate(each)])
+        standard = drawn * (self.unit / float(self.stated.noise_multiplier))
+        fault = _same_noise(drawn)
+        if fault:
+            yield _check("noise", fault, fault=True)
+        else:
+            yield self._law_of(standard.ravel(), level)
+        yield _coordinates(standard, round_down(level))
+
+    def _law_of(self, standard: Floats, level: Fraction) -> Check:
         cells = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
         law = DiscreteGaussian(sigma_squared=_GRID * _GRID)
         found = fit(_Listed(cells), law, runs=len(cells), alpha=level, seed=self.seed)
@@ -278,11 +290,11 @@ class _Caller:
         told = "it has noise" if noisy else "it has no finite noise"
         return _check("empty batch", told, fault=not noisy)
 
-    def _moved(self, before: Floats, gradients: Floats, planted: Floats) -> float:
+    def _moved(self, before: Floats, gradients: Floats, planted: Floats, place: int = 0) -> float:
         # The change of the update if one zero gradient is replaced by ``planted``, in clipping
         # norms.
         with_it = gradients.copy()
-        with_it[0] = planted
+        with_it[place] = planted
         with np.errstate(all="ignore"):
             return float(np.linalg.norm(self.update(with_it, 0) - before)) * self.unit
 
@@ -291,10 +303,10 @@ class _Caller:
         rng = np.random.default_rng([self.seed, 2])
         others = rng.normal(size=(self.size, dimension))
         others *= clip / 2 / np.linalg.norm(others, axis=1, keepdims=True)
-        others[0] = 0.0
+        others[_places(self.size)] = 0.0
         one, even, mixed = np.zeros(dimension), np.ones(dimension), rng.normal(size=dimension)
         one[dimension // 2] = -1.0
-        beside = (self.zeros(dimension), others)
+        beside = (*(self.zeros(dimension, size) for size in self.sizes), others)
         yield self._bounded(
             "clipping",
             beside,
@@ -320,10 +332,10 @@ class _Caller:
     def _bounded(self, name: str, beside: tuple[Floats, ...], planted: dict[str, Floats]) -> Check:
         worst, what = 0.0, ""
         for gradients in beside:
-            before = self.update(gradients, 0)
-            for named, gradient in planted.items():
+            before, places = self.update(gradients, 0), _places(len(gradients))
+            for k, (named, gradient) in enumerate(planted.items()):
                 try:
-                    moved = self._moved(before, gradients, gradient)
+                    moved = self._moved(before, gradients, gradient, places[k % len(places)])
                 except TargetFailed as error:
                     return _check(name, f"{named}: the update {error.reason}", fault=True)
                 if not math.isfinite(moved):
@@ -338,8 +350,7 @@ class _Caller:
         # Plant a gradient within the norm in batches of several sizes.
         planted = np.zeros(dimension)
         planted[0] = float(self.stated.clip) / 2
-        sizes = sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
-        zeros = [self.zeros(dimension, size) for size in sizes]
+        zeros = [self.zeros(dimension, size) for size in self.sizes]
         shares = [2 * self._moved(self.update(some, 0), some, planted) for some in zeros]
         if not all(map(math.isfinite, shares)):
             told = "a gradient within the norm makes the update infinite or not a number"
@@ -347,7 +358,7 @@ class _Caller:
         if max(shares) > (1 + _TOLERANCE) * min(shares):
             listed = ", ".join(
                 f"{share:.4g} in a batch of {size:,}"
-                for size, share in zip(sizes, shares, strict=True)
+                for size, share in zip(self.sizes, shares, strict=True)
             )
             told = f"the contribution of a gradient depends on the size of the batch: {listed}"
             return _check("normaliser", told, fault=True)
@@ -359,6 +370,45 @@ class _Caller:
             else "a gradient within the clipping norm adds nothing"
         )
         return _check("normaliser", told, fault=abs(share - 1) > _TOLERANCE)
+
+
+def _places(size: int) -> list[int]:
+    # The positions of planted gradients: a step may treat the first or the last differently.
+    return sorted({0, size // 2, size - 1})
+
+
+def _same_noise(drawn: Floats) -> str:
+    # The fault, or "": noise that is not finite, that another update repeats in any order and with
+    # any signs, or that two coordinates share in every update.
+    if not np.isfinite(drawn).all():
+        return "an update of zero gradients is not finite"
+    sizes = np.abs(drawn)
+    if not sizes.any():
+        return ""
+    if len({one.tobytes() for one in np.sort(sizes, axis=1)}) < len(drawn):
+        return "two updates added the same noise"
+    seen: dict[bytes, int] = {}
+    for i in np.flatnonzero(sizes.any(axis=0)).tolist():
+        first = seen.setdefault(sizes[:, i].tobytes(), i)
+        if first != i:
+            return f"coordinates {first:,} and {i:,} have the same noise in every update"
+    return ""
+
+
+def _coordinates(standard: Floats, level: float) -> Check:
+    # The squares of a coordinate's noise add up to a chi-square variable.
+    calls, dimension = standard.shape
+    with np.errstate(all="ignore"):
+        sums = np.nan_to_num((standard**2).sum(axis=0), nan=math.inf)
+    tails = np.minimum(stats.chi2.cdf(sums, calls), stats.chi2.sf(sums, calls))
+    worst = int(np.argmin(tails))
+    p_value = min(1.0, 2 * dimension * float(tails[worst]) * _ROUNDING)
+    told = (
+        f"the noise of coordinate {worst:,} has {math.sqrt(sums[worst] / calls):.4g} times the "
+        f"stated standard deviation in {calls:,} updates; the others are nearer to it"
+    )
+    verdict: CheckVerdict = "refuted" if p_value <= level else "passed"
+    return Check(name="coordinates", verdict=verdict, statement=told, p_value=p_value)
 
 
 class _Listed:

@@ -270,8 +270,9 @@ class Experiment(RunParameters):
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.guarantee()
-        sizes = policy.sizes(*arms_and_horizon(arms, self.horizon))
-        return self.users_of(policy, 0).guarantee(policy.privatizer, sizes)
+        rounds = arms_and_horizon(arms, self.horizon)
+        with read_algorithm(algorithm).blamed():
+            return self.users_of(policy, 0).guarantee(policy.privatizer, policy.sizes(*rounds))
 
     def policy(
         self,

@@ -29,6 +29,7 @@ from bandits.combinatorial.cucb import Cucb
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.play import Run, play
 from bandits.play_combinatorial import Coins, play_together
+from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.environment import Environment
@@ -145,15 +146,16 @@ def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
         return play_tasks(experiment, [world], [task])[0]
     policy = experiment.policy(task.algorithm, task.epsilon, world.arms, world.model)
     assert not isinstance(policy, Cucb)  # noqa: S101  # its worlds are not combinatorial
-    return play(
-        policy,
-        world,
-        horizon=experiment.horizon,
-        world=np.random.default_rng(_coins("rewards", experiment, task)),
-        rng=SeededRng(_coins("noise", experiment, task)),
-        checkpoints=experiment.checkpoints,
-        users=experiment.users_of(policy, _coins("arrivals", experiment, task)),
-    )
+    with read_algorithm(task.algorithm).blamed():
+        return play(
+            policy,
+            world,
+            horizon=experiment.horizon,
+            world=np.random.default_rng(_coins("rewards", experiment, task)),
+            rng=SeededRng(_coins("noise", experiment, task)),
+            checkpoints=experiment.checkpoints,
+            users=experiment.users_of(policy, _coins("arrivals", experiment, task)),
+        )
 
 
 def _coins(use: str, experiment: Experiment, task: Task) -> int:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -39,7 +41,7 @@ from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.command.user_code import UserCode
-from dpcore.errors import InvalidParameter
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.spec_syntax import find_name, read_keys, split_name
@@ -157,8 +159,28 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy of this algorithm for ``setting``, cached."""
-        return _policy(self, setting)
+        r"""The policy of this algorithm for ``setting``; a policy of your own is created anew.
+
+        Otherwise the state that it keeps between runs would depend on the number of processes.
+        """
+        if not self.own:
+            return _policy(self, setting)
+        given = {each: getattr(setting, each) for each in _GIVEN}
+        return own_policy(self.entry.name, self.entry.name, "algorithms", given)
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        r"""Raise errors of a policy of your own as :class:`InvalidParameter` with file and line."""
+        try:
+            yield
+        except (DpcoreError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if not self.own:
+                raise
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            reason = f"raised {error!r} at {Path(frame.filename).name}:{frame.lineno}"
+            raise InvalidParameter("algorithms", self.entry.name, reason) from error
 
 
 def read_algorithm(text: str) -> Algorithm:
@@ -202,9 +224,6 @@ def read_algorithm(text: str) -> Algorithm:
 @lru_cache(maxsize=1 << 8)
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
-    if algorithm.own:
-        given = {each: getattr(setting, each) for each in _GIVEN}
-        return own_policy(name, name, "algorithms", given)
     if name in FAMILY:
         reason = f"{name} is played in combinatorial worlds, such as csb/topk"
         raise InvalidParameter("algorithms", name, reason)

@@ -16,7 +16,15 @@ from sqlalchemy import text
 
 from accounting import guarantee
 from accounting.claims.claim import Pure
-from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, LedgerDamaged, backup
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    ValueLost,
+    backup,
+)
+from accounting.ledger.charging import Book
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
@@ -110,20 +118,59 @@ def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
 
 
 def test_keys_that_no_ledger_stores_are_refused_before_the_draw(tmp_path: Path) -> None:
-    # Refused after it, and rolled back, the error told whether a key had reached the threshold.
     counts = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity.l1(2))
     keys = NoisyThreshold(mechanism=counts, threshold=20)
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=100,delta=1e-3") as ledger:
         asked: Any = {"users": ["ada"], "rows_per_user": 1}
-        for number, rows in enumerate((1, 10**9)):
-            wrong: Any = {(1, 2): rows}
-            with pytest.raises(InvalidParameter, match="must have keys of text or numbers"):
-                ledger.release(keys, wrong, batch=f"{number}", **asked)
-        with pytest.raises(InvalidParameter, match="at most 4000 digits"):
-            # Noise >= 1 gave a number that Python does not write.
-            ledger.release(NOISY, 10**4300 - 1, users=["ada"], batch="4")
+        for number, key in enumerate([(1, 2), 10**5000]):
+            for rows in (1, 10**9):
+                wrong: Any = {key: rows}
+                with pytest.raises(InvalidParameter, match="has a key that a ledger cannot store"):
+                    ledger.release(keys, wrong, batch=f"{number}", **asked)
         assert ledger.charges() == 0
         assert ledger.release(keys, {"a": 10**9, "b": 1}, batch="2", **asked).value.keys() == {"a"}
+
+
+def broken_off(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+LONG = AboveThreshold(
+    epsilon=1, sensitivity=1, threshold=5, gap=True, scope=Scope(unit=Unit.USER)
+)  # of what is far above, more digits than Python writes
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "value", "low"),
+    [
+        (NOISY, 10**4301, 10**4300 - 10**9),
+        (LONG, np.array([10**5000], dtype=object), np.array([0], dtype=object)),
+    ],
+    ids=["a sum", "a gap"],
+)
+def test_what_cannot_be_stored_once_it_is_drawn_is_paid_for(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, mechanism: Any, value: Any, low: Any
+) -> None:
+    # Rolled back, the error told, unpaid and as often as it was asked, how large the value was.
+    asked: Any = {"users": ["ada"], "batch": "one"}
+    before = ledger.remaining("ada")
+    with monkeypatch.context() as patched:
+        patched.setattr(Book, "_add_up", broken_off)
+        with pytest.raises(KeyboardInterrupt):  # nothing is told before COMMIT
+            ledger.release(mechanism, value, **asked)
+    assert (ledger.charges(), ledger.check()) == (0, ())
+    with pytest.raises(ValueLost, match="its users were charged") as lost:
+        ledger.release(mechanism, value, **asked)
+    receipt = lost.value.receipt
+    assert (receipt.number, receipt.paid, receipt.value, receipt.repeated) == (1, 1, None, False)
+    assert (ledger.charges(), ledger.check(receipt)) == (1, ())
+    assert ledger.remaining("ada") != before
+    for again in (value, low):
+        with pytest.raises(InvalidParameter, match="charged before, and its value is not in"):
+            ledger.release(mechanism, again, **asked)
+    assert ledger.charges() == 1
+    ledger.release(mechanism, low, users=["ada"], batch="two")
+    assert ledger.charges() == 2
 
 
 def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:
@@ -160,7 +207,7 @@ def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
 
 def test_a_charge_and_a_release_are_not_taken_for_each_other(ledger: Ledger) -> None:
     ledger.charge(["ada"], NOISY, batch="charged")
-    with pytest.raises(InvalidParameter, match=r"by charge, and the value .* is not in the ledger"):
+    with pytest.raises(InvalidParameter, match=r"and its value is not in the ledger"):
         ledger.release(NOISY, 1, users=["ada"], batch="charged")
     ledger.release(NOISY, 1, users=["ada"], batch="released")
     for repeat_ok in (False, True):

@@ -190,6 +190,17 @@ def test_a_space_before_the_name_of_a_column_is_no_part_of_it(tmp_path: Path) ->
     assert release(Sum(column="x", low=0, high=1), table, SCOPE, EXACT).value == 1
 
 
+@pytest.mark.parametrize("text", ["user\rada\rbob\r", "user\rada\nbob\n"])
+def test_lines_that_end_with_a_return_alone_are_refused(tmp_path: Path, text: str) -> None:
+    # Polars took all of them for the name of the column, and counted nobody.
+    path = tmp_path / "users.csv"
+    path.write_bytes(text.encode())
+    with pytest.raises(InvalidParameter, match="is not valid CSV"):
+        Table.open(path)
+    path.write_bytes(text.replace("\r", "\r\n").encode())
+    assert Table.open(path).count(TableScope(user="user")) == 2
+
+
 def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
     table = pl.DataFrame(DATA)
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:

@@ -64,7 +64,7 @@ REVEALS = "dataset B failed in 4 of 4 more runs, dataset A in none: the error it
 def test_an_error_of_one_dataset_alone_reveals_it(
     audit: Shell, here: Path, name: str, more: tuple[Any, ...]
 ) -> None:
-    (here / "pairs.json").write_text("[[0, 0], [0, 1]]", encoding="utf-8")
+    (here / "pairs.json").write_text("[[0, -1], [0, 1]]", encoding="utf-8")
     words = at(name)
     if name == "a program":
         (here / "fails.sh").write_text(FAILS, encoding="utf-8")

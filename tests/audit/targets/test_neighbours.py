@@ -153,6 +153,19 @@ def test_every_door_refuses_and_warns() -> None:
         assert report.warnings[0].startswith("the datasets differ in 3 of 3 items")
 
 
+def test_two_equal_datasets_are_refused_however_long_they_are() -> None:
+    # An assertion on them could not fail, whatever the code does.
+    for target in ("discrete-laplace:scale=1", "half-scale"):
+        with pytest.raises(InvalidParameter, match="must be two different datasets"):
+            assert_private(target, "epsilon=1", pairs=[(0, 1), (1, 1)])
+    for same in (([1, 2], [1, 2]), (np.zeros(5000), np.zeros(5000))):
+        with pytest.raises(InvalidParameter, match="must be two different datasets"):
+            audit.audit(_noisy, "epsilon=1", pair=same)
+    long = np.zeros(5000, dtype=int)
+    long[2500] = 1  # its repr leaves this out
+    assert_private(_noisy, "epsilon=1", pair=(np.zeros(5000, dtype=int), long), seed=7)
+
+
 def test_of_several_pairs_a_warning_names_its_own() -> None:
     pairs = [([1], [2]), ([1, 2, 3], [4, 5, 6])]
     report = audit.audit(_noisy, "epsilon=1", pairs=pairs, runs=2000, seed=7)

@@ -69,8 +69,9 @@ def test_an_entry_of_the_catalogue_brings_its_relation() -> None:
 
 
 def test_what_is_not_private_fails_with_its_witness() -> None:
+    pairs = [(3, np.int64(3)), (0, 1)]
     with pytest.raises(Refuted) as failure:
-        assert_private(broken, "epsilon=1", pairs=[(3, 3), (0, 1)], runs=3000, seed=1)
+        assert_private(broken, "epsilon=1", pairs=pairs, runs=3000, seed=1)
     report = failure.value.report
     assert isinstance(report, AuditReport)
     assert report.witness is not None

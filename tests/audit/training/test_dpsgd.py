@@ -36,7 +36,7 @@ def test_a_step_as_stated_passes(step: Any) -> None:
         report = audited(step, seed=seed)
         assert failed(report) == set()
         assert (report.verdict, report.exit_code) == ("not_refuted", 0)
-        assert len(report.checks) == 11
+        assert len(report.checks) == 12
 
 
 @by_day(6)

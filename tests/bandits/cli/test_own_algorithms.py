@@ -10,11 +10,27 @@ from tests.support.bandits.command import Bandit
 
 HALVING = (Path(__file__).parents[3] / "examples" / "halving.py").read_text(encoding="utf-8")
 OTHERS = """
+from bandits.batch import Commit
 from own import Halving
 ready = Halving()
 def needs(epsilon, words): return ready
 def wrong(epsilon): return epsilon
 def refuses(epsilon): return Halving(epsilon=epsilon).privatizer.noise(-1)
+class Halves(Halving):
+    def observe(self, state, released):
+        raise SystemExit(0)
+class Unsized(Halving):
+    def sizes(self, arms, horizon):
+        return None
+class Remembers(Halving):
+    __slots__ = ("__dict__",)
+    def observe(self, state, released):
+        object.__setattr__(self, "before", self.__dict__.get("before", 0) + 1)
+        return super().observe(state, released)
+    def choose(self, state):
+        if self.__dict__.get("before", 0) > 1:
+            return Commit(2)
+        return super().choose(state)
 """
 SMALL = ("--horizon", "3000", "--instances", 2, "--arms", 3, "--epsilon", "1/2")
 
@@ -72,3 +88,16 @@ def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: st
     assert refused.err.startswith("error: --algorithms = ")
     assert said in refused.err
     assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "said"), [("Halves", "SystemExit(0)"), ("Unsized", "TypeError")])
+def test_an_error_of_it_is_its_own(bandit: Bandit, name: str, said: str) -> None:
+    found = bandit("run", "cz/easy", *SMALL, "--algorithms", f"others.py:{name}")
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"error: --algorithms = others.py:{name}: raised {said}")
+
+
+def test_what_it_keeps_from_a_run_is_gone_in_the_next_one(bandit: Bandit) -> None:
+    # Otherwise the numbers would depend on the processes, and a resumed run on its interruption.
+    run = ("run", "cz/easy", *SMALL, "--algorithms", "others.py:Remembers", "--json")
+    assert bandit(*run).json["rows"] == bandit(*run, "--jobs", 2).json["rows"]

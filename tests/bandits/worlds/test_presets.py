@@ -65,7 +65,7 @@ def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
 
 
 def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="must be omitted: .* is simulated"):
+    with pytest.raises(InvalidParameter, match=r"must be omitted: .* is simulated"):
         preset_of("cz/easy").worlds(1, data=tmp_path)
     for name in ("obd", "cz/mslr"):
         with pytest.raises(InvalidParameter, match="needs --data FILE"):

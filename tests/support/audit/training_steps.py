@@ -157,6 +157,58 @@ class SeededNoise(Right):
         return np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size)
 
 
+class LayerWithoutNoise(Right):
+    """One coordinate in two hundred has no noise."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        found = super().noise(size, rng)
+        found[-1] = 0.0
+        return found
+
+
+class QuietLayer(LayerWithoutNoise):
+    """One coordinate in two hundred has a third of the noise."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        found = Right.noise(self, size, rng)
+        found[-1] /= 3
+        return found
+
+
+class SeededLayers(Right):
+    """A generator that is seeded for each of two layers: they have the same noise."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        half = super().noise(-(-size // 2), rng)
+        return np.concatenate([half, -half])[:size]
+
+
+class ShuffledNoise(Right):
+    """The same noise at every step, in another order."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return rng.permutation(np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size))
+
+
+class NoiseOfFullBatches(Right):
+    """A small batch gets less noise."""
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
+        total = self.clipped(self.finite(gradients)).sum(axis=0)
+        noise = self.noise(gradients.shape[1], rng)
+        full = 0 < len(gradients) < RATE * RECORDS
+        return (total + (0.5 * noise if full else noise)) / self.divisor(len(gradients))
+
+
+class LastUnclipped(Right):
+    """The rest of a batch that does not fill a microbatch is not clipped."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        found = super().clipped(gradients)
+        found[len(gradients) // 8 * 8 :] = gradients[len(gradients) // 8 * 8 :]
+        return found
+
+
 class ClippedByCoordinate(Right):
     """Each coordinate is clipped, not the norm."""
 
@@ -268,6 +320,12 @@ BROKEN: dict[type[Right], str] = {
     TenthLessNoise: "noise",
     LaplaceNoise: "noise",
     SeededNoise: "noise",
+    LayerWithoutNoise: "coordinates",
+    QuietLayer: "coordinates",
+    SeededLayers: "noise",
+    ShuffledNoise: "noise",
+    NoiseOfFullBatches: "noise",
+    LastUnclipped: "clipping",
     ClippedByCoordinate: "clipping",
     ClippedByLayer: "clipping",
     ClippedTogether: "clipping",
