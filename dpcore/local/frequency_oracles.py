@@ -296,7 +296,8 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
         n, k = len(values), self.values
         found, starts = np.zeros(n * k, dtype=np.bool_), k * np.arange(n)
         inside = flip(self.own, n, rng)
-        for wanted, group in ((self.size - 1, starts[inside]), (self.size, starts[~inside])):
+        for wanted, rows in ((self.size - 1, inside), (self.size, ~inside)):
+            group = k * np.flatnonzero(rows)
             for last in range(k - 1 - wanted, k - 1):
                 place = group + below(last + 1, len(group), rng)
                 found[np.where(found[place], group + last, place)] = True

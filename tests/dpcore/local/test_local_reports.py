@@ -131,7 +131,7 @@ def test_the_sampler_has_that_law(
         (UnaryEncoding, "flip(self.own", "flip(self.other"),
         (SubsetSelection, "last + 1", "last"),
         (SubsetSelection, "found[starts + (k - 1)] = found[own]", "pass"),
-        (SubsetSelection, "starts[~inside]", "starts[inside]"),
+        (SubsetSelection, "(self.size, ~inside)", "(self.size, inside)"),
         (LocalHashing, "_another(symbols[lies]", "_another(0 * symbols[lies]"),
         (HadamardResponse, "odd == flip", "odd != flip"),
     ],
