@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["AS_INSTALLED", "best_seconds", "interleaved", "machine", "write"]
+__all__ = ["AS_INSTALLED", "RESULTS", "best_seconds", "interleaved", "machine", "write"]
 
 AS_INSTALLED: Final = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 r"""The environment of a timed process; Python stores the bytecode of the first run."""
@@ -33,6 +33,7 @@ _PACKAGES = (
     "opendp",
     "diffprivlib",
     "pipeline-dp",
+    "tmlt-analytics",
     "multi-freq-ldpy",
     "polars",
     "dp-accounting",
@@ -40,7 +41,7 @@ _PACKAGES = (
     "joblib",
     "jax-privacy",
 )
-_RESULTS = Path(__file__).parent / "results"
+RESULTS: Final = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
@@ -99,8 +100,8 @@ def write(name: str, result: Mapping[str, Any]) -> None:
     command = [Path(sys.executable).name, "-m", f"benchmarks.{name}", *words]
     document = {"benchmark": name, "command": " ".join(command), "machine": machine(), **result}
     text = json.dumps(document, indent=1) + "\n"
-    _RESULTS.mkdir(exist_ok=True)
-    half = _RESULTS / f"{name}.json.part"
+    RESULTS.mkdir(exist_ok=True)
+    half = RESULTS / f"{name}.json.part"
     half.write_text(text, encoding="utf-8")
-    half.replace(_RESULTS / f"{name}.json")
+    half.replace(RESULTS / f"{name}.json")
     sys.stdout.write(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from json import loads
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 from uuid import uuid4
@@ -184,9 +185,9 @@ class Book:
             raise LedgerUnavailable("ledger", must)
         last = (0, self.start)
         made = ""
-        for row in map(self._row, run(connection, self.tables.edges)):
-            charge = Charge.of(row, self.tables.owed)
-            last, made = (charge.number, row["digest"]), charge.made
+        for cells in run(connection, self.tables.edges):
+            charge = _charge_of(self.tables, *cells)
+            last, made = (charge.number, cells[-1]), charge.made
             if charge.number == 1 and charge.previous != self.start:
                 reason = "its filter was edited after the first charge: run check"
                 raise LedgerDamaged("ledger", reason)
@@ -199,11 +200,11 @@ class Book:
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
         r"""The existing charges among ``batches``; their users are given only as a digest."""
         made = {}
-        for row in map(self._row, [*those(connection, self.tables.charges, "batch", batches)]):
-            charge = Charge.of(row, self.tables.owed)
+        for cells in [*those(connection, self.tables.charges, "batch", batches)]:
+            charge = _charge_of(self.tables, *cells)
             spared = self.names(connection, self.tables.spared, charge) if charge.spared else ()
             value = self.value(connection, charge)
-            made[charge.batch] = Entry(charge, row["digest"], (), spared, value)
+            made[charge.batch] = Entry(charge, cells[-1], (), spared, value)
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
@@ -217,9 +218,6 @@ class Book:
             where = f"charge {charge.number} (batch {charge.batch!r})"
             raise LedgerDamaged(where, "its released value was edited or deleted")
         return found
-
-    def _row(self, cells: tuple[Any, ...]) -> dict[str, Any]:
-        return dict(zip(self.tables.charges.columns.keys(), cells, strict=True))
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
         r"""The users charged by a charge, or left out of it, in order."""
@@ -349,6 +347,13 @@ class Book:
         accounts = {name: Account.of(tuple(totals), n) for name, *totals, n, _ in rows}
         self._add_up(connection, accounts, accounts)
         connection.execute(update(self.tables.ledger).values(identity=self.identity))
+
+
+@lru_cache(maxsize=64, typed=True)
+def _charge_of(tables: Tables, *cells: Any) -> Charge:
+    # Typed: a cell that is 1.0 or true instead of 1 was edited.
+    row = dict(zip(tables.charges.columns.keys(), cells, strict=True))
+    return Charge.of(row, tables.owed)
 
 
 Charged: TypeAlias = Receipt | DpcoreError

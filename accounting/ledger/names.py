@@ -20,6 +20,7 @@ _UNSEEN: Final = re.compile(
 )
 
 _PLAIN: Final = re.compile(rf"[!-~](?:[ -~]{{0,{_LONGEST - 2}}}[!-~])?")
+_PLAIN_LINES: Final = re.compile(rf"(?:{_PLAIN.pattern}\n)*+")
 
 
 def name(argument: str, value: object) -> str:
@@ -48,7 +49,11 @@ def sorted_names(users: object) -> tuple[str, ...]:
     r"""Distinct names, sorted by code point."""
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
         raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
-    names = sorted(name("users", user) for user in users)
+    names = [*users]
+    lines = "\n".join([*names, ""]) if {*map(type, names)} == {str} else ""
+    if lines.count("\n") != len(names) or not _PLAIN_LINES.fullmatch(lines):
+        names = [name("users", user) for user in names]
+    names.sort()
     if not names:
         raise InvalidParameter("users", names, "must contain at least one user")
     for one, following in pairwise(names):

@@ -7,7 +7,8 @@ each charged user, and one for each user left out. ``ledger_released`` has the v
 drawn with a charge; the first such value creates the table.
 ``ledger_users`` has the sums over the history, so that they are known without reading it; each row
 contains a checksum of its content.
-Sets of rows are passed to the database as JSON arrays, so a million rows take a few statements.
+Names are passed to the database as JSON arrays, and to PostgreSQL rows as well, so a million of
+them take a few statements.
 """
 
 from __future__ import annotations
@@ -156,6 +157,11 @@ def those(
 def put(connection: Connection, table: Table, rows: Sequence[object]) -> None:
     r"""Insert rows in column order; a user's row replaces the existing one."""
     statement = _insert(table, connection.dialect.name)
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        for start in range(0, len(rows), _AT_ONCE):
+            driver.executemany(statement, rows[start : start + _AT_ONCE])
+        return
     for part in _parts(rows):
         run(connection, statement, part=part)
 
@@ -166,14 +172,13 @@ def _parts(values: Sequence[object]) -> Iterator[str]:
         yield canonical(values[start : start + _AT_ONCE])
 
 
-# For each dialect: the elements of an array, an element as text, and a cell of an array element.
+# For each dialect: the elements of an array, and an element as text.
 _ELEMENTS: Final = {
     "sqlite": "json_each(:part)",
     "postgresql": "jsonb_array_elements(CAST(:part AS jsonb)) AS each (value)",
 }
 _ELEMENT: Final = {"sqlite": "value", "postgresql": "value #>> '{}'"}
 LOCKED: Final = " FOR UPDATE"
-_CELL: Final = {"sqlite": "json_extract(value, '$[%d]')", "postgresql": "value ->> %d"}
 
 
 @lru_cache(maxsize=1 << 8)
@@ -196,10 +201,13 @@ def _select(table: Table, key: str, dialect: str) -> str:
 
 @lru_cache(maxsize=1 << 8)
 def _insert(table: Table, dialect: str) -> str:
-    kinds = ["TEXT" if isinstance(c.type, String) else "BIGINT" for c in table.columns]
-    cells = ", ".join(f"CAST({_CELL[dialect] % i} AS {kind})" for i, kind in enumerate(kinds))
-    # Without WHERE, SQLite would parse the ON of ON CONFLICT as that of a join.
-    rows = f"INSERT INTO {table.name} SELECT {cells} FROM {_ELEMENTS[dialect]} WHERE true"  # noqa: S608 - names of columns
+    if dialect == "sqlite":
+        cells = ", ".join("?" for _ in table.columns)
+        rows = f"INSERT INTO {table.name} VALUES ({cells})"  # noqa: S608 - names of columns
+    else:
+        kinds = ["TEXT" if isinstance(c.type, String) else "BIGINT" for c in table.columns]
+        cells = ", ".join(f"CAST(value ->> {i} AS {kind})" for i, kind in enumerate(kinds))
+        rows = f"INSERT INTO {table.name} SELECT {cells} FROM {_ELEMENTS[dialect]}"  # noqa: S608 - names of columns
     if table.name == "ledger_users":
         others = ", ".join(
             f"{c.name} = excluded.{c.name}" for c in table.columns if c.name != "name"

@@ -7,10 +7,12 @@ user's rows, so adding or replacing a user does not change the contributions of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self, TypeAlias, cast
@@ -150,6 +152,7 @@ class Table:
 
     def users(self, scope: TableScope) -> list[str]:
         r"""All users with at least one row, in order."""
+        self._require_line_feeds()
         found = self._frame().select(self._named(scope)).unique().sort(_USER, nulls_last=False)
         users: list[str | None] = self._collected(found)[_USER].to_list()
         if users and users[0] is None:
@@ -219,6 +222,11 @@ class Table:
             )
         return polars.scan_parquet(self.name)
 
+    def _require_line_feeds(self) -> None:
+        if self.source is None and self.name.lower().endswith(".csv"):
+            with _reading(self.name):
+                _refuse_lone_returns(self.name, Path(self.name).stat().st_mtime_ns)
+
     def _named(self, scope: TableScope) -> Any:
         self.require(scope.user, argument="user")
         user = self._text(scope.user)
@@ -227,6 +235,7 @@ class Table:
     def _passes(self, scope: TableScope, *columns: Any) -> tuple[int, Iterator[Any]]:
         # The rows in lazy frames of about _A_PASS rows, and the number of parts of each frame. All
         # rows of a user are in one part, which depends only on the hash of the name.
+        self._require_line_feeds()
         polars, rows = _polars(), self._frame()
         total = self._collected(rows.select(polars.len())).item()
         passes = -(-total // _A_PASS) or 1
@@ -353,8 +362,32 @@ def _converted(frame: Any, name: str) -> Any:
 
 
 def _line_of(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@lru_cache(maxsize=8)
+def _refuse_lone_returns(path: str, changed: int) -> None:  # noqa: ARG001 - the key of the cache
+    # The engine takes a carriage return for a character, so two rows would be one.
+    with Path(path).open("rb") as file:
+        while part := file.read(1 << 20):
+            part += file.read(1) if part.endswith(b"\r") else b""
+            if part.count(b"\r") != part.count(b"\r\n"):
+                break
+        else:
+            return
+        file.seek(0)
+        line = next(at for at, text in enumerate(file, 1) if re.search(rb"\r(?!\n)", text))
+    reason = "has a carriage return without a line feed: end lines with \\n or \\r\\n"
+    raise InvalidParameter("table", path, f"line {line} {reason}")
+
+
+def _refuse_wide_rows(path: str) -> None:
+    width = 0
+    for line, row in csv_rows("table", path):
+        width = width or len(row)
+        if len(row) > width:
+            reason = f"line {line} has {len(row)} cells, but the header has {width} names"
+            raise InvalidParameter("table", path, f"{reason}: quote cells with commas")
 
 
 @contextmanager
@@ -363,4 +396,6 @@ def _reading(name: str) -> Iterator[None]:
     try:
         yield
     except (polars.exceptions.PolarsError, OSError) as error:
+        if "more fields" in str(error):
+            _refuse_wide_rows(name)
         raise InvalidParameter("table", name, f"cannot be read: {_line_of(error)}") from None

@@ -363,4 +363,33 @@ _EXPONENTIAL: Final = (
     ),
 )
 
-ENTRIES: Final = (*_SPARSE_VECTOR, *_SELECTION, *_EXPONENTIAL)
+# A count of 1 reaches 6 with probability a^5/(1 + a) = 0.1100..., a = e^(-1/3); one of three counts
+# with 0.2951...
+_REACHED: Final = 6
+_OF_ONE_KEY: Final = Fraction("0.111")
+_OF_THREE_KEYS: Final = Fraction("0.296")
+
+
+def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""Which of three keys appear, that only one user has, with ``rows`` rows for each: those whose
+    noisy count reaches 6. At epsilon = 1 for three rows the scale is 3.
+    """
+    return (rows > 0) * (rows + laplace(3, (n, 3), rng) >= _REACHED).astype(np.int64)
+
+
+_KEYS: Final = (
+    Entry(
+        name="threshold-for-one-key",
+        number=54,
+        sentence="Unknown keys are released above a threshold for one key of a user, who has "
+        "three.",
+        source="the delta of partition selection for one key, in a table where users have several",
+        run=unknown_keys,
+        delta=_OF_ONE_KEY,
+        true_epsilon=Enclosure.infinite(),
+        runs=1500,
+        twin=Twin(name="threshold-for-three-keys", run=unknown_keys, delta=_OF_THREE_KEYS),
+    ),
+)
+
+ENTRIES: Final = (*_SPARSE_VECTOR, *_SELECTION, *_EXPONENTIAL, *_KEYS)

@@ -182,7 +182,11 @@ class _Bits(LocalReport):
         return self.values
 
     def supports(self, reports: Reports) -> Integers:
-        found: Integers = np.count_nonzero(reports, axis=0)
+        most = 255  # so many bits have a sum that fits into a byte
+        whole = len(reports) // most * most
+        bits = reports[:whole].astype(np.uint8).reshape(most, -1)
+        sums = np.add.reduce(bits, axis=0, dtype=np.uint8).reshape(-1, self.values)
+        found: Integers = np.count_nonzero(reports[whole:], axis=0) + sums.sum(0, dtype=np.int64)
         return found
 
     @property
@@ -289,25 +293,20 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
         }
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
-        # A uniform subset of the others (Floyd), smaller by one where the user's value is included.
+        # The others in the report are a uniform subset of all values but the last (Floyd), smaller
+        # by one if the user's value is included; then the user's and the last value are swapped.
         n, k = len(values), self.values
-        rows, found = np.arange(n), np.zeros((n, k), dtype=np.bool_)
+        found, starts = np.zeros(n * k, dtype=np.bool_), k * np.arange(n)
         inside = flip(self.own, n, rng)
-        wanted = self.size - inside
-        for step in range(self.size):
-            top = k - 1 - wanted + step
-            active = np.flatnonzero(step < wanted)
-            # There are two groups of rows with different tops; draws are uniform on [0, top].
-            for last in np.unique(top[active]).tolist():
-                group = active[top[active] == last]
-                drawn = below(last + 1, len(group), rng)
-                taken = found[group, drawn]
-                found[group, np.where(taken, last, drawn)] = True
-        # Positions count the other values only: those from the user's value on move up by one.
-        places = np.arange(k)
-        moved = np.where(places > values[:, None], np.roll(found, 1, axis=1), found)
-        moved[rows, values] = inside
-        return moved
+        for wanted, rows in ((self.size - 1, inside), (self.size, ~inside)):
+            group = k * np.flatnonzero(rows)
+            for last in range(k - 1 - wanted, k - 1):
+                place = group + below(last + 1, len(group), rng)
+                found[np.where(found[place], group + last, place)] = True
+        own = starts + values
+        found[starts + (k - 1)] = found[own]
+        found[own] = inside
+        return found.reshape(n, k)
 
 
 @lru_cache(maxsize=1 << 10)

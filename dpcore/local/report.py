@@ -135,7 +135,8 @@ class LocalReport(ABC):
             reason = f"must be a nonempty integer array, one report{each} per row"
             raise InvalidParameter("reports", reports, reason)
         least, most = self._range
-        if int(given.min()) < least or (given > most).any():
+        # 0 and 1, the values of Booleans, are in the range of every mechanism.
+        if given.dtype.kind != "b" and (int(given.min()) < least or (given > most).any()):
             raise InvalidParameter("reports", reports, "contains a report that is out of range")
         return Frequencies(
             users=len(given), supports=self.supports(given), own=self.own, other=self.other

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
@@ -21,7 +22,7 @@ from accounting.ledger import (
     LedgerDamaged,
     LedgerUnavailable,
 )
-from accounting.ledger.names import name
+from accounting.ledger.names import name, sorted_names
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.filter import ApproxFilter
 from dpcore import DiscreteGaussian
@@ -195,6 +196,19 @@ def test_two_names_that_look_the_same_are_the_same(text: str) -> None:
         return
     assert kept == text
     assert kept.encode().decode().split("\n") == [kept]
+
+
+@given(st.lists(st.text("ab \n\x00\u00e9\u0301", max_size=3), min_size=1, max_size=3, unique=True))
+@example(["a\nb", "c" * 200])
+@example(["c" * 201, "a"])
+def test_names_are_checked_together_as_one_by_one(texts: list[str]) -> None:
+    try:
+        kept = tuple(sorted(name("users", each) for each in texts))
+    except InvalidParameter as error:
+        with pytest.raises(InvalidParameter, match=re.escape(str(error))):
+            sorted_names(texts)
+        return
+    assert sorted_names(iter(texts)) == kept
 
 
 @by_day(3)

@@ -29,7 +29,7 @@ from dpcore.local import (
 from dpcore.local import frequency_oracles as draws
 from dpcore.local.frequency_oracles import GRID, below, flip, inner_product_counts
 from dpcore.numbers.clopper_pearson import proven_upper_end
-from dpcore.sampling.rng import Rng, Words
+from dpcore.sampling.rng import Rng, SeededRng, Words
 from tests.support.dpcore.mutants import mutated
 from tests.support.exact_law import Forking, unroll
 
@@ -130,7 +130,8 @@ def test_the_sampler_has_that_law(
         (RandomisedResponse, "self.own, len", "self.own - Fraction(1, GRID), len"),
         (UnaryEncoding, "flip(self.own", "flip(self.other"),
         (SubsetSelection, "last + 1", "last"),
-        (SubsetSelection, "np.roll(found, 1, axis=1)", "found"),
+        (SubsetSelection, "found[starts + (k - 1)] = found[own]", "pass"),
+        (SubsetSelection, "(self.size, ~inside)", "(self.size, inside)"),
         (LocalHashing, "_another(symbols[lies]", "_another(0 * symbols[lies]"),
         (HadamardResponse, "odd == flip", "odd != flip"),
     ],
@@ -144,6 +145,17 @@ def test_a_wrong_sampler_has_another_law(
     monkeypatch.setattr(family, "_encode", wrong)
     made = family(epsilon="1/2", values=5)
     assert unrolled(made, 1) != made.law(1)
+
+
+@pytest.mark.parametrize("users", [1, 254, 255, 256])
+def test_bits_are_counted_beyond_a_byte(users: int) -> None:
+    made = UnaryEncoding(epsilon=1, values=3)
+    reports = made.report([1] * users, rng=SeededRng(7)) | np.array([False, False, True])
+    plain = [sum(column) for column in zip(*reports.tolist(), strict=True)]
+    assert made.supports(reports).tolist() == made.supports(1 * reports).tolist() == plain
+    assert plain[2] == users
+    wrong = mutated(UnaryEncoding.supports, "most = 255", "most = 256")
+    assert (users, wrong(made, reports)[2]) in ((1, 1), (254, 254), (255, 255), (256, 0))
 
 
 @pytest.mark.parametrize("threshold", [1, 0x1234567, 0xFF000000, 0xFF000001, GRID - 1, 5 << 24])

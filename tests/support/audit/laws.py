@@ -110,6 +110,15 @@ def first_largest(counts: Sequence[int]) -> Masses:
     return {list(counts).index(max(counts)): mpf(1)}
 
 
+def keys_of_one_user(rows: int) -> Masses:
+    """Each of three noisy counts reaches 6 by itself."""
+    seen = (1 - laplace_upto(5 - rows, 3)) if rows else mpf(0)
+    return {
+        keys: mpmath.fprod(seen if key else 1 - seen for key in keys)
+        for keys in product((0, 1), repeat=3)
+    }
+
+
 def _thresholds(scale: Any) -> Iterator[tuple[int, Any]]:
     reach = int(_SCALES * scale)
     return ((t, laplace(t, scale)) for t in range(-reach, reach + 1))
@@ -443,6 +452,8 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "noisy-max-half-noise": largest_index(1),
     "noisy-max-one-draw": first_largest,
     "sparse-vector": rows(2, 4, 1),
+    "threshold-for-one-key": keys_of_one_user,
+    "threshold-for-three-keys": keys_of_one_user,
     "sparse-vector-two": rows(2, 8, 2),
     "sparse-vector-gap": gap_law(2),
     "sparse-vector-gap-public-threshold": gap_law(None),
