@@ -132,7 +132,9 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     epsilon = Fraction(part.inner[0]["epsilon"])
     scale = shuffle.share.scale
     if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
-        reason = f"messages have {shuffle.width} bits (limit {_MOST_BITS}), or noise out of range"
+        reason = (
+            f"needs {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
+        )
         yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
         return
     try:

@@ -76,7 +76,7 @@ def test_an_honest_run_holds(command: Verify) -> None:
     answer = command(of_a_run())
     assert answer.code == 0
     lines = answer.out.splitlines()
-    claim = "claims[0] (epsilon): holds: epsilon <= 0.4999984 at delta 1/1000000: no less than any"
+    claim = "claims[0] (epsilon): holds: epsilon <= 0.4999984 at delta 1/1000000: at least that"
     assert lines[0].startswith(claim)
     # What was verified, as the document has it: epsilon, noise, sensitivity and rounds.
     written = json.loads(of_a_run())["parts"]
@@ -251,7 +251,7 @@ def test_no_package_reads_the_schema_of_this_one(
         (("no_such_module:read",), "cannot be imported: ModuleNotFoundError"),
         ((f"{__name__}:nothing",), "cannot be imported: AttributeError"),
         ((f"{__name__}:ALIEN",), "is not callable"),
-        ((f"{__name__}:silent",), "answered with NoneType instead of a Verdict"),
+        ((f"{__name__}:silent",), "returned NoneType instead of a Verdict"),
         ((f"{__name__}:rude",), "raised KeyError: '21 bytes"),
     ],
 )

@@ -209,5 +209,5 @@ def test_what_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         "accounting.protocol_guarantees.plan.plan_pure_shuffle",
         lambda **_: ALL_COUNTED,
     )
-    with pytest.raises(NotDerived, match="certified for Pure"):
+    with pytest.raises(NotDerived, match="certified only for Pure"):
         choose(instance="pure-shuffle", users=12, epsilon=1)

@@ -142,7 +142,7 @@ def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
         assert [each.where for each in found] == [f"parts[{last}]"], fields
         assert "is too small for" in found[0].reason
     for fields, reason in (
-        ({"reach": 10**6}, "bits, more than"),
+        ({"reach": 10**6}, "message bits (limit"),
         ({"honest": users + 1}, "must be <= users"),
         ({"cover": "0"}, "must be > 0"),
         ({"shape": "2"}, "must be <= 1"),
