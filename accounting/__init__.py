@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     )
     from accounting.claims.guarantee import Guarantee
     from accounting.composition.compose import Composition, compose
+    from accounting.composition.composition_theorems import per_user, routes
     from accounting.composition.from_json import guarantee_from_json
-    from accounting.composition.per_user import per_user, routes
     from accounting.descriptions.description import Description
     from accounting.descriptions.real_noise import Gaussian, Laplace
     from accounting.errors import NotDerived

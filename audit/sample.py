@@ -27,9 +27,9 @@ from audit.evidence.event import Witness
 from audit.evidence.many_tests import weigh, weigh_views
 from audit.evidence.measured_fraction import unmeasured
 from audit.evidence.sample_verdict import Weighed, versions
-from audit.outputs.guard import stdout_to_stderr
 from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up
+from audit.outputs.watchdog import stdout_to_stderr
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
 from audit.runs.drawn import DrawnRuns

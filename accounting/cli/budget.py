@@ -40,7 +40,7 @@ from dpcore.numbers.rounding import exactly, up
 
 if TYPE_CHECKING:
     from accounting.claims.bound import Bound
-    from accounting.composition.per_user import Route
+    from accounting.composition.composition_theorems import Route
 
 
 _NO_DELTA: Final = "the privacy loss is unbounded: use a delta above 0"
@@ -184,7 +184,7 @@ def returning(
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
-    from accounting.composition.per_user import per_user, routes
+    from accounting.composition.composition_theorems import per_user, routes
 
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)

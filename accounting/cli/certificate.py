@@ -80,7 +80,7 @@ def certify_command(
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
     from accounting.certificates.certificate import certify as made
-    from accounting.composition.per_user import per_user
+    from accounting.composition.composition_theorems import per_user
 
     if visits is None:
         total = releases.composed()

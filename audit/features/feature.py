@@ -44,9 +44,9 @@ from audit.features.shapes import (
     hashed,
 )
 from audit.outputs.copies import captured
-from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.loading import load
 from audit.outputs.output_parser import Outputs, require_readable, same
+from audit.outputs.watchdog import RAISED, current, failure
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

@@ -53,7 +53,7 @@ from audit.fit.statistics import (
     log_wealth,
     log_wealths,
 )
-from audit.outputs.guard import stdout_to_stderr
+from audit.outputs.watchdog import stdout_to_stderr
 from audit.spec import AuditSpec
 from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter

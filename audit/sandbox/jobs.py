@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import REPEATS, TargetFailed
-from audit.outputs.guard import Watchdog, reading, stdout_to_stderr
+from audit.outputs.watchdog import Watchdog, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, draw_block, keeps_to_its_seed
 from audit.sandbox.process import error_fields, error_from_fields, result_of, run_work

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.features.feature import Feature, own_map, read_feature
-from audit.outputs.guard import Watchdog
 from audit.outputs.output_parser import Outputs, concatenate
+from audit.outputs.watchdog import Watchdog
 from audit.sandbox.process import Ended, IsolatedProcess, Pipe
 from audit.targets.content import files_of, source_of
 from audit.targets.spelling import read_target

@@ -22,8 +22,8 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.errors import TargetFailed
 from audit.outputs.copies import captured, copies
-from audit.outputs.guard import RAISED, current, failure
 from audit.outputs.output_parser import Outputs, join, require_readable
+from audit.outputs.watchdog import RAISED, current, failure
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise

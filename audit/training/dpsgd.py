@@ -26,7 +26,7 @@ from audit.claims.verdicts import level
 from audit.errors import TargetFailed
 from audit.evidence.sample_verdict import versions
 from audit.fit.fit import fit
-from audit.outputs.guard import RAISED, Watchdog, failure, stdout_to_stderr
+from audit.outputs.watchdog import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.claims.guarantee import Guarantee
-from accounting.composition.per_user import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.protocol_guarantees.plan import (
     mechanism_guarantee,
     protocol_guarantee,

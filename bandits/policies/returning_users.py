@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from accounting.budget.calibrate import calibrate
-from accounting.composition.per_user import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.policies.setting import Setting

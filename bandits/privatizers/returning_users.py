@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.claims.claim import Pure, Rdp, Word
-from accounting.composition.per_user import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.ledger.names import name

@@ -19,7 +19,7 @@ import numpy as np
 from accounting.budget.calibrate import calibrate
 from accounting.claims.renyi_conversion import approx_from_renyi
 from accounting.composition.compose import compose
-from accounting.composition.per_user import advanced_over_splits, per_user
+from accounting.composition.composition_theorems import advanced_over_splits, per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import arms_and_horizon, check_word

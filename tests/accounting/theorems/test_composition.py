@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Approx, Bound, PrivacyCurve, Pure, StatedGuarantee, compose
-from accounting.composition import per_user as theorems
-from accounting.composition.per_user import advanced_over_splits
+from accounting.composition import composition_theorems as theorems
+from accounting.composition.composition_theorems import advanced_over_splits
 from accounting.theorems.claim_conversion import as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import audit
-from accounting.composition.per_user import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.release.curve import PrivacyCurve
 from bandits import Policy
 from bandits.audit_targets.server_view import view_of

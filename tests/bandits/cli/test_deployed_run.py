@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accounting.certificates.canonical import digest_of
-from accounting.composition.per_user import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.release.curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment

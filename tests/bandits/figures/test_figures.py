@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from accounting.composition.per_user import per_user, routes
+from accounting.composition.composition_theorems import per_user, routes
 from accounting.release.curve import PrivacyCurve
 from bandits.experiments.experiment import Cell
 from bandits.privatizers.returning_users import SteadyPrivatizer

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from accounting.claims.claim import Pure
-from accounting.composition.per_user import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
 from accounting.release.curve import PrivacyCurve

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mpmath import mp, mpf
 
-import accounting.composition.per_user as module
+import accounting.composition.composition_theorems as module
 from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
-from accounting.composition.per_user import Route
+from accounting.composition.composition_theorems import Route
 from accounting.release.curve import PrivacyCurve
 from accounting.release.derive_guarantee import PoissonSampled
 from dpcore import (
