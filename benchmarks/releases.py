@@ -187,8 +187,8 @@ def pipeline_dp() -> dict[str, Answer]:
 
 
 def tumult() -> dict[str, Answer]:
-    from pyspark.sql import SparkSession  # type: ignore[import-not-found]
-    from tmlt.analytics import (  # type: ignore[import-not-found]
+    from pyspark.sql import SparkSession  # type: ignore[import-not-found]  # an environment of its own
+    from tmlt.analytics import (  # type: ignore[import-not-found]  # an environment of its own
         AddOneRow,
         KeySet,
         PureDPBudget,

@@ -221,9 +221,9 @@ class PureFilter(Filter):
         known = isinstance(guarantee, (Pure, PrivacyCurve))
         found = guarantee.pure().upper if known else math.inf
         if not isinstance(found, Fraction):
-            raise NotDerived(
-                f"a pure price of {guarantee!r}", "use a ledger with a ZCdp or Approx budget"
-            )
+            noise = getattr(guarantee, "noise", guarantee)
+            reason = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
+            raise NotDerived(f"a pure price of {noise!r}", reason)
         return (found,)
 
     def _claim(self, held: tuple[Fraction, ...]) -> Pure:
