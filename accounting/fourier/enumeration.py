@@ -55,8 +55,8 @@ class Enumeration:
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes."""
         for total in self._totals():
-            low, high = total.delta(epsilon)
-            found = Enclosure(Fraction(low), min(Fraction(high), Fraction(1)))
+            # A listing from above may have a mass of a little more than 1.
+            found = Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
             if found.width <= relative * found.lower:
                 return found
         return None

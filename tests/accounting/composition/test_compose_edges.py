@@ -34,7 +34,16 @@ from dpcore import (
     Sensitivity,
     Skellam,
 )
+from dpcore.laws.poisson import Poisson as PoissonNoise
 from tests.support.accounting.lists import curve, sampled
+
+
+def test_a_total_that_reveals_almost_surely_has_a_delta_of_at_most_one() -> None:
+    """Hidden masses of the rounds add up to 1 and a rounding, in floats."""
+    found = compose((curve(PoissonNoise(mean="1/602"), 3), 3)).delta(0)
+    assert found.lower is not None
+    # All three rounds hide the data set only where each draws 3 or more.
+    assert 0.99999 < found.lower <= 1 - Fraction(1, 10**29) <= found.upper == 1
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
