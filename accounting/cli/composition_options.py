@@ -342,9 +342,9 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
         raise InvalidParameter(argument, text, "numbers around dots must increase")
     times, plus = Fraction(third, second), third - second
     if Fraction(second, first) == times:
-        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # geometric
+        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # equal ratios
     elif second - first == plus:
-        following = lambda at: at + plus  # noqa: E731  # arithmetic
+        following = lambda at: at + plus  # noqa: E731  # equal steps
     else:
         raise InvalidParameter(argument, text, "dots need equal steps or equal ratios before them")
     at = following(Fraction(third))

@@ -105,7 +105,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     ...         return ((gradients / norms).sum(axis=0) + noise) / max(1, len(gradients))
     >>> report = dpsgd(Step, records=1000, rate="0.1", noise_multiplier=1, clip=1, seed=1)
     >>> [check.name for check in report.checks if check.failed]
-    ['normaliser']
+    ['noise', 'coordinates', 'clipping', 'normaliser']
 
     Raises :class:`InvalidParameter`, and :class:`TargetFailed` if the step fails.
     """

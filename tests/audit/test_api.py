@@ -112,13 +112,16 @@ def test_what_is_printed_is_what_the_command_prints(shell: Shell) -> None:
 
 def test_a_callable_in_each_form_and_several_pairs() -> None:
     def plain(dataset: int) -> int:
-        return dataset
+        return max(dataset, 0)
 
     def seeded(dataset: int, rng: np.random.Generator) -> int:
-        return dataset + int(rng.integers(2))
+        return max(dataset, 0) + int(rng.integers(2))
 
-    for target in (plain, seeded, count):
-        report = audit.audit(target, "epsilon=0.2", pairs=[(0, 0), (0, 3)], runs=4000, seed=1)
+    def many(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        return count(max(dataset, 0), n, rng)
+
+    for target in (plain, seeded, many):
+        report = audit.audit(target, "epsilon=0.2", pairs=[(0, -1), (0, 3)], runs=4000, seed=1)
         assert (report.refuted, report.pair) == (True, (0, 3))
 
 

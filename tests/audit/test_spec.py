@@ -71,7 +71,7 @@ def test_text_and_values_are_one_spec_and_read_again_it_is_the_same() -> None:
 SPEC = """
 target = "half-scale"
 claim = "epsilon=1"
-pairs = [[0, 0], [4, 5]]
+pairs = [[1, 0], [4, 5]]
 features = ["identity", "sign"]
 runs = 2000
 seed = 7
@@ -81,7 +81,7 @@ alpha = 0.01
 
 def test_a_file_says_what_options_say(here: Path, audit: Shell) -> None:
     (here / "audit.toml").write_text(SPEC)
-    (here / "pairs.json").write_text("[[0, 0], [4, 5]]")
+    (here / "pairs.json").write_text("[[1, 0], [4, 5]]")
     words = ("half-scale", "--claim", "epsilon=1", "--pairs", "pairs.json", "-n", 2000, "--seed", 7,
              "--feature", "identity", "--feature", "sign", "--alpha", "0.01", "--json")  # fmt: skip
     found = audit("--spec", "audit.toml", "--json")

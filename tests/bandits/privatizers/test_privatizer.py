@@ -320,7 +320,7 @@ def test_a_pure_shuffle_that_is_not_certified_releases_nothing(
     weak = PureShuffle(users=12, precision=1, reach=20, cover="1/1000", share=less)
     monkeypatch.setattr(PureShufflePrivatizer, "plan", lambda *_: weak)
     privatizer = PureShufflePrivatizer(epsilon=1, failure="1e-3")
-    with pytest.raises(NotDerived, match="certified for Pure"):
+    with pytest.raises(NotDerived, match=r"only PureBound.* is certified"):
         privatizer.guarantee(12)
     given: dict[str, Any] = {"epsilon": 1, "failure": "1e-3"}
     for wrong in ({"epsilon": 0}, {"failure": 0}, {"failure": 1}, {"deployment": 3}):
