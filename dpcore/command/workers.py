@@ -15,10 +15,11 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import current_process
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dpcore.errors import DpcoreError, InvalidParameter
@@ -89,7 +90,7 @@ def in_processes(
             pre_dispatch=width + 1,
             # The initializer is not called if workers are not processes of this machine.
             initializer=_begin,
-            initargs=(os.getpid(),),
+            initargs=(os.getpid(), str(Path.cwd())),
         )
         results: Any = None
         try:
@@ -243,8 +244,11 @@ def leave_ctrl_c_to(parent: int) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _begin(parent: int) -> None:
-    # The initializer of a worker.
+def _begin(parent: int, folder: str) -> None:
+    # The initializer of a worker. Idle workers of another folder are not reused, because joblib
+    # compares the arguments; user code is named relative to the folder.
+    with suppress(OSError):
+        os.chdir(folder)
     watch_over(parent)
     leave_ctrl_c_to(parent)
 

@@ -127,7 +127,7 @@ def test_nothing_known_is_everything_hidden() -> None:
         ([(0, 1), (1, Fraction(9, 10)), (2, 0)], "convex"),
         ([(0, 1), (1, Fraction(1, 2)), (2, Fraction(3, 4))], "convex"),
         ([(0, 1), (Fraction(1, 2), Fraction(1, 4))], "1 - x"),
-        ([(0, 1), (2, Fraction(-1, 10))], "and 0"),
+        ([(0, 1), (2, Fraction(-1, 10))], "at least 0"),
     ],
 )
 def test_what_is_no_curve_of_a_pair_is_refused(corners: list[Any], complaint: str) -> None:

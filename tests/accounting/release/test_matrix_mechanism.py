@@ -65,7 +65,7 @@ def test_the_curve_is_that_of_one_gaussian() -> None:
     assert float(curve.renyi(3)) == pytest.approx(3 * squared / 2, rel=1e-12)
     assert curve.epsilon(0).lower == float("inf")
     assert curve.epsilon(1).upper == 0
-    assert "floats" in curve.epsilon("1e-6").assumptions[0]
+    assert "floating-point" in curve.epsilon("1e-6").assumptions[0]
 
 
 def test_it_composes_with_other_releases() -> None:

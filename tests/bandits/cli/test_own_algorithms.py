@@ -101,3 +101,15 @@ def test_what_it_keeps_from_a_run_is_gone_in_the_next_one(bandit: Bandit) -> Non
     # Otherwise the numbers would depend on the processes, and a resumed run on its interruption.
     run = ("run", "cz/easy", *SMALL, "--algorithms", "others.py:Remembers", "--json")
     assert bandit(*run).json["rows"] == bandit(*run, "--jobs", 2).json["rows"]
+
+
+def test_workers_read_the_file_of_the_folder_they_work_for(
+    bandit: Bandit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Workers stay for a while after a run: those of another folder are not used again.
+    run = ("run", "cz/easy", *SMALL, "--jobs", 2, "--json", "--algorithms")
+    assert bandit(*run, "cdp-se").code == 0
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.py").write_text(HALVING, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "other")
+    assert bandit(*run, "mine.py:Halving").code == 0
