@@ -12,7 +12,7 @@ from itertools import pairwise
 import mpmath
 import pytest
 
-from accounting import NotDerived, PrivacyCurve, Pure, guarantee
+from accounting import NotDerived, PrivacyCurve, guarantee
 from accounting.claims.claim import PureBound
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.log_concave import ShiftedPair
