@@ -6,8 +6,9 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
     Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.claims.renyi_conversion``)
 
 Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
-or Rdp, from Rdp to ZCdp, and from other claims to Pure. An assumed claim stays assumed, with the
-same reason. Proofs: docs/proofs/composition.md.
+or Rdp, from Rdp to ZCdp, and from other claims to Pure. A claim that differs from the given one is
+a ``PureBound`` or an ``ApproxBound``: totals get no lower bound from it. An assumed claim stays
+assumed, with the same reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from fractions import Fraction
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, Word, ZCdp
+from accounting.claims.claim import (
+    Approx,
+    ApproxBound,
+    Assumed,
+    Pure,
+    PureBound,
+    Rdp,
+    Word,
+    ZCdp,
+)
 from accounting.claims.guarantee import Guarantee, order_above_one, probability
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.errors import NotDerived
@@ -59,15 +69,17 @@ def as_pure(claim: Guarantee) -> Pure:
 
     >>> from accounting.composition.compose import compose
     >>> as_pure(compose((Pure("1/10"), 3)))
-    Pure('3/10')
+    PureBound('3/10')
 
     Raises :class:`NotDerived` if the loss is unbounded, or not known to be bounded.
     """
+    if isinstance(claim, Pure):
+        return claim
     if isinstance(claim, (ZCdp, Rdp, Approx)):
         raise NotDerived(f"a pure claim from {claim!r}", "no theorem bounds its largest loss")
     largest = _of_guarantee(claim).pure().upper
     wanted = f"a pure claim from {claim!r}"
-    return Pure(_finite(largest, wanted, "its privacy loss is unbounded"), scope=claim.scope)
+    return PureBound(_finite(largest, wanted, "its privacy loss is unbounded"), scope=claim.scope)
 
 
 @_keeping_assumptions
@@ -121,7 +133,7 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     The result is exact for Pure and Approx claims, whose worst case is randomised response.
 
     >>> as_approx(Pure(1), 0), float(as_approx(Pure(1), "1/10").stated_epsilon)
-    (Approx(1, 0), 0.8529...)
+    (ApproxBound(1, 0), 0.8529...)
     >>> float(as_approx(ZCdp("1/800"), "1e-6").stated_epsilon)
     0.2059...
 
@@ -131,9 +143,7 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     target = probability("delta", delta)
     found = _bounded(claim, lambda known: known.epsilon(target).upper)
     wanted = f"an epsilon from {claim!r} at delta = {target}"
-    return Approx(
-        _finite(found, wanted, "it is infinite: use a larger delta"), target, scope=claim.scope
-    )
+    return _approx(claim, _finite(found, wanted, "it is infinite: use a larger delta"), target)
 
 
 @_keeping_assumptions
@@ -141,12 +151,18 @@ def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx:
     r"""Convert a claim to (epsilon, delta): the least delta at ``epsilon`` >= 0, rounded up.
 
     >>> as_approx_at(Approx(1, "1e-6"), 2), float(as_approx_at(ZCdp("1/800"), 1).stated_delta)
-    (Approx(2, '1/1000000'), 2.09...e-90)
+    (ApproxBound(2, '1/1000000'), 2.09...e-90)
     """
     target = at_least_zero("epsilon", epsilon)
     found = Fraction(_bounded(claim, lambda known: known.delta(target).upper))
     short = found if isinstance(claim, Approx) else rounded_up(found)
-    return Approx(target, min(short, Fraction(1)), scope=claim.scope)
+    return _approx(claim, target, min(short, Fraction(1)))
+
+
+def _approx(claim: Guarantee, epsilon: Fraction, delta: Fraction) -> Approx:
+    # A weaker claim, or one that does not describe the whole curve, is not attained.
+    same = Approx(epsilon, delta, scope=claim.scope)
+    return same if claim == same else ApproxBound(epsilon, delta, scope=claim.scope)
 
 
 def _bounded(claim: Guarantee, bound_of: Callable[[Guarantee], End]) -> End:

@@ -17,8 +17,10 @@ from typing import Any, ClassVar, Final
 
 from accounting.claims.claim import (
     Approx,
+    ApproxBound,
     Assumed,
     Pure,
+    PureBound,
     Rdp,
     StatedGuarantee,
     Word,
@@ -161,7 +163,7 @@ class Filter(ABC):
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
-        Pure('1/2')
+        PureBound('1/2')
         """
         return self._claim(self.held(total))
 
@@ -173,7 +175,7 @@ class Filter(ABC):
         in advance.
 
         >>> PureFilter(budget=Pure(2)).together(3)
-        Pure(6)
+        PureBound(6)
         """
         return self._claim(tuple(periods * budget for budget in self.budgets))
 
@@ -227,7 +229,7 @@ class PureFilter(Filter):
         return (found,)
 
     def _claim(self, held: tuple[Fraction, ...]) -> Pure:
-        return Pure(held[0], scope=self.budget.scope)
+        return PureBound(held[0], scope=self.budget.scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,9 +350,10 @@ class ApproxFilter(Filter):
         rho, delta = held
         slack = rational("slack", self.slack)
         if rho == 0:
-            return Approx(0, delta, scope=self.budget.scope)
+            return ApproxBound(0, delta, scope=self.budget.scope)
         epsilon = approx_from_renyi(lambda order: rho * order, slack).upper
-        return Approx(Fraction(epsilon), min(delta + slack, Fraction(1)), scope=self.budget.scope)
+        most = min(delta + slack, Fraction(1))
+        return ApproxBound(Fraction(epsilon), most, scope=self.budget.scope)
 
     def format_cost(self, price: Price) -> str:
         r"""The increments of rho and delta by a charge, as text, rounded up."""

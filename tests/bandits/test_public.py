@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bandits
-from accounting.claims.claim import Assumed, Pure
+from accounting.claims.claim import Assumed, Pure, PureBound
 from accounting.errors import NotDerived
 from accounting.theorems.claim_conversion import as_pure
 from bandits import Environment, Policy, Privatizer, cz_instance, play
@@ -167,7 +167,7 @@ def test_an_own_policy_privatizer_and_world_play_together() -> None:
     run = play(policy, Halves(), horizon=5000, world=world, rng=SeededRng(1))
     assert run.pulls == (400, 400, 4200)
     assert run.guarantee is not None
-    assert as_pure(run.guarantee) == Pure("1/2")
+    assert as_pure(run.guarantee) == PureBound("1/2")
     assert len(run.releases) == 3
     assert run.bits_per_user == Shared().protocol(400).bits_per_user
     again = play(policy, cz_instance("0.5", 0), horizon=5000, world=world, rng=SeededRng(1))

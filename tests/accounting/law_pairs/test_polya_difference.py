@@ -9,7 +9,8 @@ import mpmath
 import pytest
 from flint import arb
 
-from accounting import PrivacyCurve, Pure
+from accounting import PrivacyCurve
+from accounting.claims.claim import PureBound
 from accounting.law_pairs.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
 from accounting.pairs.pair import Coordinates
 from accounting.release.composed_loss import ComposedLoss
@@ -55,7 +56,7 @@ def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: i
     with mpmath.workdps(50):
         truth = mpmath.log(brute.mass(0) / brute.mass(shift))
     assert close(ours.enclose_epsilon(0), truth)
-    assert as_pure(ours) == Pure(Fraction(ours.epsilon(0).upper))
+    assert as_pure(ours) == PureBound(Fraction(ours.epsilon(0).upper))
     assert ours.enclose_delta(Fraction(ours.epsilon(0).upper)) == Enclosure.exactly(0)
     just_below = ours.enclose_delta(Fraction(ours.enclose_epsilon(0).lower) - Fraction(1, 10**9))
     assert 0 < just_below.lower <= just_below.upper < Fraction(1, 10**8)
@@ -65,7 +66,7 @@ def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: i
 def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift: int) -> None:
     ours, top = curve(shape, scale, shift), Fraction(shift) / Fraction(scale)
     assert ours.enclose_epsilon(0) == Enclosure.exactly(top)
-    assert as_pure(ours) == Pure(top)
+    assert as_pure(ours) == PureBound(top)
     assert ours.enclose_delta(top) == Enclosure.exactly(0)
     assert Fraction(ours.enclose_delta(top - Fraction(1, 10)).lower) > 0
 

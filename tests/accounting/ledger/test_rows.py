@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
 from accounting.composition.compose import Composition, compose
 from accounting.composition.noisy_threshold import appearance
 from accounting.descriptions.real_noise import Gaussian, Laplace
@@ -68,10 +68,10 @@ def test_a_guarantee_for_one_contribution_says_how_many_there_are(ledger: Ledger
 
 def test_k_rows_are_paid_k_times(ledger: Ledger) -> None:
     ledger.charge(["ada"], guarantee(LAPLACE), batch="a", rows_per_user=3)
-    assert ledger.spent("ada") == Pure("3/10", scope=PER_USER)
+    assert ledger.spent("ada") == PureBound("3/10", scope=PER_USER)
     ledger.charge(Release(mechanism=LAPLACE, batch="b", participants=("ada",)), rows_per_user=2)
     ledger.charge(["ada"], Pure("1/10"), batch="c", rows_per_user=1)
-    assert ledger.spent("ada") == Pure("6/10", scope=PER_USER)
+    assert ledger.spent("ada") == PureBound("6/10", scope=PER_USER)
     # The same batch with other rows is another charge.
     with pytest.raises(InvalidParameter, match="at another price"):
         ledger.charge(["ada"], guarantee(LAPLACE), batch="a", rows_per_user=2)

@@ -11,7 +11,8 @@ import mpmath
 import pytest
 from flint import arb
 
-from accounting import NotDerived, PrivacyCurve, Pure
+from accounting import NotDerived, PrivacyCurve
+from accounting.claims.claim import PureBound
 from accounting.law_pairs.registry import Coordinates, candidates, coordinates_of, worst
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.shift import Shift, heaviest, maximal
@@ -199,7 +200,7 @@ def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
     )
     assert gaussians.enclose_zcdp() == Enclosure.exactly(Fraction(10**6, 800))
     assert gaussians.pure().lower == math.inf
-    assert as_pure(laplaces) == Pure(50_000)
+    assert as_pure(laplaces) == PureBound(50_000)
     single = curve(DiscreteLaplace(scale=20), Sensitivity(1)).enclose_zcdp(bits=100)
     assert laplaces.enclose_zcdp().overlaps(
         Enclosure(10**6 * Fraction(single.lower), 10**6 * Fraction(single.upper))
@@ -227,7 +228,7 @@ def test_a_wide_lattice_has_its_curve() -> None:
         # Beyond epsilon lies the highest loss alone, of mass (1 + beta)^-2.
         top = (1 + mpmath.exp(mpmath.mpf(-1) / 10)) ** -2
         assert close(above, mpmath.mpf("100.1") + mpmath.log1p(-mpmath.mpf("1e-6") / top))
-    assert as_pure(steep) == Pure("1001/10")
+    assert as_pure(steep) == PureBound("1001/10")
 
 
 def test_several_coordinates_of_an_unknown_law_are_refused() -> None:

@@ -12,7 +12,8 @@ from itertools import pairwise
 import mpmath
 import pytest
 
-from accounting import NotDerived, PrivacyCurve, Pure, guarantee
+from accounting import NotDerived, PrivacyCurve, guarantee
+from accounting.claims.claim import PureBound
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import ClosedPair
@@ -201,11 +202,11 @@ def test_discrete_laplace_is_pure_exactly() -> None:
     curve = guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)))
     assert isinstance(curve, PrivacyCurve)
     assert curve.enclose_epsilon(0) == Enclosure.exactly(Fraction(1, 10))
-    assert as_pure(curve) == Pure("1/10")
+    assert as_pure(curve) == PureBound("1/10")
     assert curve.enclose_delta("1/10") == Enclosure.exactly(0)
     assert curve.enclose_delta("0.0999999999999999999999").lower > 0
     wide = PrivacyCurve(noise=DiscreteLaplace(scale="3/7"), sensitivity=Sensitivity(5))
-    assert as_pure(wide) == Pure("35/3")
+    assert as_pure(wide) == PureBound("35/3")
 
 
 def test_discrete_gaussian_is_concentrated_exactly_and_never_pure() -> None:
@@ -279,7 +280,7 @@ def test_the_curve_is_a_value() -> None:
     laplace_curve = PrivacyCurve(
         noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity(1), scope=scope
     )
-    assert as_pure(laplace_curve) == Pure(1, scope=scope)
+    assert as_pure(laplace_curve) == PureBound(1, scope=scope)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
+from accounting import (
+    Approx,
+    Assumed,
+    NotDerived,
+    PrivacyCurve,
+    Pure,
+    Rdp,
+    StatedGuarantee,
+    ZCdp,
+    claim_from_json,
+    compose,
+)
 from accounting.claims import claim as stated
 from accounting.claims import renyi_conversion
-from accounting.claims.claim import points_of
+from accounting.claims.claim import ApproxBound, PureBound, points_of
 from accounting.claims.renyi_conversion import (
     approx_from_renyi,
     delta_at_order,
@@ -26,6 +37,7 @@ from accounting.claims.renyi_conversion import (
     rounded_up,
 )
 from accounting.theorems.claim_conversion import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
+from accounting.theorems.filter import SHARES, ApproxFilter, PureFilter
 from dpcore import DiscreteGaussian, InvalidParameter, Scope, Sensitivity, Unit
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, precision
@@ -100,10 +112,10 @@ def test_an_approximate_claim_at_a_larger_delta() -> None:
         left = mpmath.fsum(max(p - factor * q, 0) for p, q in mixture)
         assert abs(left - real(delta)) < mpmath.mpf(10) ** -15
     assert as_approx(claim, "1/10") == claim
-    assert as_approx(claim, 1) == Approx(0, 1)
+    assert as_approx(claim, 1) == ApproxBound(0, 1)
     with pytest.raises(NotDerived, match="no theorem lowers the delta"):
         as_approx(claim, "1/11")
-    assert as_approx_at(claim, 5) == Approx(5, "1/10")
+    assert as_approx_at(claim, 5) == ApproxBound(5, "1/10")
 
 
 @pytest.mark.parametrize(
@@ -199,6 +211,36 @@ def test_the_search_proposes_and_never_decides() -> None:
         assert epsilon(as_approx(ZCdp("1/800"), "1e-6")) < found
 
 
+def test_a_total_has_no_lower_bound_from_a_converted_claim() -> None:
+    # Ten rounds of the curve have epsilon 2.56 at delta = 1/10; ten rounds of the worst mechanism
+    # of the converted claim have 10.98.
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    truth = Fraction(compose((curve, 10)).epsilon("1/10").upper)
+    laplace = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
+    for claim in (
+        as_approx(curve, "1e-3"),
+        as_approx_at(curve, 1),
+        as_approx(ZCdp("1/8"), "1e-3"),
+        as_approx(Pure(1), "1/10"),
+        as_approx_at(Pure(1), "1/2"),
+        as_approx(Approx(1, "1e-6"), "1e-3"),
+        as_pure(laplace),
+        as_pure(compose((Pure(1), 3))),
+        PureFilter(budget=Pure(9)).spent((SHARES // 3,)),
+        PureFilter(budget=Pure(1)).together(3),
+        ApproxFilter(budget=Approx(1, "1e-6")).spent((SHARES, SHARES)),
+    ):
+        assert isinstance(claim, (PureBound, ApproxBound))
+        assert claim_from_json(claim.to_json()) == claim
+        assert compose((claim, 10)).epsilon("1/10").lower is None
+    assert truth < epsilon(as_approx(compose((as_approx(curve, "1e-3"), 10)), "1/10"))
+    # An equal claim says as much as the given one.
+    for same in (Pure(1), PureBound(1)):
+        assert as_pure(same) == same
+    for pair in (Approx(1, "1e-6"), ApproxBound(1, "1e-6")):
+        assert as_approx(pair, "1e-6") == pair == as_approx_at(pair, 1)
+
+
 # -- round trips ------------------------------------------------------------------------------
 
 
@@ -256,7 +298,7 @@ def test_refusals() -> None:
     for claim in (ZCdp(1), Rdp({2: 1})):
         with pytest.raises(NotDerived, match="delta = 0"):
             as_approx(claim, 0)
-    assert as_approx(ZCdp(0), 0) == Approx(0, 0) == as_approx(Rdp({2: 0}), 0)
+    assert as_approx(ZCdp(0), 0) == ApproxBound(0, 0) == as_approx(Rdp({2: 0}), 0)
     for delta in (-1, "3/2", math.nan):
         with pytest.raises(InvalidParameter, match=r"^delta"):
             as_approx(Pure(1), delta)

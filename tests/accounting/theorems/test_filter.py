@@ -24,7 +24,7 @@ from accounting import (
     StatedGuarantee,
     ZCdp,
 )
-from accounting.claims.claim import Word, points_of
+from accounting.claims.claim import PureBound, Word, points_of
 from accounting.theorems import filter as filters
 from accounting.theorems.claim_conversion import as_approx, as_approx_at, as_rdp, as_zcdp
 from accounting.theorems.filter import (
@@ -115,7 +115,7 @@ def test_ten_tenths_are_a_whole() -> None:
         opened = PureFilter(budget=Pure(budget))
         total, admitted = after(opened, [Pure(each)] * (int(many) + 1))
         assert admitted == many
-        assert opened.spent(total) == Pure(budget)
+        assert opened.spent(total) == PureBound(budget)
 
 
 # -- prices -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import Pure
+from accounting.claims.claim import PureBound
 from accounting.claims.guarantee import Guarantee
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.claim_conversion import as_pure
@@ -293,7 +293,7 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
 
     run = played(Turns(private(epsilon="0.1"), 10))
     assert run.guarantee is not None
-    assert as_pure(run.guarantee) == Pure("1/10")
+    assert as_pure(run.guarantee) == PureBound("1/10")
     mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
     assert {release.mechanism for release in run.releases} == {mechanism}
 
@@ -302,7 +302,7 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
 def test_pure_runs_promise_epsilon(trust: Trust) -> None:
     promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
     assert promised is not None
-    assert as_pure(promised) == Pure(1)
+    assert as_pure(promised) == PureBound(1)
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0
     assert promised.delta("0.5").upper > 0
@@ -334,7 +334,7 @@ def test_the_worst_part_is_found_wherever_it_stands() -> None:
     alone = RunGuarantee(parts=(two,), assumptions=())
     for parts in ((one, two, half), (two, half, one), (half, one, two)):
         promised = RunGuarantee(parts=parts, assumptions=())
-        assert as_pure(promised) == Pure(2)
+        assert as_pure(promised) == PureBound(2)
         assert promised.epsilon("1e-3").upper == alone.epsilon("1e-3").upper
         assert promised.delta(1).upper == alone.delta(1).upper > 0
 
@@ -345,7 +345,7 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
         promised = RunGuarantee(parts=parts, assumptions=())
         assert promised.epsilon(0).upper == promised.epsilon("1/2").upper == 1
         assert (promised.delta("0.99").upper, promised.delta(1).upper) == (1, 0)
-        assert as_pure(promised) == Pure(1)
+        assert as_pure(promised) == PureBound(1)
 
 
 def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
@@ -373,7 +373,7 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
     alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
     assert alone is not None
     assert alone.parts == ()
-    assert as_pure(alone) == Pure(0)
+    assert as_pure(alone) == PureBound(0)
     assert alone.epsilon(0).upper == alone.delta(0).upper == 0
     with pytest.raises(InvalidParameter, match="delta"):
         alone.epsilon(2)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import Pure
+from accounting.claims.claim import PureBound
 from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.ledger import Ledger
@@ -278,7 +278,7 @@ def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> Non
             run = run_with(pool_of(LAPLACE, users=60, max_visits=2, book=book))
             assert max(book.visits.values()) == 2
             assert run.guarantee is not None
-            assert as_pure(run.guarantee) == Pure(Fraction(1, 4), scope=budget.scope)
+            assert as_pure(run.guarantee) == PureBound(Fraction(1, 4), scope=budget.scope)
             together += book.visits
         assert max(together.values()) == 5
         assert ledger.remaining("user 0").keys() == {"epsilon"}
