@@ -96,8 +96,7 @@ class Table:
             raise InvalidParameter("table", str(path), "there is no such file")
         require_plain("table", file)
         if kind == ".csv":
-            # As Polars reads it: a file of lines that end with a return alone is one long header.
-            _, header = next(csv_rows("table", file, newline="\n"), (0, []))
+            _, header = next(csv_rows("table", file), (0, []))
         else:
             polars = _polars()
             with _reading(str(path)):

@@ -44,15 +44,12 @@ def require_plain(argument: str, path: str | Path) -> None:
 
 
 def csv_rows(
-    argument: str, path: str | Path, *, whole: bool = False, newline: str = ""
+    argument: str, path: str | Path, *, whole: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Yield the non-blank rows of a CSV file lazily, each with its line number.
-
-    A line ends as in text files of any system, or only at ``newline`` if it is given.
-    """
+    r"""Yield the non-blank rows of a CSV file lazily, each with its line number."""
     require_plain(argument, path)
     try:
-        with Path(path).open(encoding="utf-8-sig", newline=newline) as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
             lines = _ended(argument, path, file) if whole else file
             yield from rows_of(argument, path, lines)
     except OSError as error:

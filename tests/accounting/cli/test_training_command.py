@@ -35,7 +35,7 @@ def test_the_run_of_the_page(command: Command) -> None:
     found = command("dpsgd", *RUN, "--epochs", 60, "--json").json
     assert 2.3815 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] < 2.381598
     assert (found["rounds"], found["derived"]["rate"]) == (14062, "8/1875")
-    assert "floats" in found["assumptions"][0]
+    assert "floating-point" in found["assumptions"][0]
     # The command that it names gives the same numbers.
     words = found["command"].split()
     assert words[:3] == ["dpcore", "budget", "epsilon"]
@@ -322,7 +322,7 @@ def test_every_answer_says_what_is_assumed(command: Command, words: list[object]
         for form in ([], ["--json"]):
             answer = command(*words, "--noise", noise, *form)
             assert answer.code == 0
-            assert ("added in floats" in answer.out) is assumed
+            assert ("floating-point code" in answer.out) is assumed
 
 
 def test_the_noise_for_an_epsilon(command: Command) -> None:

@@ -250,7 +250,7 @@ def test_events_of_theirs(events: Any) -> None:
         for scope, moves in ((ADD_REMOVE, 1), (Scope(), 2)):
             read_as = from_dp_event(event, scope)
             assert read_as.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
-            assert "floats" in read_as.assumptions[0]
+            assert "floating-point" in read_as.assumptions[0]
             assert to_dp_event(from_dp_event(event, ADD_REMOVE)) == event
     assert "claimed" in from_dp_event(events.ZCDpEvent(0.125)).assumptions[0]
     exact = from_dp_event(events.DiscreteLaplaceDpEvent(0.05, 3))
@@ -374,7 +374,7 @@ def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
     theirs = dp.pld.PLDAccountant().compose(ours.ledger)
     assert theirs.get_epsilon(1e-6) == pytest.approx(ours.get_epsilon(1e-6), rel=1e-5)
     ours.compose(events.GaussianDpEvent(20.0))
-    assert "floats" in ours.assumptions[0]
+    assert "floating-point" in ours.assumptions[0]
     assert not ours.supports(events.UnsupportedDpEvent())
     with pytest.raises(dp.UnsupportedEventError):
         ours.compose(events.UnsupportedDpEvent())

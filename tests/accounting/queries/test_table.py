@@ -199,8 +199,8 @@ def test_lines_that_end_with_a_return_alone_are_refused(tmp_path: Path, text: st
     # Polars took all of them for the name of the column, and counted nobody.
     path = tmp_path / "users.csv"
     path.write_bytes(text.encode())
-    with pytest.raises(InvalidParameter, match="is not valid CSV"):
-        Table.open(path)
+    with pytest.raises(InvalidParameter, match="line 1 has a carriage return without a line feed"):
+        Table.open(path).count(TableScope(user="user"))
     path.write_bytes(text.replace("\r", "\r\n").encode())
     assert Table.open(path).count(TableScope(user="user")) == 2
 

@@ -17,14 +17,18 @@ HALF = ["half-scale", "-n", 2000, "--seed", 7]
 
 
 def test_several_pairs_come_from_a_file(audit: Shell, here: Path) -> None:
-    (here / "pairs.toml").write_text("[[pair]]\na = 0\nb = 0\n[[pair]]\na = 4\nb = 5\n")
-    found = audit(*HALF, "--claim", "epsilon=1", "--pairs", "pairs.toml", "--json").json
-    assert found["pairs"] == [[0, 0], [4, 5]]
-    assert found["pair"] == [4, 5]
+    (here / "steps.py").write_text(
+        "def steps(dataset, rng):\n    return max(dataset, 3) + 2 * int(rng.integers(2))\n"
+    )
+    (here / "pairs.toml").write_text("[[pair]]\na = 1\nb = 0\n[[pair]]\na = 4\nb = 3\n")
+    words = ("steps.py:steps", "-n", 2000, "--seed", 7, "--claim", "epsilon=1")
+    found = audit(*words, "--pairs", "pairs.toml", "--json").json
+    assert found["pairs"] == [[1, 0], [4, 3]]
+    assert found["pair"] == [4, 3]
     assert [row["refuted"] for row in found["outcomes"]] == [False, True]
     assert sum(found["runs_by_world"].values()) == found["runs"] == 2000
-    shown = audit(*HALF, "--claim", "epsilon=1", "--pairs", "pairs.toml").out
-    assert "2 of 2: A = 4, B = 5 (replace)" in shown
+    shown = audit(*words, "--pairs", "pairs.toml").out
+    assert "2 of 2: A = 4, B = 3 (replace)" in shown
     assert "1 of 2 refuted: epsilon=1 on pair 2" in shown
 
 

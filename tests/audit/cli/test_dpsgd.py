@@ -32,7 +32,7 @@ def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:
     assert found.out.startswith("NOT REFUTED AT THIS RESOLUTION  steps.py:Right")
     found = shell("steps.py:ActualSize", *STATED)
     assert found.code == 1
-    assert "FAULTS FOUND" in found.out
+    assert "normaliser     FAULT" in found.out
     found = shell("steps.py:TenthLessNoise", *STATED, "--json")
     assert found.code == 1
     document = json.loads(found.out)

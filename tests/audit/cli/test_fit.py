@@ -150,7 +150,7 @@ def test_what_cannot_be_replayed_exits_with_3() -> None:
 
 def test_a_target_that_fails_exits_with_3() -> None:
     with pytest.raises(TargetFailed) as caught:
-        replayed("operator:neg", "--pair", "[]", "[]")
+        replayed("operator:neg", "--pair", "[]", "[1]")
     assert caught.value.exit_code == 3
 
 

@@ -209,7 +209,7 @@ def test_another_type_or_shape_tells_the_worlds_apart(
     answer = audit(*at(name), "--json")
     assert answer.code == 1
     (warning,) = answer.json["warnings"]
-    assert warning.startswith(f"dataset A gives {kinds[0]}, dataset B {kinds[1]}: the type alone")
+    assert warning.startswith(f"dataset A gave {kinds[0]}, dataset B {kinds[1]}: the type alone")
     assert answer.json["witness"]["event"] in {f"output in {{{kind!r}}}" for kind in kinds}
 
 

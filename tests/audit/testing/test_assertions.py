@@ -247,7 +247,7 @@ def test_the_budget_sells_what_it_has_and_no_more() -> None:
     ("name", "alpha", "told"),
     [
         ("a", "1e-9", "already been used"),
-        (" ", "1e-9", "a name"),
+        (" ", "1e-9", "the name of a test"),
         ("b", 0, "between"),
         ("b", 1, "betw"),
     ],

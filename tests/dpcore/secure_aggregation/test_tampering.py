@@ -350,8 +350,8 @@ def test_a_list_of_keys_that_cannot_be_is_refused() -> None:
     ways = PLAY.server[Step.KEYS].channels["ann"]
     low = PublicKeys(sharing=bytes(32), masking=fresh_keys(1).masking)
     for listed, said in (
-        ({name: keys[name] for name in NAMES[:3]}, "must name 4 to 5"),
-        ({**keys, "mal": fresh_keys(1)}, "must name 4 to 5"),
+        ({name: keys[name] for name in NAMES[:3]}, "must have the keys of 4 to 5"),
+        ({**keys, "mal": fresh_keys(1)}, "must have the keys of 4 to 5"),
         ({**keys, "ann": fresh_keys(1)}, "does not contain the keys of its receiver"),
         ({name: keys[name] for name in NAMES[1:]}, "does not contain the keys of its receiver"),
         ({**keys, "bob": keys["eve"]}, "a key twice"),
