@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from accounting.certificates.canonical import ascii_text, digest_of
 from accounting.certificates.certificate import certify
 from accounting.certificates.parse import Malformed
-from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
+from accounting.claims.claim import ApproxBound, Assumed, Pure, PureBound, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.errors import NotDerived
@@ -154,7 +154,7 @@ def certify_run(  # noqa: PLR0913  # the fields of a certificate
 def _played(released: Iterable[Mechanism], derived: RunGuarantee) -> RunGuarantee:
     # If each release is calibrated to one target, only the actual releases are listed. Any other
     # release would also have met the target, or the calibration would have raised an error.
-    if not any(type(part) in (Approx, Pure) for part in derived.parts):
+    if not any(type(part) in (ApproxBound, PureBound) for part in derived.parts):
         return derived
     found = {guarantee(mechanism): None for mechanism in released}
     return RunGuarantee(parts=tuple(found), assumptions=derived.assumptions)

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from accounting.budget.calibrate import calibrate
-from accounting.claims.claim import Approx, Pure
+from accounting.claims.claim import ApproxBound, PureBound
 from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
 from accounting.protocol_guarantees.paper_parameters import lzj_vector
@@ -196,10 +196,10 @@ class AveragePrivatizer(Releasing[Averages]):
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:
-            return Approx(self.epsilon, self.delta)
+            return ApproxBound(self.epsilon, self.delta)
         curve = self.curve(size)
         largest = curve.pure().upper
-        return Pure(largest) if isinstance(largest, Fraction) else curve
+        return PureBound(largest) if isinstance(largest, Fraction) else curve
 
     def curve(self, size: Averages) -> Guarantee:
         r"""The guarantee of one release of this size for a client, derived from the noise."""

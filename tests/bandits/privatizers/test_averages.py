@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import Approx, Pure
+from accounting.claims.claim import ApproxBound, PureBound
+from accounting.composition.compose import compose
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.batch import Encoding
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
@@ -48,7 +50,7 @@ def test_exact_noise_keeps_the_target_and_hardly_more(
 ) -> None:
     privatizer = private(trust, epsilon, delta)
     size = Averages(users=1, coordinates=coordinates)
-    assert privatizer.guarantee(size) == Approx(epsilon, delta)
+    assert privatizer.guarantee(size) == ApproxBound(epsilon, delta)
     curve = privatizer.curve(size)
     assert curve.delta(epsilon).upper <= Fraction(delta)
     # Another path: real Gaussian noise of that variance, all coordinates moved by g at once.
@@ -78,7 +80,7 @@ def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
 def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
     size = Averages(users=100, coordinates=20)
     paper = AveragePrivatizer(trust="shuffle", epsilon=10, delta="1/4", calibration="paper")
-    assert paper.guarantee(size) == Approx(10, "1/4")
+    assert paper.guarantee(size) == ApproxBound(10, "1/4")
     exact = private("shuffle")
     assert paper.proxy(size) > 10_000 * exact.proxy(size)
     encoding = paper.encoding(size)
@@ -93,7 +95,7 @@ def test_discrete_laplace_noise_gives_pure_epsilon_and_less_does_not(
     """LZJ, Remark C.9. All averages move by g at once: the largest loss is s g/scale."""
     privatizer = AveragePrivatizer(trust=trust, epsilon="3/7", calibration="pure")
     size = Averages(users=3, coordinates=coordinates)
-    assert privatizer.guarantee(size) == Pure("3/7")
+    assert privatizer.guarantee(size) == PureBound("3/7")
     record = privatizer.record(size, "b")
     assert record is not None
     noise, g = record.mechanism.noise, privatizer.encoding(size).precision
@@ -229,3 +231,16 @@ def test_records_are_of_what_a_client_is_in() -> None:
         trials=shuffle.mechanism.noise.trials, bounds=(64,) * 3
     )
     assert private("local").proxy(size) == 50 * private("central").proxy(size)
+
+
+@pytest.mark.parametrize("calibration", ["pure", "exact"])
+def test_totals_of_calibrated_noise_have_no_lower_end_above_the_truth(calibration: str) -> None:
+    given: dict[str, Any] = {"calibration": calibration}
+    given |= {"delta": "1/4"} if calibration == "exact" else {}
+    privatizer = AveragePrivatizer(trust="central", epsilon=1, **given)
+    size = Averages(users=100, coordinates=3)
+    kept = privatizer.guarantee(size)
+    assert kept is not None
+    truth = compose((privatizer.curve(size), 10)).epsilon("1/10").upper
+    lower = compose((kept, 10)).epsilon("1/10").lower
+    assert lower is None or lower <= truth
