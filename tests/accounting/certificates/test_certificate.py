@@ -32,6 +32,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.noise_text import read_noise
 from dpcore.numbers.parameter import RationalLike
+from dpcore.selection import Selection
 from tests.effort import by_day
 
 
@@ -162,6 +163,8 @@ def test_a_batch_released_twice_is_refused() -> None:
 def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
     with pytest.raises(NotDerived, match="upper bound"):
         certify(compose((ZCdp("1/10"), 2)))
+    with pytest.raises(NotDerived, match="lower bounds too: certify the claim epsilon=1"):
+        certify(compose((guarantee(Selection(epsilon=1, sensitivity=1)), 2)))
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(compose(Rdp({2: "1/10"})))
     cut = TruncatedPoisson(rate="1/10", examples=100, most=12)
