@@ -29,7 +29,7 @@ from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, rational
+from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, rational
 from dpcore.spec_syntax import read_keys
 
 _WORST: Final = "randomised response dominates every pair of the claim (Kairouz et al. 2015)"
@@ -189,6 +189,47 @@ class PureBound(Pure):
     __slots__ = ()
 
     attained: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BoundedRange(PureBound):
+    r"""``choices`` adaptive choices, the losses of each within an interval of epsilon/choices.
+
+    Exponential mechanisms are such choices (Durfee and Rogers 2019). All of them together satisfy
+    epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma 3.2).
+
+    >>> BoundedRange(1, 2).zcdp()
+    Bound(at most 0.0625, 'bounded-range')
+    """
+
+    word: ClassVar[str] = "bounded-range"
+
+    choices: int = 1
+
+    def __post_init__(self) -> None:
+        Pure.__post_init__(self)
+        given = rational("choices", self.choices)
+        count = integer("choices", given.numerator if given.denominator == 1 else given, at_least=1)
+        object.__setattr__(self, "choices", count)
+
+    def parameters(self) -> dict[str, Any]:
+        r"""The epsilon and the number of choices, as text."""
+        return {**Pure.parameters(self), "choices": str(self.choices)}
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The smaller of rho alpha and the Renyi divergence of randomised response."""
+        found = Pure.renyi(self, order, relative)
+        return replace(found, upper=min(found.upper, self._rho * order_above_one(order)))
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The rho of the choices, or the zCDP parameter of a pure claim if it is smaller."""
+        found = Pure.zcdp(self, relative)
+        theorem = "Cesar and Rogers 2021, Lemma 3.2"
+        return replace(found, upper=min(found.upper, self._rho), theorem=theorem)
+
+    @property
+    def _rho(self) -> Fraction:
+        return Fraction(self.stated_epsilon) ** 2 / (8 * self.choices)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -413,6 +454,12 @@ def said(claim: Word) -> str:
     return ",".join(f"{key}={value}" for key, value in claim.parameters().items())
 
 
+CLAIMS: Final[dict[str, Any]] = {
+    kind.word: kind for kind in (Pure, BoundedRange, ZCdp, Approx, Rdp, Assumed)
+}
+r"""The class of each claim, by the word in its JSON."""
+
+
 def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     r"""The inverse of ``to_json``.
 
@@ -424,15 +471,14 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
     name = data.get("claim")
-    kinds: dict[Any, Any] = {kind.word: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed)}
-    if not isinstance(name, str) or name not in kinds:
-        raise InvalidParameter("claim", name, f"must be one of {', '.join(kinds)}")
-    kind = kinds[name]
+    if not isinstance(name, str) or name not in CLAIMS:
+        raise InvalidParameter("claim", name, f"must be one of {', '.join(CLAIMS)}")
+    kind = CLAIMS[name]
     if data.get("attained") is False:
         kind = {Pure: PureBound, Approx: ApproxBound}.get(kind, kind)
     wanted = [each.name.removeprefix("stated_") for each in fields(kind)]
     wanted.sort(key=lambda each: each == "scope")
-    bound = {"attained"} if kind in (PureBound, ApproxBound) else set()
+    bound = {"attained"} if kind in (PureBound, BoundedRange, ApproxBound) else set()
     if set(data) != {"claim", *wanted, *bound}:
         raise InvalidParameter("claim", dict(data), f"{name} has the fields {', '.join(wanted)}")
     if name == Assumed.word:

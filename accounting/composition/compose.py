@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, said
+from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp, said
 from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
 from accounting.descriptions.description import Description
@@ -175,7 +175,8 @@ class Composition(Guarantee):
                 raise
             else:
                 raise PrecisionExhausted(BEYOND_FLOATS) from error
-        return self._with_assumptions(narrower(by_orders(), found) if orders else found)
+        both = orders or any(isinstance(source, BoundedRange) for source, _ in self.parts)
+        return self._with_assumptions(narrower(by_orders(), found) if both else found)
 
     @property
     def _samples(self) -> list[SampledRelease]:
@@ -309,7 +310,7 @@ def _group(source: Any) -> int | None:
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
     r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
-    if not isinstance(source, Pure):
+    if not isinstance(source, Pure) or isinstance(source, BoundedRange):
         return source.renyi(order, relative)
     if source.stated_epsilon == 0:
         return Bound.of(Enclosure.exactly(0), "exact", "the privacy loss is 0")

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from accounting.claims.claim import (
-    Approx,
-    Assumed,
-    Pure,
-    Rdp,
-    ZCdp,
-    claim_from_json,
-    scope_from_json,
-)
+from accounting.claims.claim import CLAIMS, claim_from_json, scope_from_json
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import description_from_json
@@ -27,7 +19,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
 
-_CLAIMS: Final = {kind.word for kind in (Pure, ZCdp, Rdp, Approx, Assumed)}
 _MECHANISM: Final = ("noise", "sensitivity", "scope")
 
 
@@ -67,7 +58,7 @@ def _composed(parts: Any) -> Composition:
 
 def _part(data: Any) -> Guarantee:
     word = data.get("claim") if isinstance(data, Mapping) else None
-    if isinstance(word, str) and word in _CLAIMS:
+    if isinstance(word, str) and word in CLAIMS:
         return claim_from_json(data)
     return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
 

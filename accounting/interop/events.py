@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from accounting.claims.claim import Approx, Assumed, Pure, ZCdp
+from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import Description
@@ -69,6 +69,8 @@ def to_dp_event(source: Guarantee) -> Any:
 
 def _event(dp: Any, source: Guarantee) -> Any:
     match source:
+        case BoundedRange():
+            return dp.ZCDpEvent(at_least(Fraction(source.zcdp().upper)))
         case Pure(stated_epsilon=epsilon):
             return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
         case ZCdp(rho=rho):

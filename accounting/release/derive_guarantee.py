@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from accounting.claims.claim import PureBound, ZCdp
+from accounting.claims.claim import BoundedRange, PureBound
 from accounting.claims.guarantee import Guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import RealNoise
@@ -83,9 +83,7 @@ def guarantee(
     if isinstance(mechanism, Selection):
         if mechanism.rule is Rule.PERMUTE_AND_FLIP:
             return PureBound(mechanism.epsilon, scope=mechanism.scope)
-        # The loss of each choice has range epsilon/count.
-        rho = mechanism.epsilon**2 / (8 * mechanism.count)
-        return ZCdp(rho, scope=mechanism.scope)
+        return BoundedRange(mechanism.epsilon, mechanism.count, scope=mechanism.scope)
     if isinstance(mechanism, LocalReport):
         loss = Fraction(mechanism.loss.upper)
         rounded, stated = Fraction(math.ceil(loss * _ROUNDED), _ROUNDED), mechanism.epsilon

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, guarantee
 from accounting.claims.bound import Bound
+from accounting.claims.claim import BoundedRange
 from accounting.composition.compose import Composition, dominating_pairs
 from accounting.composition.from_json import guarantee_from_json
 from accounting.release.composed_loss import ComposedLoss
@@ -33,7 +34,7 @@ from dpcore import (
 from dpcore.errors import PrecisionExhausted
 from dpcore.local import RandomisedResponse
 from dpcore.noise import Noise
-from dpcore.selection import AboveThreshold, NoisyMax, Selection
+from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from tests.effort import by_day, effort
 from tests.support.accounting import many
 from tests.support.accounting.lists import curve, sampled
@@ -318,9 +319,10 @@ def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
         NoisyMax(epsilon=1, sensitivity=1),
         AboveThreshold(epsilon=1, sensitivity=1, threshold=0),
         Selection(epsilon=1, sensitivity=1),
+        Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL),
         RandomisedResponse(epsilon=1, values=4),
     ],
-    ids=lambda each: type(each).__name__,
+    ids=["noisy-max", "above-threshold", "flip", "exponential", "response"],
 )
 def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -> None:
     found = compose((guarantee(mechanism), 3))
@@ -334,6 +336,34 @@ def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -
         assert whole.lower
         assert bound.upper <= whole.upper * (1 + 2**-20)
     assert not guarantee_from_json(found.to_json()).epsilon("1e-3").lower
+
+
+def delta_of_choices(at: float, count: int, epsilon: float) -> float:
+    """Of ``count`` choices with losses ``at`` and at - 1, the pair with the range 1."""
+    low, high = math.exp(-at), math.exp(1 - at)
+    p = (1 - high) / (low - high)  # both laws sum to 1
+    losses = [(i * at + (count - i) * (at - 1), i) for i in range(count + 1)]
+    return sum(
+        math.comb(count, i) * p**i * (1 - p) ** (count - i) * max(0.0, 1 - math.exp(epsilon - loss))
+        for loss, i in losses
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 30])
+@pytest.mark.parametrize("epsilon", ["0", "3/10", "2"])
+def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, epsilon: str) -> None:
+    once = guarantee(Selection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL))
+    found = float(compose((once, count)).delta(epsilon).upper)
+    worst = max(delta_of_choices(k / 40, count, float(Fraction(epsilon))) for k in range(41))
+    either = [compose((each, count)).delta(epsilon).upper for each in (Pure(1), ZCdp("1/8"))]
+    assert worst <= found * (1 + 1e-9)
+    assert found <= min(map(float, either)) * (1 + 1e-5)
+    # Two choices of half the range each, together.
+    both = guarantee(Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL))
+    assert (both.pure().upper, both.zcdp().upper) == (1, Fraction(1, 16))
+    for wrong in (0, "1/2", -1):
+        with pytest.raises(InvalidParameter, match="choices"):
+            BoundedRange(1, wrong)  # type: ignore[arg-type]  # read by value
 
 
 @pytest.mark.parametrize(
