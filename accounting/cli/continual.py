@@ -66,8 +66,8 @@ def continual(
     unit: str = option("X", "Items are multiples of this step, e.g. 1/16.", default="1"),
     relation: Relation = option(
         "WORD",
-        "How neighbouring streams differ: by replacing one item (replace), or by an item where the "
-        "other stream has 0 (add-remove).",
+        "How neighbouring streams differ: one item is replaced (replace), or one item is set to 0 "
+        "(add-remove).",
         default=Relation.REPLACE,
     ),
     as_json: AsJson = False,

@@ -123,7 +123,7 @@ def _route(method: str, find: Callable[[], Bound]) -> Route:
 
 def _exact(total: Composition, delta: Fraction) -> Bound:
     if not total.in_pairs:
-        raise NotDerived("the exact total of a claim in Renyi terms", "see the other theorems")
+        raise NotDerived("the exact total of a Renyi claim", "use the bound of another theorem")
     return total.epsilon(delta)
 
 

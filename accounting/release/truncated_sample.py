@@ -120,12 +120,12 @@ class TruncatedSample(SampledRelease):
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""An enclosure from the delta of :attr:`least` to that of the kinds."""
+        r"""Enclose delta between that of :attr:`least` and that of the mixture of :meth:`parts`."""
         upper = SampledRelease.enclose_delta(self, epsilon, bits).upper
         return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""An enclosure from the D_alpha of :attr:`least` to that of the kinds."""
+        r"""Enclose D_alpha between those of :attr:`least` and of the mixture of :meth:`parts`."""
         upper = SampledRelease.enclose_renyi(self, order, bits).upper
         return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
 

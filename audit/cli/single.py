@@ -228,7 +228,9 @@ def canaries_command(
     number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
     check_writable("--html", html)
     if html is not None and html.resolve() == Path(scores).resolve():
-        raise InvalidParameter("--html", str(html), "is the file of SCORES")
+        raise InvalidParameter(
+            "--html", str(html), "would overwrite the file of SCORES: choose another path"
+        )
     values, included = read_scores(scores)
     options = named(
         claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta",

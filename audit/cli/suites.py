@@ -61,7 +61,7 @@ def show(
 def run(
     given: dict[str, Any],
     names: list[str] | None = argument(
-        "NAME", "Entries of dpcore audit corpus list.", default=None
+        "NAME", "Names of entries, as printed by dpcore audit corpus list.", default=None
     ),
     *,
     everything: bool = option("", "Run every entry (downloads gigabytes).", "--all", default=False),
@@ -121,7 +121,9 @@ _QUICK: Final = 5000
 def bench_command(
     given: dict[str, Any],
     names: list[str] | None = argument(
-        "NAME", "Entries of dpcore audit catalogue. (default: all)", default=None
+        "NAME",
+        "Names of entries, as printed by dpcore audit catalogue. (default: all)",
+        default=None,
     ),
     *,
     quick: bool = option(

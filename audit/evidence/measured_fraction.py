@@ -57,8 +57,8 @@ class Coverage:
     ) -> Coverage:
         r"""The coverage of all runs of a view, tested at ``level``.
 
-        Something was measured if at least half of all runs were measured, and these would suffice
-        for a bound above 0 if each revealed its dataset.
+        ``measured`` is true if at least half of all runs could be tested, and if these runs would
+        give a bound above 0 when each reveals its dataset.
         """
         found = cls(
             runs=tally.runs,

@@ -162,8 +162,10 @@ class ThresholdFamily:
 
     @property
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
-        r"""The log-odds of dataset B per cell: as learned, as learned but only in separate cells
-        (labels and unusually repeated numbers), and the two signed reaches, which are conservative.
+        r"""The log-odds of dataset B per cell, in four versions.
+
+        They are as learned; as learned, but 0 outside the separate cells (labels and numbers that
+        are repeated often); and two signed conservative versions.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone

@@ -62,8 +62,9 @@ class Score:
         return rounded(total, self.unit)
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with a score of at least (not ``above``: below) a threshold by the
-        only column; None if there are several columns.
+        r"""Describe by its only column the outputs with scores >= ``threshold`` (< if not ``above``).
+
+        Return None if there are several columns.
         """
         if len(self.columns) != 1 or self.slope.any():
             return None

@@ -1,4 +1,4 @@
-r"""The default features for outputs like the first ones.
+r"""Choose the default features for outputs like those of a first block.
 
 Repeated numbers, and labels, are tested directly. Numbers that are rarely repeated are also tested
 modulo a grid, if they lie on one, and floats by their precision, which reveals noise added in

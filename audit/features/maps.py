@@ -125,7 +125,7 @@ def number_of(output: object) -> int | float:
         case float() | np.floating():
             number = float(output)
             if number != output and not math.isnan(number):
-                raise Misread("a float of more digits")
+                raise Misread("a float with more precision than float64")
             return number
         case _:
             raise Misread("no number")

@@ -177,7 +177,7 @@ def _last_bits_of(output: object, *, bits: int) -> object:
         return x
     size = output.dtype.itemsize if isinstance(output, np.floating | np.ndarray) else 8
     if size not in _FORMATS:
-        raise Misread("a float of another length")
+        raise Misread("an unsupported float format")
     as_float, as_bits, digits = _FORMATS[size]
     (pattern,) = struct.unpack(as_bits, struct.pack(as_float, x))
     return int(pattern) & ((1 << min(bits, digits)) - 1)

@@ -176,7 +176,7 @@ class DrawnRuns:
         return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
-        r"""Keep the runs of a block, or the first ones that were drawn, and read them."""
+        r"""Store the runs of a block, or those drawn before an interruption, and parse them."""
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return

@@ -1,7 +1,7 @@
 r"""Results: frozen dataclasses with JSON, HTML and text views derived from their fields.
 
-A field is declared by :func:`fact`, a property that belongs to the document by :func:`computed`.
-These determine the JSON document and its schema; the sentences of :meth:`Result.statement`, the
+Fields are declared with :func:`fact`, and properties of the document with :func:`computed`. These
+determine the JSON document and its schema; the sentences of :meth:`Result.statement`, the
 sections and the cases determine the terminal text, the notebook card, the HTML page, and the
 formats of :mod:`audit.wording.ci_formats`.
 """

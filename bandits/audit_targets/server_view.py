@@ -360,7 +360,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""The privatizer ``of``, where each release runs the protocol with rewards 0 and 1."""
+    r"""Wrap the privatizer ``of``: each release runs the protocol with rewards 0 and 1."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)

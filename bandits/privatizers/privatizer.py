@@ -192,7 +192,7 @@ class Users(ABC):
 
     @abstractmethod
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee for each user of releases of these ``sizes``; None without privacy."""
+        r"""The guarantee that releases of these ``sizes`` give each user; None if not private."""
 
 
 class NewUsers(Users):

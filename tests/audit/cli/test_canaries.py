@@ -134,5 +134,8 @@ def test_the_page_says_what_the_report_says(shell: Shell) -> None:
     assert "src=" not in shown
     before = Path("leaking.csv").read_text()
     found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "leaking.csv")
-    assert (found.code, found.err) == (2, "error: --html = leaking.csv: is the file of SCORES\n")
+    assert (found.code, found.err) == (
+        2,
+        "error: --html = leaking.csv: would overwrite the file of SCORES: choose another path\n",
+    )
     assert Path("leaking.csv").read_text() == before
