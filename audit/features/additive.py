@@ -62,7 +62,7 @@ class Score:
         return rounded(total, self.unit)
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe by its only column the outputs with scores >= ``threshold`` (< if not ``above``).
+        r"""Describe, by the only column, outputs of score >= ``threshold`` (< if not ``above``).
 
         Return None if there are several columns.
         """
