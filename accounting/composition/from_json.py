@@ -25,6 +25,7 @@ _MECHANISM: Final = ("noise", "sensitivity", "scope")
 def guarantee_from_json(data: Any) -> Guarantee:
     r"""Parse a claim, a release, or a list of parts with their rounds.
 
+    >>> from accounting import Pure
     >>> total = compose((Pure("1/10"), 3))
     >>> guarantee_from_json(total.to_json()) == total
     True
