@@ -29,7 +29,7 @@ from accounting.certificates.evidence import ends_of, evidence_of, plan_of
 from accounting.certificates.parse import Claim, Malformed, parsed, part_of, read
 from accounting.certificates.verdict import Status, Verdict, verify
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Pure, ZCdp, said
+from accounting.claims.claim import Approx, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee, order_above_one
 from accounting.descriptions.description import Description
 from accounting.descriptions.sampling_schemes import Everyone, Poisson
@@ -351,7 +351,7 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
         case MatrixCurve():
             return {**_of_matrix(source.mechanism), "rounds": rounds}
         case Pure(attained=False) | Approx(attained=False):
-            why = f"a certificate states lower bounds too: certify the claim {said(source)}"
+            why = "a certificate states lower bounds too: compose a stated Pure or Approx claim"
             raise NotDerived(f"a certificate of {source!r}", why)
         case Pure() | ZCdp() | Approx():
             written = source.to_json()

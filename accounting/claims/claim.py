@@ -216,20 +216,26 @@ class BoundedRange(PureBound):
         r"""The epsilon and the number of choices, as text."""
         return {**Pure.parameters(self), "choices": str(self.choices)}
 
+    def _epsilon(self, delta: Fraction) -> Fraction:
+        return min(Pure._epsilon(self, delta), self._zcdp._epsilon(delta))  # type: ignore[return-value]  # one is finite
+
+    def _delta(self, epsilon: Fraction) -> Fraction:
+        return min(Pure._delta(self, epsilon), self._zcdp._delta(epsilon))  # type: ignore[return-value]  # one is finite
+
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The smaller of rho alpha and the Renyi divergence of randomised response."""
         found = Pure.renyi(self, order, relative)
-        return replace(found, upper=min(found.upper, self._rho * order_above_one(order)))
+        return replace(found, upper=min(found.upper, self._zcdp.renyi(order).upper))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The rho of the choices, or the zCDP parameter of a pure claim if it is smaller."""
         found = Pure.zcdp(self, relative)
         theorem = "Cesar and Rogers 2021, Lemma 3.2"
-        return replace(found, upper=min(found.upper, self._rho), theorem=theorem)
+        return replace(found, upper=min(found.upper, Fraction(self._zcdp.rho)), theorem=theorem)
 
     @property
-    def _rho(self) -> Fraction:
-        return Fraction(self.stated_epsilon) ** 2 / (8 * self.choices)
+    def _zcdp(self) -> ZCdp:
+        return ZCdp(Fraction(self.stated_epsilon) ** 2 / (8 * self.choices), scope=self.scope)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

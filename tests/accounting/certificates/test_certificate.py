@@ -163,7 +163,7 @@ def test_a_batch_released_twice_is_refused() -> None:
 def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
     with pytest.raises(NotDerived, match="upper bound"):
         certify(compose((ZCdp("1/10"), 2)))
-    with pytest.raises(NotDerived, match="lower bounds too: certify the claim epsilon=1"):
+    with pytest.raises(NotDerived, match="lower bounds too: compose a stated Pure"):
         certify(compose((guarantee(Selection(epsilon=1, sensitivity=1)), 2)))
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(compose(Rdp({2: "1/10"})))

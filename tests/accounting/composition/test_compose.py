@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, guarantee
+from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, filter_for, guarantee
 from accounting.claims.bound import Bound
 from accounting.claims.claim import BoundedRange
 from accounting.composition.compose import Composition, dominating_pairs
 from accounting.composition.from_json import guarantee_from_json
+from accounting.ledger.request import for_user
 from accounting.release.composed_loss import ComposedLoss
 from dpcore import (
     Binomial,
@@ -361,6 +362,14 @@ def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, eps
     # Two choices of half the range each, together.
     both = guarantee(Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL))
     assert (both.pure().upper, both.zcdp().upper) == (1, Fraction(1, 16))
+    # Alone as well: many choices cost what zCDP gives, one what pure DP gives.
+    many = BoundedRange(10, 100)
+    assert many.epsilon("1e-6").upper <= ZCdp("1/8").epsilon("1e-6").upper
+    assert many.delta(3).upper <= ZCdp("1/8").delta(3).upper
+    assert (many.epsilon(0).upper, once.epsilon("1e-6").upper < 1) == (10, True)
+    prices = [filter_for(budget).price(once).costs for budget in (Pure(3), ZCdp(1))]
+    assert prices == [(1,), (Fraction(1, 8),)]
+    assert for_user(BoundedRange(1), 2).zcdp().upper == Fraction(1, 2)
     for wrong in (0, "1/2", -1):
         with pytest.raises(InvalidParameter, match="choices"):
             BoundedRange(1, wrong)  # type: ignore[arg-type]  # read by value
