@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
+from accounting.claims.claim import BoundedRange
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.interop.distributions import MissingExtra, nodes, to_pld
@@ -193,6 +194,7 @@ def test_events_of_ours(events: Any) -> None:
     assert to_dp_event(Pure("1/2")) == events.DiscreteLaplaceDpEvent(0.5, 1)
     assert to_dp_event(Pure(0)) == events.NoOpDpEvent()
     assert to_dp_event(ZCdp("1/800")) == events.ZCDpEvent(0.00125)
+    assert to_dp_event(BoundedRange(1)) == events.ZCDpEvent(0.125)
     assert to_dp_event(curve(GAUSSIAN)) == events.ZCDpEvent(0.00125)
     skellam = to_dp_event(curve(Skellam(variance=400)))
     assert Fraction(skellam.rho) >= curve(Skellam(variance=400)).zcdp().upper
