@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
     from accounting.release.curve import PrivacyCurve
     from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
+    from accounting.release.report_curve import ReportCurve
     from accounting.theorems.claim_conversion import (
         as_approx,
         as_approx_at,
@@ -81,6 +82,7 @@ __all__ = [
     "PureFilter",
     "Rdp",
     "RdpFilter",
+    "ReportCurve",
     "StatedGuarantee",
     "Status",
     "TrainingRun",

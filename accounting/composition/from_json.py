@@ -15,6 +15,7 @@ from accounting.matrix.patterns import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix_mechanism import MatrixMechanism
+from accounting.release.report_curve import WORD, ReportCurve
 from dpcore.errors import InvalidParameter
 from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
@@ -61,6 +62,9 @@ def _part(data: Any) -> Guarantee:
     word = data.get("claim") if isinstance(data, Mapping) else None
     if isinstance(word, str) and word in CLAIMS:
         return claim_from_json(data)
+    if word == WORD:
+        _check_fields(WORD, data, "claim", "ratio", "distance", "scope")
+        return ReportCurve.from_json(data)
     return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
 
 

@@ -34,6 +34,7 @@ from accounting.interop.read_events import from_dp_event, refused_part
 from accounting.release.curve import OneRelease, described
 from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix_mechanism import MatrixCurve
+from accounting.release.report_curve import ReportCurve
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
@@ -73,6 +74,8 @@ def _event(dp: Any, source: Guarantee) -> Any:
             return dp.ZCDpEvent(at_least(Fraction(source.zcdp().upper)))
         case Pure(stated_epsilon=epsilon):
             return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
+        case ReportCurve():
+            return dp.DiscreteLaplaceDpEvent(at_least(Fraction(source.pure().upper)), 1)
         case ZCdp(rho=rho):
             return dp.ZCDpEvent(at_least(rho))
         case MatrixCurve():

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any, Final, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import Description
@@ -25,16 +25,15 @@ from accounting.errors import NotDerived
 from accounting.interop.write_events import Event, event_of
 from accounting.release.curve import described
 from accounting.release.derive_guarantee import guarantee
+from accounting.release.report_curve import ReportCurve
 from accounting.release.subsampled_pairs import MOST_MEMBERS
 from accounting.release.truncated_sample import TruncatedSample
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
-_BITS: Final = 128
 _ORDERS: Final = tuple(
     # From 1.02 to 10^4, close enough together for an error of at most 0.1%.
     sorted({1 + Fraction(round(256 * 1.1**k), 256) for k in range(-40, 100)})
@@ -189,15 +188,11 @@ def _response(event: Event, scope: Scope) -> Guarantee:
     if scope.relation is not Relation.REPLACE:
         reason = "randomised response needs the replace-one relation"
         raise NotDerived(f"a guarantee from {event!r}", reason)
-    if k == 1:
+    if k == 1 or p == 1:
         return Pure(0, scope=scope)
     if p == 0:
         return Approx(0, 1, scope=scope)
-    with precision(_BITS):
-        loss = Enclosure.of(ball((1 - p) * k / p + 1).log())
-    # With more than two buckets, other buckets have the same probability under both: the curve
-    # lies below that of randomised response at the same epsilon.
-    return (Pure if k == 2 else PureBound)(Fraction(loss.upper), scope=scope)
+    return ReportCurve(ratio=(1 - p) * k / p + 1, distance=1 - p, scope=scope)
 
 
 def _sampled(event: Event, scope: Scope) -> Guarantee:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of, said
+from accounting.claims.claim import Approx, Assumed, Pure, PureBound, Rdp, ZCdp, points_of, said
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold import threshold_guarantee
@@ -24,6 +24,7 @@ from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.release.curve import OneRelease, PrivacyCurve, described
 from accounting.release.derive_guarantee import guarantee as derived
+from accounting.release.report_curve import ReportCurve
 from accounting.theorems.claim_conversion import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from dpcore.errors import ABSENT, InvalidParameter
@@ -296,6 +297,8 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
             return replace(source, rho=k * k * Fraction(source.rho))
         case Approx():
             return _approx(source, k)
+        case ReportCurve():
+            return PureBound(k * Fraction(source.pure().upper), scope=source.scope)
     reason = "state the noise with the sensitivity of a whole user and Scope(unit='user')"
     raise NotDerived(f"the cost of {k} rows of one user under {source!r}", reason)
 

@@ -167,7 +167,7 @@ def table_of(pair: Pair) -> LossTable:
 def _of_losses(pair: FinitePair) -> Cells:
     with precision(_BITS):
         rows = pair.listed()
-        losses = [ball(loss) for loss, _, _ in rows]
+        losses = [as_ball(loss) for loss, _, _ in rows]
         return _of_balls([(p, q) for _, p, q in rows], losses, losses)
 
 

@@ -188,36 +188,22 @@ def bits_of(relative: RationalLike | None) -> int:
     return max((math.ceil(1 / exact) - 1).bit_length(), _LEAST_BITS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PrivacyCurve(OneRelease):
-    r"""The exact privacy curve of q(data) + noise, derived from the law of the noise.
+class PairCurve(OneRelease):
+    r"""The exact curve of a release whose worst pairs of output laws are known.
 
-    delta(epsilon) = sup over neighbours and events S of P(M(D) in S) - e^epsilon P(M(D') in S).
-    Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest
-    decimal form).
-
-    >>> from dpcore import DiscreteGaussian
-    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
-    >>> curve.epsilon("1e-6")
-    Bound([0.18920733922114999, 0.18920733922115], 'exact')
-    >>> curve.zcdp(), curve.pure()
-    (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
-
-    Raises :class:`InvalidParameter` like :class:`Mechanism`, and for arguments out of range;
-    :class:`NotDerived` if no theorem gives the number.
+    Raises :class:`InvalidParameter` for arguments out of range, and :class:`NotDerived` if no
+    theorem gives the number.
     """
 
-    theorem: ClassVar[str] = "the curve of the noise"
+    __slots__ = ()
 
-    noise: Noise
-    sensitivity: Sensitivity | int
-    scope: Scope = field(default=Scope())
+    @abstractmethod
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""Products of pairs, one of which is the worst case at each epsilon."""
 
-    def __post_init__(self) -> None:
-        checked = Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
-        object.__setattr__(self, "sensitivity", checked.sensitivity)
-
-    # -- the curve ----------------------------------------------------------------------------
+    def worst(self) -> Coordinates:
+        r"""The product with the largest loss and the largest zCDP parameter."""
+        return self.products()[0]
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
@@ -252,7 +238,7 @@ class PrivacyCurve(OneRelease):
         exact = probability("delta", delta)
         bits = _checked(bits)
         if exact == 0:
-            return _added(worst(self.noise, self._moves), _largest_loss, bits)
+            return _added(self.worst(), _largest_loss, bits)
         if exact == 1:
             return Enclosure.exactly(0)
         relative = max(Fraction(1, 1 << bits), _FINEST)
@@ -283,7 +269,7 @@ class PrivacyCurve(OneRelease):
         if exact == 1:
             return Enclosure.exactly(0)
         if exact == 0:
-            shown = (_loss(partial(_shown, each), bits) for each in self._products())
+            shown = (_loss(partial(_shown, each), bits) for each in self.products())
             return within(_smallest(shown), Fraction(0), Fraction(1))
         found = (
             narrowed(partial(pair.tradeoff, exact), bits)
@@ -305,7 +291,7 @@ class PrivacyCurve(OneRelease):
         exact = order_above_one(order)
         bits = _checked(bits)
         return _largest(
-            _added(each, partial(_renyi, order=exact), bits) for each in self._products()
+            _added(each, partial(_renyi, order=exact), bits) for each in self.products()
         )
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
@@ -317,7 +303,46 @@ class PrivacyCurve(OneRelease):
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
         r"""The least rho, to a relative width of 2^-bits."""
-        return _added(worst(self.noise, self._moves), _zcdp, _checked(bits))
+        return _added(self.worst(), _zcdp, _checked(bits))
+
+    def _closed(self) -> Iterator[tuple[Coordinates, ClosedPair | None]]:
+        # Each product, with its pair if the curve of that pair is computed in balls.
+        for each in self.products():
+            match each:
+                case ((ClosedPair() as pair, 1),):
+                    yield each, pair
+                case _:
+                    yield each, None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PrivacyCurve(PairCurve):
+    r"""The exact privacy curve of q(data) + noise, derived from the law of the noise.
+
+    delta(epsilon) = sup over neighbours and events S of P(M(D) in S) - e^epsilon P(M(D') in S).
+    Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest
+    decimal form).
+
+    >>> from dpcore import DiscreteGaussian
+    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    >>> curve.epsilon("1e-6")
+    Bound([0.18920733922114999, 0.18920733922115], 'exact')
+    >>> curve.zcdp(), curve.pure()
+    (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
+
+    Raises :class:`InvalidParameter` like :class:`Mechanism`, and for arguments out of range;
+    :class:`NotDerived` if no theorem gives the number.
+    """
+
+    theorem: ClassVar[str] = "the curve of the noise"
+
+    noise: Noise
+    sensitivity: Sensitivity | int
+    scope: Scope = field(default=Scope())
+
+    def __post_init__(self) -> None:
+        checked = Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
+        object.__setattr__(self, "sensitivity", checked.sensitivity)
 
     @property
     def _moves(self) -> Sensitivity:
@@ -327,18 +352,13 @@ class PrivacyCurve(OneRelease):
         r"""The dominating pairs of the noise."""
         return of_noise(self.noise, self._moves)
 
-    def _products(self) -> tuple[Coordinates, ...]:
-        # At every epsilon one of these products is the worst.
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""The pairs of the noise under every largest shift, in both directions."""
         return candidates(self.noise, self._moves)
 
-    def _closed(self) -> Iterator[tuple[Coordinates, ClosedPair | None]]:
-        # Each product, with its pair if the curve of that pair is computed in balls.
-        for each in self._products():
-            match each:
-                case ((ClosedPair() as pair, 1),):
-                    yield each, pair
-                case _:
-                    yield each, None
+    def worst(self) -> Coordinates:
+        r"""The pairs of the noise under the heaviest shift."""
+        return worst(self.noise, self._moves)
 
 
 def _between(

@@ -6,10 +6,8 @@ registers it with :func:`serve`. No function takes an epsilon from its caller.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final, TypeAlias
 
 from accounting.claims.claim import BoundedRange, PureBound
@@ -31,6 +29,7 @@ from accounting.release.allocation import AllocatedSample
 from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.release.real_curve import RealCurve
+from accounting.release.report_curve import ReportCurve
 from accounting.release.subsampled_pairs import (
     Curve,
     DescribedSample,
@@ -50,8 +49,6 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
-_ROUNDED: Final = 10**9
-
 Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
@@ -63,8 +60,7 @@ def guarantee(
 ) -> Guarantee:
     r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
 
-    A :class:`Description` may also have noise on the reals, a sampling scheme and a group. The
-    guarantee of a local report is the log of its largest likelihood ratio, rounded up.
+    A :class:`Description` may also have noise on the reals, a sampling scheme and a group.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
@@ -85,10 +81,7 @@ def guarantee(
             return PureBound(mechanism.epsilon, scope=mechanism.scope)
         return BoundedRange(mechanism.epsilon, mechanism.count, scope=mechanism.scope)
     if isinstance(mechanism, LocalReport):
-        loss = Fraction(mechanism.loss.upper)
-        rounded, stated = Fraction(math.ceil(loss * _ROUNDED), _ROUNDED), mechanism.epsilon
-        least = min(rounded, stated) if loss <= stated else rounded
-        return PureBound(least, scope=mechanism.scope)
+        return ReportCurve.of(mechanism)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):

@@ -32,7 +32,7 @@ from accounting.claims.claim import (
 from accounting.claims.guarantee import Guarantee, order_above_one, probability
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.errors import NotDerived
-from accounting.release.curve import PrivacyCurve
+from accounting.release.curve import PairCurve
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, at_least_zero
@@ -43,7 +43,7 @@ _W_co = TypeVar("_W_co", bound=Word, covariant=True)
 
 class _Conversion(Protocol[_P, _W_co]):
     @overload
-    def __call__(self, claim: Word | PrivacyCurve, /, *args: _P.args, **kw: _P.kwargs) -> _W_co: ...
+    def __call__(self, claim: Word | PairCurve, /, *args: _P.args, **kw: _P.kwargs) -> _W_co: ...
     @overload
     def __call__(self, claim: Assumed, /, *args: _P.args, **kw: _P.kwargs) -> Assumed: ...
     @overload

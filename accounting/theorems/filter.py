@@ -31,7 +31,7 @@ from accounting.claims.claim import (
 from accounting.claims.guarantee import Guarantee
 from accounting.claims.renyi_conversion import approx_from_renyi, rho_within
 from accounting.errors import NotDerived
-from accounting.release.curve import PrivacyCurve
+from accounting.release.curve import PairCurve
 from accounting.theorems.claim_conversion import as_approx, as_rdp, as_zcdp
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import End
@@ -84,7 +84,7 @@ class Filter(ABC):
         r"""The name and limit of each counter."""
 
     @abstractmethod
-    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
         r"""The increment of each counter by the guarantee: exact, or rounded up."""
 
     @abstractmethod
@@ -106,8 +106,10 @@ class Filter(ABC):
         Raises :class:`InvalidParameter` for a scope other than the budget's, and
         :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
         """
-        if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PrivacyCurve)):
-            raise InvalidParameter("guarantee", guarantee, "must be a claim or a PrivacyCurve")
+        if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PairCurve)):
+            raise InvalidParameter(
+                "guarantee", guarantee, "must be a claim or the curve of one release"
+            )
         if guarantee.scope != self.budget.scope:
             raise InvalidParameter(
                 "scope",
@@ -219,8 +221,8 @@ class PureFilter(Filter):
     def _allowed(self) -> dict[str, Fraction]:
         return {"epsilon": positive_rational("epsilon", self.budget.stated_epsilon, _NOTHING)}
 
-    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
-        known = isinstance(guarantee, (Pure, PrivacyCurve))
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        known = isinstance(guarantee, (Pure, PairCurve))
         found = guarantee.pure().upper if known else math.inf
         if not isinstance(found, Fraction):
             noise = getattr(guarantee, "noise", guarantee)
@@ -249,7 +251,7 @@ class ZCdpFilter(Filter):
     def _allowed(self) -> dict[str, Fraction]:
         return {"rho": positive_rational("rho", self.budget.rho, _NOTHING)}
 
-    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
         return (rational("rho", as_zcdp(guarantee).rho),)
 
     def _claim(self, held: tuple[Fraction, ...]) -> ZCdp:
@@ -275,7 +277,7 @@ class RdpFilter(Filter):
             for order, epsilon in points_of(self.budget)
         }
 
-    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
         orders = [order for order, _ in points_of(self.budget)]
         return tuple(epsilon for _, epsilon in points_of(as_rdp(guarantee, orders)))
 
@@ -337,7 +339,7 @@ class ApproxFilter(Filter):
         object.__setattr__(self, "rho", rho)
         return {"rho": rho, "delta": rest}
 
-    def _cost(self, guarantee: Word | PrivacyCurve) -> tuple[Fraction, ...]:
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
         if not isinstance(guarantee, Approx):
             try:
                 return (rational("rho", as_zcdp(guarantee).rho), Fraction(0))

@@ -33,7 +33,6 @@ from dpcore import (
     Skellam,
 )
 from dpcore.errors import PrecisionExhausted
-from dpcore.local import RandomisedResponse
 from dpcore.noise import Noise
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from tests.effort import by_day, effort
@@ -321,9 +320,8 @@ def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
         AboveThreshold(epsilon=1, sensitivity=1, threshold=0),
         Selection(epsilon=1, sensitivity=1),
         Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL),
-        RandomisedResponse(epsilon=1, values=4),
     ],
-    ids=["noisy-max", "above-threshold", "flip", "exponential", "response"],
+    ids=["noisy-max", "above-threshold", "flip", "exponential"],
 )
 def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -> None:
     found = compose((guarantee(mechanism), 3))

@@ -322,19 +322,19 @@ def test_lists_and_samples_of_theirs(events: Any) -> None:
 def test_randomised_response(events: Any, parameter: float, buckets: int) -> None:
     event = events.RandomizedResponseDpEvent(parameter, buckets)
     ((found, _),) = from_dp_event(event, Scope()).parts
-    assert isinstance(found, Pure)
     with mpmath.workdps(40):
         p = real(Fraction(str(parameter)))
         truth = mpmath.log((1 - p + p / buckets) / (p / buckets)) if buckets > 1 else 0
-        assert 0 <= real(Fraction(found.stated_epsilon)) - truth < mpmath.mpf(10) ** -30
+        assert 0 <= real(Fraction(found.pure().upper)) - truth < mpmath.mpf(10) ** -18
 
 
 def test_a_lower_bound_is_that_of_the_event_not_of_its_claim(events: Any) -> None:
     # Of ten buckets delta(0) is p_true - p_other = 1/2; a claim of the same epsilon implies 5/6.
     response = from_dp_event(events.RandomizedResponseDpEvent(0.5, 10), Scope())
-    assert response.delta(0).upper >= Fraction(1, 2)
-    bounds = (response.delta(0), response.epsilon("1/2"), response.renyi(2))
-    assert [bound.lower for bound in bounds] == [None, None, None]
+    half = response.delta(0)
+    assert half.lower is not None
+    assert half.lower <= Fraction(1, 2) <= half.upper < Fraction(1, 2) + Fraction(1, 10**6)
+    assert response.epsilon("1/2").lower == 0
     # Without noise a unit is seen if it is kept: for 4 units in batches of 2 it is, beside 0 to 3
     # others, in 1/2 (1/8 + 3/8 + 3/8 2/3 + 1/8 1/2) of the rounds.
     for units, size, seen in ((2, 1, "3/8"), (2, 2, "1/2"), (4, 2, "13/32")):
