@@ -53,7 +53,7 @@ from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 if TYPE_CHECKING:
-    from audit.evidence.sequential_test import EProcess
+    from audit.evidence.anytime_valid_test import EProcess
     from audit.features.additive import Score
 
 LEADER: Final = "leader"
@@ -417,7 +417,7 @@ def watch_views(
     tests = tuple(product(range(pairs), features))
     if not tests:
         raise InvalidParameter("features", features, "must contain a pair and a feature")
-    from audit.evidence.sequential_test import watch_curve
+    from audit.evidence.anytime_valid_test import watch_curve
 
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]

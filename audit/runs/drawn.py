@@ -23,7 +23,7 @@ from audit.targets.target import Target
 
 if TYPE_CHECKING:
     from audit.features.additive import Score
-    from audit.features.learner import OnlineLearner
+    from audit.features.learned_score import OnlineLearner
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
@@ -164,7 +164,7 @@ class DrawnRuns:
 
         def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
             # The learners with the same source are fitted together, once.
-            from audit.features.learner import learned_scores  # most outputs need no learner
+            from audit.features.learned_score import learned_scores  # most outputs need no learner
 
             key = (pair, source, runs)
             if key not in self._studied:
@@ -229,7 +229,7 @@ class DrawnRuns:
             if feature.learner is not None and self.plan.sequential:
                 source = _source(feature)
                 if source not in scores:
-                    from audit.features.learner import OnlineLearner
+                    from audit.features.learned_score import OnlineLearner
 
                     with reading(self.target.spelling):
                         study = self.studies.setdefault((pair, source), OnlineLearner())

@@ -29,7 +29,7 @@ from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.evidence.event import Tally
 from audit.features.defaults import default_features
-from audit.features.learner import learned_scores
+from audit.features.learned_score import learned_scores
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.reading import Integers, read
 from audit.outputs.watchdog import stdout_to_stderr

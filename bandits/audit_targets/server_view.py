@@ -34,8 +34,8 @@ from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy, Sizes
 from bandits.policies.setting import Schedule
+from bandits.privatizers.deployment import AnyProtocol, Deployment, Relaxed
 from bandits.privatizers.privatizer import Privatizer, Releasing
-from bandits.privatizers.protocols import AnyProtocol, Deployment, Relaxed
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter

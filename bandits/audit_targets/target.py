@@ -36,7 +36,7 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import ALGORITHMS, is_own, own_policy, read_algorithm
 from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.protocols import Deployment
+from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName

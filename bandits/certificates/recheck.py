@@ -36,8 +36,8 @@ from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
 from bandits.policies.elimination import NAMES
 from bandits.policies.registry import LINEAR
 from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST
 from bandits.privatizers.privatizer import NEW, POOLED
-from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SOME_HONEST
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference

@@ -16,7 +16,7 @@ import typer
 from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment, limits
 from bandits.policies.registry import read_algorithm
-from bandits.privatizers.protocols import AggregationName, Deployment
+from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.arms import OWN
 from bandits.worlds.preset import Preset

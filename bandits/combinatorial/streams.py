@@ -25,8 +25,8 @@ from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.batch import word
 from bandits.combinatorial.decisions import Bools
+from bandits.privatizers.deployment import NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import NEW
-from bandits.privatizers.protocols import NO_NOISE, TRUSTED
 from dpcore.continual.square_root import column, series
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -24,8 +24,8 @@ from bandits.play_combinatorial import cucb_of
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
 from bandits.policies.setting import RunParameters, ScheduleName, Setting
+from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.protocols import Deployment
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter

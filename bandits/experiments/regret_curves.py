@@ -25,7 +25,7 @@ from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import up
 
 if TYPE_CHECKING:
-    from bandits.plots import Curve
+    from bandits.regret_plots import Curve
 
 
 _DIGITS: Final = 12
@@ -185,7 +185,7 @@ def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> None:
     """Plot Reg(t)/t of all algorithms, one panel per epsilon; curves without regret are omitted."""
-    from bandits.plots import Panel, draw_panels
+    from bandits.regret_plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
     for line in lines:
@@ -205,7 +205,7 @@ def draw_results(
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
     r"""The curves of the lower bound c ln(t)/t of a hard instance, by epsilon."""
-    from bandits.plots import Curve
+    from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
     try:
@@ -235,7 +235,7 @@ def without_regret(lines: Sequence[PlotLine]) -> Iterator[str]:
 
 
 def _curve(line: PlotLine) -> Curve:
-    from bandits.plots import Curve
+    from bandits.regret_plots import Curve
 
     # Points without regret are omitted, because the axis is logarithmic.
     kept = [i for i, mean in enumerate(line.mean) if mean > 0]

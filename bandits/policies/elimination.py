@@ -30,8 +30,8 @@ from typing import ClassVar, Final
 from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon, confidence_of
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.setting import A_SCHEDULE, PAPER, Schedule
+from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import NO_NOISE
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.radius import ExactRadius, Radius
 from dpcore.errors import InvalidParameter

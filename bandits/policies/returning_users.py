@@ -20,7 +20,7 @@ from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.release.curve import PrivacyCurve
 from bandits.policies.setting import Setting
-from bandits.privatizers.protocols import EVERYONE, Deployment
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.returning_users import SteadyLaw, SteadyPrivatizer, visits_of
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

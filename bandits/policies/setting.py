@@ -22,8 +22,8 @@ from bandits.batch import Confidence, arms_and_horizon, check_word, confidence_o
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import EVERYONE, NO_NOISE, Deployment
 from bandits.radius.radius import ExactRadius, RadiusName, TailName
 from dpcore.numbers.parameter import Exact, RationalLike, Whole, check_fields, integer
 

@@ -30,8 +30,8 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.theorems.real_gaussian import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, word
 from bandits.papers.lzj import lzj_classical_gaussian
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import Releasing
-from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -7,7 +7,7 @@ possible participations of one user, and the guarantee is that of the worst part
 part is one release; for returning users see ``returning_users``.
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
-are derived from that protocol (``bandits.privatizers.protocols``). There are privatizers without
+are derived from that protocol (``bandits.privatizers.deployment``). There are privatizers without
 privacy (here), for sums, shuffled bits and pure shuffles (``sums``), and for ``returning_users``.
 Proofs: docs/proofs/bandits.md.
 """
@@ -27,7 +27,7 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure
 from accounting.claims.guarantee import Guarantee, order_above_one, probability
 from bandits.batch import Ask, Encoding, OwnRounds, Plays, Pulls, ReleasedSum
-from bandits.privatizers.protocols import (
+from bandits.privatizers.deployment import (
     EVERYONE,
     AnyProtocol,
     Deployment,

@@ -31,8 +31,8 @@ from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.filter import SHARES, filter_for
 from bandits.batch import Plays, Pulls
+from bandits.privatizers.deployment import A_DEPLOYMENT, Deployment
 from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
-from bandits.privatizers.protocols import A_DEPLOYMENT, Deployment
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

@@ -17,8 +17,7 @@ from accounting.protocol_guarantees.paper_parameters import paper_sum
 from accounting.protocol_guarantees.plan import Instance, choose, sum_protocol
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle
 from bandits.batch import word
-from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.protocols import (
+from bandits.privatizers.deployment import (
     A_DEPLOYMENT,
     NO_NOISE,
     Deployment,
@@ -26,6 +25,7 @@ from bandits.privatizers.protocols import (
     SumProtocol,
     check_planned,
 )
+from bandits.privatizers.privatizer import Privatizer
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

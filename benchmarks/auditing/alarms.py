@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.catalogue import ENTRIES, Subject
+from audit.evidence.anytime_valid_test import watch
 from audit.evidence.baseline_bounds import BASELINES
 from audit.evidence.prequential_test import BERGER_BOOS_SHARE, gather
-from audit.evidence.sequential_test import watch
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     JAX_PRIVACY,

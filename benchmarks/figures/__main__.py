@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bandits.plots import ERROR_NOTE, draw_panels
+from bandits.regret_plots import ERROR_NOTE, draw_panels
 from benchmarks.figures.contenders import Player
 from benchmarks.figures.cz import paper_figures
 from benchmarks.figures.lzj import linear_figures

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.regret_curves import label
-from bandits.plots import Curve
 from bandits.policies.registry import read_algorithm
+from bandits.regret_plots import Curve
 from benchmarks.figures.section import Effort
 from benchmarks.figures.sweep import Contender, Outcome, Outcomes, of_contenders, of_experiment
 from dpcore.numbers.parameter import write_rational

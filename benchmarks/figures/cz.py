@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from bandits.plots import Panel
+from bandits.regret_plots import Panel
 from benchmarks.figures.contenders import (
     CZ,
     EXACT,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from bandits.plots import Curve, Look, Panel, Scale, log_ticks
+from bandits.regret_plots import Curve, Look, Panel, Scale, log_ticks
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:

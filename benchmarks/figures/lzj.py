@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from bandits.experiments.experiment import Experiment
-from bandits.plots import Curve, Panel
+from bandits.regret_plots import Curve, Panel
 from benchmarks.figures.contenders import Player, curve, power
 from benchmarks.figures.section import (
     Cell,

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any, Final
 
 from bandits.experiments.experiment import Experiment
-from bandits.plots import Panel
 from bandits.policies.linear_phased_elimination import PhasedElimination, clients_needed
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.averages import Calibrated
+from bandits.regret_plots import Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.contenders import Player, curve, power
 from benchmarks.figures.section import (

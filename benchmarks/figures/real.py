@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from bandits.plots import Panel
+from bandits.regret_plots import Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.contenders import EXACT, PAPER, Player, curve, label, power
 from benchmarks.figures.section import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final, TypeAlias
 
-from bandits.plots import Curve, Panel
+from bandits.regret_plots import Curve, Panel
 from benchmarks.figures.contenders import Player, power
 from benchmarks.figures.returning_table import ALGORITHMS, ReturningRow, returning_table
 from benchmarks.figures.section import Cell, Check, Picture, Section, Verdict, measured, rounded

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
 from bandits.experiments.summary import mean_and_error
-from bandits.plots import Panel
+from bandits.regret_plots import Panel
 from benchmarks.figures.sweep import Outcome, Ratio, ratio
 from dpcore.numbers.rounding import up
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bandits.plots import Curve, Panel
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.setting import RELEASED
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
+from bandits.regret_plots import Curve, Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.contenders import EXACT, PAPER, RADIUS, Player, curve, label, power
 from benchmarks.figures.section import (

@@ -29,8 +29,8 @@ from bandits.policies.policy import Choice
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.averages import AveragePrivatizer
+from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.protocols import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius

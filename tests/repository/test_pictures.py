@@ -23,7 +23,7 @@ from accounting.claims.bound import Bound
 from accounting.cli.plot import Training, draw, draw_epochs
 from audit.exact.report import curve_points, draw_curve
 from audit.report.figures import tradeoff_figure
-from bandits.plots import Curve, Panel, draw_panels
+from bandits.regret_plots import Curve, Panel, draw_panels
 from benchmarks.figures.dots import Dots
 from dpcore.command import picture as module
 from tests.effort import by_day, spread

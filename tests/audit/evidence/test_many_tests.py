@@ -16,6 +16,7 @@ from scipy import stats
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.evidence import many_tests
+from audit.evidence.anytime_valid_test import watch, watch_curve
 from audit.evidence.event import Witness
 from audit.evidence.many_tests import (
     LEADER,
@@ -27,7 +28,6 @@ from audit.evidence.many_tests import (
 )
 from audit.evidence.prequential_test import Evidence, gather, resolution
 from audit.evidence.sample_verdict import capped
-from audit.evidence.sequential_test import watch, watch_curve
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from tests.alpha_budget import buy_alpha

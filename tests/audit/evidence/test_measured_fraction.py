@@ -18,11 +18,11 @@ from audit.assembly import audit
 from audit.catalogue import ENTRIES
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
+from audit.evidence.anytime_valid_test import watch
 from audit.evidence.event import Tally
 from audit.evidence.many_tests import watch_views, weigh, weigh_views
 from audit.evidence.measured_fraction import Coverage, unmeasured_pairs, unseen
 from audit.evidence.prequential_test import WEIGHTS, gather, resolution
-from audit.evidence.sequential_test import watch
 from audit.evidence.view import View
 from audit.features.feature import read_feature
 from audit.outputs.output_parser import draw_worlds

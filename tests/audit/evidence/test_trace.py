@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from audit.catalogue import ENTRIES, Entry
 from audit.claims.claim import Claim
+from audit.evidence.anytime_valid_test import watch
 from audit.evidence.event import Witness
 from audit.evidence.prequential_test import block_ends, gather
-from audit.evidence.sequential_test import watch
 from audit.evidence.trace import Trace, trace
 from audit.evidence.view import View
 from audit.outputs.output_parser import Outputs, draw_worlds, join

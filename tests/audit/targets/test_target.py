@@ -17,8 +17,8 @@ import pytest
 from audit.claims.claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
+from audit.evidence.anytime_valid_test import watch
 from audit.evidence.prequential_test import gather
-from audit.evidence.sequential_test import watch
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
 from audit.runs.block import Plan
 from audit.sample import sample

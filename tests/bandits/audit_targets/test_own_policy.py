@@ -19,7 +19,7 @@ from bandits.audit_targets.target import AuditTarget, audit_view, both, target
 from bandits.batch import ReleasedSum
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.returning_users import steady_for
-from bandits.privatizers.protocols import Deployment, SumProtocol
+from bandits.privatizers.deployment import Deployment, SumProtocol
 from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng

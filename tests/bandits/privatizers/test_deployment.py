@@ -21,7 +21,8 @@ from bandits.play import Run, play, run_guarantee
 from bandits.policies.elimination import BatchedElimination, means_of
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers import protocols as module
+from bandits.privatizers import deployment as module
+from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
 from bandits.privatizers.privatizer import (
     NEW_USERS,
     Privatizer,
@@ -30,7 +31,6 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.privatizers.protocols import ALL_HONEST, MASKED, Deployment, masked_sum
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Bernoulli, Environment

@@ -21,8 +21,8 @@ from accounting.release.derive_guarantee import guarantee
 from audit.fit.fit import fit
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SUM_ONLY
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Unprotected, Users
-from bandits.privatizers.protocols import ALL_HONEST, BITS_ONLY, SUM_ONLY
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli

@@ -23,8 +23,8 @@ from accounting.theorems.claim_conversion import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination, EliminationState
-from bandits.privatizers import protocols
-from bandits.privatizers.protocols import Deployment
+from bandits.privatizers import deployment
+from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import (
     Book,
     LedgerBook,
@@ -347,7 +347,7 @@ def test_every_release_has_the_law_at_least_and_promises_it(steady: SteadyPrivat
             assert record.mechanism.noise == steady.law
             protocol = each.protocol(n)
             left = protocol.observed_noise(each.deployment.counted_on(n))
-            assert protocols._holds(left, steady.law) or left == steady.law
+            assert deployment._holds(left, steady.law) or left == steady.law
     assert {repr(each.guarantee(n)) for n in (1, 17, 333) for each in (steady, planned)} == {
         repr(steady.guarantee(5))
     }

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.verdicts import LOOKS
-from audit.evidence import sequential_test as sequential
-from audit.evidence.sequential_test import EProcess, watch, watch_curve
+from audit.evidence import anytime_valid_test as sequential
+from audit.evidence.anytime_valid_test import EProcess, watch, watch_curve
 from audit.evidence.threshold_rule import learn_rule
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read

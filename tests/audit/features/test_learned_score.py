@@ -20,11 +20,11 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.evidence.prequential_test import block_ends, gather
-from audit.features import additive, learner, steps
+from audit.features import additive, learned_score, steps
 from audit.features.additive import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader
 from audit.features.feature import read_feature
-from audit.features.learner import OnlineLearner, learned_scores
+from audit.features.learned_score import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
 from audit.features.steps import cell_places
 from audit.outputs.output_parser import draw_worlds
@@ -248,7 +248,7 @@ def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.M
     assert list(models) == [100]
     found, models = learned_scores([[]] * 300, worlds, [100, 200, 300])
     assert not models
-    monkeypatch.setattr(learner, "_FEWEST", 1000)
+    monkeypatch.setattr(learned_score, "_FEWEST", 1000)
     assert not learned_scores([[1, 2]] * 300, worlds, [100, 200, 300])[1]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bandits import plots
-from bandits.plots import LOOKS, Curve, Panel, draw_panels, looks_of
+from bandits import regret_plots
+from bandits.regret_plots import LOOKS, Curve, Panel, draw_panels, looks_of
 from dpcore.command.picture import check_picture
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
@@ -78,12 +78,12 @@ def test_an_algorithm_looks_the_same_in_every_picture_and_like_no_other() -> Non
 def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Path) -> None:
     draw_panels(tmp_path / "a.svg", [Panel(title="", curves=two())], title="Regret")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert f">{plots.ERROR_NOTE}<" in text
+    assert f">{regret_plots.ERROR_NOTE}<" in text
     assert ">at the end<" in text
     bound = Curve(label="se", x=(1, 2), y=(2.1, 2.2541), error=(0, 0), last="2.255")
     draw(tmp_path / "c.svg", [bound], title="")
     assert ">2.255 se<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
-    note = f"{plots.ERROR_NOTE} over 20 instances"
+    note = f"{regret_plots.ERROR_NOTE} over 20 instances"
     draw_panels(tmp_path / "b.svg", [Panel(title="", curves=two())], title="", note=note)
     assert f">{note}<" in (tmp_path / "b.svg").read_text(encoding="utf-8")
 
