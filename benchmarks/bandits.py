@@ -33,7 +33,7 @@ from bandits.experiments.runner import play_task
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy
-from bandits.policies.setting import RELEASED
+from bandits.policies.schedule import RELEASED
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius

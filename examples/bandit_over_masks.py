@@ -9,7 +9,7 @@ import numpy as np
 
 from bandits import BatchedElimination, Bernoulli, play
 from bandits.policies.returning_users import steady_for
-from bandits.policies.setting import Schedule
+from bandits.policies.schedule import Schedule
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import Pool
 from bandits.radius.radius import ExactRadius

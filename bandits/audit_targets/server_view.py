@@ -33,7 +33,7 @@ from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Choice, Policy, Sizes
-from bandits.policies.setting import Schedule
+from bandits.policies.schedule import Schedule
 from bandits.privatizers.deployment import AnyProtocol, Deployment, Relaxed
 from bandits.privatizers.privatizer import Privatizer, Releasing
 from bandits.radius.radius import ExactRadius

@@ -23,7 +23,8 @@ from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
-from bandits.policies.setting import RunParameters, ScheduleName, Setting
+from bandits.policies.schedule import ScheduleName
+from bandits.policies.setting import RunParameters, Setting
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
 from bandits.worlds import Worlds, preset_of

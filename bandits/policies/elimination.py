@@ -29,7 +29,7 @@ from typing import ClassVar, Final
 
 from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon, confidence_of
 from bandits.policies.policy import Choice, Policy
-from bandits.policies.setting import A_SCHEDULE, PAPER, Schedule
+from bandits.policies.schedule import A_SCHEDULE, PAPER, Schedule
 from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import SumPrivatizer
@@ -150,7 +150,7 @@ class BatchedElimination(SuccessiveElimination):
     With ``most``, no release has more users than that: a longer batch is split into parts.
 
     >>> from bandits.privatizers.privatizer import Unprotected
-    >>> from bandits.policies.setting import RELEASED
+    >>> from bandits.policies.schedule import RELEASED
     >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
     >>> se.name, se.choose(se.init(3, 1000))
     ('se', Pulls(counts=(4, 4, 4)))

@@ -34,7 +34,8 @@ from bandits.policies.linear_phased_elimination import (
     PhasedElimination,
 )
 from bandits.policies.policy import Policy
-from bandits.policies.setting import EXACT_SCALING, Schedule, Setting
+from bandits.policies.schedule import Schedule
+from bandits.policies.setting import EXACT_SCALING, Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
 from bandits.privatizers.privatizer import Privatizer, Unprotected

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from bandits.policies.registry import WorldKind
-from bandits.policies.setting import ScheduleName
+from bandits.policies.schedule import ScheduleName
 from bandits.worlds.environment import Environment, Reordered
 from dpcore.command.input_file import require_plain
 from dpcore.errors import InvalidParameter

@@ -26,7 +26,7 @@ from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.setting import exact_schedule
+from bandits.policies.schedule import exact_schedule
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer, visits_of
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import cz_instance

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.setting import RELEASED
+from bandits.policies.schedule import RELEASED
 from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.regret_plots import Curve, Panel

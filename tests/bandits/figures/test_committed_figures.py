@@ -13,7 +13,7 @@ import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
-from bandits.policies.setting import ScheduleName
+from bandits.policies.schedule import ScheduleName
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.sums import BitPrivatizer
 from benchmarks.combinatorial import PARTS, measure

@@ -27,7 +27,7 @@ from bandits.policies.elimination import (
     surviving,
 )
 from bandits.policies.policy import Policy
-from bandits.policies.setting import RELEASED, Schedule
+from bandits.policies.schedule import RELEASED, Schedule
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.sums import SumPrivatizer

@@ -17,7 +17,8 @@ from bandits.batch import Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.registry import read_algorithm
-from bandits.policies.setting import PAPER, RELEASED, Setting, exact_schedule
+from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
+from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer

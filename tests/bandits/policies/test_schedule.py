@@ -17,7 +17,7 @@ from bandits.batch import Commit, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe, Elimination, completed_sizes
 from bandits.policies.policy import Policy
-from bandits.policies.setting import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
+from bandits.policies.schedule import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer

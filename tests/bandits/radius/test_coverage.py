@@ -16,7 +16,7 @@ from scipy import stats
 
 from bandits.batch import Commit, Released
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.setting import Schedule
+from bandits.policies.schedule import Schedule
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius import certified as radius_exact
