@@ -20,6 +20,7 @@ from typing import Any, Final
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition
 from accounting.errors import NotDerived
+from accounting.law_pairs.gaussian import mills
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import End
 
@@ -268,17 +269,21 @@ def _next(
 
 def log_delta(mu: float, epsilon: float) -> float:
     r"""The log of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle, Wang 2018)."""
-    from scipy.special import log_ndtr  # imported here: importing accounting stays fast
-
     place = epsilon / mu
-    first = float(log_ndtr(mu / 2 - place))
+    first = _log_cdf(mu / 2 - place)
     if mu > _SHORT:
-        ratio = epsilon + float(log_ndtr(-mu / 2 - place)) - first
+        ratio = epsilon + _log_cdf(-mu / 2 - place) - first
     else:
         # The logarithm of a ratio of Mills' ratios at two close points: its slope times mu.
         density = -place * place / 2 - math.log(2 * math.pi) / 2
         ratio = mu * (place - math.exp(density - first) if place < _FAR else -1 / place)
     return first + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf
+
+
+def _log_cdf(x: float) -> float:
+    if x > 0:
+        return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
+    return math.log(mills(-x)) - (x * x + math.log(2 * math.pi)) / 2
 
 
 def log_mu(epsilon: float, logarithm: float) -> float:
