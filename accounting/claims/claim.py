@@ -17,6 +17,8 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee, line_error, order_above_one, probability
 from accounting.claims.renyi_conversion import (
     approx_from_renyi,
+    bounded_range_delta,
+    bounded_range_epsilon,
     delta_at_order,
     delta_from_renyi,
     epsilon_at_order,
@@ -217,9 +219,13 @@ class BoundedRange(PureBound):
         return {**Pure.parameters(self), "choices": str(self.choices)}
 
     def _epsilon(self, delta: Fraction) -> Fraction:
+        if self.choices == 1:
+            return bounded_range_epsilon(Fraction(self.stated_epsilon), delta)
         return min(Pure._epsilon(self, delta), self._zcdp._epsilon(delta))  # type: ignore[return-value]  # one is finite
 
     def _delta(self, epsilon: Fraction) -> Fraction:
+        if self.choices == 1:
+            return bounded_range_delta(Fraction(self.stated_epsilon), epsilon)
         return min(Pure._delta(self, epsilon), self._zcdp._delta(epsilon))  # type: ignore[return-value]  # one is finite
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:

@@ -35,7 +35,7 @@ _BITS: Final = 192
 _KEPT: Final = 66
 _LEAST_BITS: Final = 8192
 _STEPS: Final = 40
-_START: Final = 3
+_STARTS: Final = (3.0, -9.0)
 _FARTHEST: Final = 2000
 _NEARBY: Final = 60
 _THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
@@ -138,9 +138,15 @@ def _upper(found: End | Enclosure | Bound | arb) -> End:
 
 
 def _least(value: Callable[[Fraction], End]) -> End:
-    # The least value found at orders 1 + 2^t. Values fall and then rise in t (see the proof), so
-    # doubling steps bracket the minimum and a golden-section search refines it. Any order is valid.
-    place, here = float(_START), value(_order(_START))
+    # The least value found at orders 1 + 2^t; any order is valid. Values of one bound fall and then
+    # rise in t (see the proof), so doubling steps bracket the minimum and a golden-section search
+    # refines it. The smaller of two bounds may have two minima, so there are two starts.
+    here, place = min(_bracketed(value, start) for start in _STARTS)
+    return min(here, golden(lambda t: value(_order(t)), place - 1, place + 1, _STEPS))
+
+
+def _bracketed(value: Callable[[Fraction], End], place: float) -> tuple[End, float]:
+    here = value(_order(place))
     for step in (1.0, -1.0):
         for _ in range(_FARTHEST if here < math.inf else _NEARBY):
             there = value(_order(place + step))
@@ -148,7 +154,7 @@ def _least(value: Callable[[Fraction], End]) -> End:
             if there >= here and not (here == math.inf and step < 0):
                 break
             place, here = place + step, there
-    return min(here, golden(lambda t: value(_order(t)), place - 1, place + 1, _STEPS))
+    return here, place
 
 
 def _order(place: float) -> Fraction:
@@ -183,6 +189,24 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
         share = -ball(at - epsilon).expm1() / (1 + ball(-epsilon).exp())
         found = Enclosure.of(ball(hidden) + ball(1 - hidden) * share).upper
     return min(Fraction(1), Fraction(rounded_up(found)))
+
+
+def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
+    r"""The least epsilon at ``delta`` of one choice with losses in an interval of this length."""
+    # delta = (1 - e^((found - length)/2))^2/(1 - e^-length), solved for `found`.
+    with precision(_BITS):
+        left = 1 - (ball(delta) * -ball(-length).expm1()).sqrt()
+        found = Enclosure.of(ball(length) + 2 * left.log()).upper if left > 0 else Fraction(0)
+    return max(rounded_up(Fraction(found)), Fraction(0))
+
+
+def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
+    r"""The least delta at epsilon = ``at`` of one choice with losses in such an interval."""
+    if at >= length:
+        return Fraction(0)
+    with precision(_BITS):
+        found = ball((at - length) / 2).expm1() ** 2 / -ball(-length).expm1()
+    return min(rounded_up(Fraction(Enclosure.of(found).upper)), Fraction(1))
 
 
 def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:

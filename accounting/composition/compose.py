@@ -22,6 +22,7 @@ from accounting.claims.guarantee import Guarantee, order_above_one, probability,
 from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
 from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
+from accounting.law_pairs.bounded_range import BoundedRangePair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.pairs.enclose import narrowed
@@ -230,6 +231,9 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
     match source:
         case OneRelease():
             return source.dominating_pairs()
+        case BoundedRange(stated_epsilon=epsilon, choices=count):
+            each = BoundedRangePair(length=Fraction(epsilon) / count)
+            return DominatingPairs(above=(((each, count),) if epsilon else (),), attained=())
         case Pure(stated_epsilon=epsilon):
             exact = DominatingPairs.exactly(_response(Fraction(epsilon)))
             return exact if source.attained else replace(exact, attained=(), aligned=False)

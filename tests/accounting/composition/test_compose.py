@@ -17,6 +17,7 @@ from accounting.claims.bound import Bound
 from accounting.claims.claim import BoundedRange
 from accounting.composition.compose import Composition, dominating_pairs
 from accounting.composition.from_json import guarantee_from_json
+from accounting.law_pairs import bounded_range
 from accounting.ledger.request import for_user
 from accounting.release.composed_loss import ComposedLoss
 from dpcore import (
@@ -34,6 +35,7 @@ from dpcore import (
 )
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
+from dpcore.numbers.enclosure import precision
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from tests.effort import by_day, effort
 from tests.support.accounting import many
@@ -348,6 +350,55 @@ def delta_of_choices(at: float, count: int, epsilon: float) -> float:
     )
 
 
+def adaptive_delta(at: float, count: int, epsilon: float) -> float:
+    """The first choice has losses ``at`` and at - 1, the next one the worst after its outcome."""
+    if count == 0:
+        return max(0.0, 1 - math.exp(epsilon))
+    q = (1 - math.exp(at - 1)) / (math.exp(at) - math.exp(at - 1))
+    ends = ((at, q * math.exp(at)), (at - 1, (1 - q) * math.exp(at - 1)))
+    places = range(41) if count > 1 else (0,)
+    return sum(
+        mass * max(adaptive_delta(k / 40, count - 1, epsilon - loss) for k in places)
+        for loss, mass in ends
+    )
+
+
+def covers(listed: Any, length: float) -> bool:
+    """Whether the curve of the losses lies above those of all choices, and close to them."""
+    with precision(128):
+        rows = [(float(loss), float(q)) for loss, _, q in listed(Fraction(length), 128)]
+    for epsilon in (0.0, 0.3 * length, 0.9 * length):
+        found = sum(q * max(0.0, math.exp(loss) - math.exp(epsilon)) for loss, q in rows)
+        tops = [math.exp(k / 400 * length) for k in range(1, 400)]
+        low = math.exp(
+            -length
+        )  # the ratios are y and y e^-length: the mass of y makes their mean 1
+        truth = max((1 - y * low) / (y - y * low) * (y - math.exp(epsilon)) for y in tops)
+        if not truth <= found * (1 + 1e-9) <= truth * 1.001:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("length", [0.5, 1.0, 4.0])
+def test_the_curve_of_a_choice_is_the_largest_one_and_mutants_are_not(length: float) -> None:
+    listed = bounded_range._listed
+    assert covers(listed, length)
+    for old, new in (
+        ("expm1() ** 2", "expm1() ** 3"),
+        ("(loss - epsilon) / 2", "(loss - epsilon)"),
+        ("/ whole", "* whole"),
+    ):
+        assert not covers(mutated(listed.__wrapped__, old, new), length)
+
+
+def test_the_best_order_is_found_where_two_bounds_have_one_each() -> None:
+    found = [compose((BoundedRange(1), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]
+    plain = [compose((ZCdp("1/8"), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]
+    assert all(one <= other for one, other in zip(found, plain, strict=True))
+    assert found[0] < Fraction(463, 100)
+    assert found[1] < Fraction(812, 100) < plain[1]
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 30])
 @pytest.mark.parametrize("epsilon", ["0", "3/10", "2"])
 def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, epsilon: str) -> None:
@@ -357,6 +408,13 @@ def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, eps
     either = [compose((each, count)).delta(epsilon).upper for each in (Pure(1), ZCdp("1/8"))]
     assert worst <= found * (1 + 1e-9)
     assert found <= min(map(float, either)) * (1 + 1e-5)
+    if count <= 2:  # one choice has its exact curve, and another may depend on its outcome
+        at = float(Fraction(epsilon))
+        truth = max(adaptive_delta(k / 400, count, at) for k in range(401))
+        assert truth <= found * (1 + 1e-9)
+        alone = float(once.delta(epsilon).upper)
+        assert count == 2 or truth == pytest.approx(alone, rel=1e-4)
+        assert count == 2 or alone <= found <= alone * (1 + 1e-3)
     # Two choices of half the range each, together.
     both = guarantee(Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL))
     assert (both.pure().upper, both.zcdp().upper) == (1, Fraction(1, 16))
