@@ -19,13 +19,16 @@ from typing import Any, Final, TypeAlias
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp, said
 from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
-from accounting.claims.renyi_conversion import approx_from_renyi, delta_from_renyi
+from accounting.claims.renyi_conversion import (
+    approx_from_renyi,
+    delta_from_renyi,
+    randomised_response_renyi,
+)
 from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.law_pairs.bounded_range import BoundedRangePair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
-from accounting.pairs.enclose import narrowed
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.derive_guarantee import guarantee
@@ -316,10 +319,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
     r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
     if not isinstance(source, Pure) or isinstance(source, BoundedRange):
         return source.renyi(order, relative)
-    if source.stated_epsilon == 0:
-        return Bound.of(Enclosure.exactly(0), "exact", "the privacy loss is 0")
-    pair = LaplacePair(scale=1 / source.stated_epsilon, shift=1)
-    found = narrowed(lambda: pair.renyi(order), 64)
+    found = randomised_response_renyi(source.stated_epsilon, order)
     bound = Bound.of(found, "exact", "randomised response dominates")
     return bound if source.attained else replace(bound, lower=None)
 
