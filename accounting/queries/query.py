@@ -422,7 +422,9 @@ class Histogram(Additive):
         return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
 
 
-def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Selection:
+def _chosen(
+    scope: TableScope, target: Target, moved: int, count: int = 1, *, monotonic: bool = False
+) -> Selection:
     target.without_delta("a choice by scores")
     if target.epsilon is not None:
         epsilon, rule = Fraction(target.epsilon), Rule.PERMUTE_AND_FLIP
@@ -431,7 +433,14 @@ def _chosen(scope: TableScope, target: Target, moved: int, count: int = 1) -> Se
         squared = 8 * count * Fraction(target.rho or 0)
         epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
         rule = Rule.EXPONENTIAL
-    return Selection(epsilon=epsilon, sensitivity=moved, count=count, rule=rule, scope=scope.scope)
+    return Selection(
+        epsilon=epsilon,
+        sensitivity=moved,
+        count=count,
+        rule=rule,
+        monotonic=monotonic,
+        scope=scope.scope,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -499,7 +508,9 @@ class TopK(Query):
             )
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
-        return _chosen(scope, target, scope.rows_per_user, self.count)
+        # A user who is added or removed changes no two counts in opposite directions.
+        monotonic = scope.relation is Relation.ADD_REMOVE
+        return _chosen(scope, target, scope.rows_per_user, self.count, monotonic=monotonic)
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
         return Histogram(column=self.column, keys=self.keys).encode(table, scope, rng)

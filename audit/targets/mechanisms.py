@@ -132,7 +132,7 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""Parse the target ``select:words``."""
-    known = ("epsilon", "sensitivity", "noise", "count", "gap")
+    known = ("epsilon", "sensitivity", "noise", "count", "gap", "monotonic")
     name, given = read_words(spelling, words, known, ("epsilon",), names=_CHOICES, whole=_WHOLE)
     if "noise" in given and name != "noisy-max":
         raise InvalidParameter("target", spelling, "noise applies only to noisy-max")
@@ -142,10 +142,10 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
         raise InvalidParameter(
             "target", spelling, "gap applies only to noisy-max and above-threshold"
         )
-    if "gap" in given and given["gap"] not in ("yes", "no"):
-        raise InvalidParameter("target", spelling, "gap must be yes or no")
-    if "gap" in given:
-        given["gap"] = given["gap"] == "yes"
+    for key in {"gap", "monotonic"} & set(given):
+        if given[key] not in ("yes", "no"):
+            raise InvalidParameter("target", spelling, f"{key} must be yes or no")
+        given[key] = given[key] == "yes"
     given = {"sensitivity": 1} | given
     match name:
         case "noisy-max":
@@ -173,7 +173,7 @@ def select_target(
     first = [0, *[moved] * 4]
     if isinstance(mechanism, AboveThreshold):
         first = [*[0] * 5, moved]
-    pair = (first, [moved - each for each in first])
+    pair = (first, [moved if mechanism.monotonic else moved - each for each in first])
     gap = getattr(mechanism, "gap", False)
     own = {
         "laws": lambda pair: tuple(law_of(mechanism, _scores(each), each) for each in pair),

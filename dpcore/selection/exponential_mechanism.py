@@ -2,7 +2,7 @@ r"""Permute-and-flip and the exponential mechanism: exact selection of high-scor
 
 Candidate i with integer score u_i has the gap g_i = max u - u_i to the best candidate. Both
 mechanisms use coins that come up heads with probability exp(-epsilon g_i/(2 Delta)), where Delta is
-the sensitivity of a score.
+the sensitivity of a score, and exp(-epsilon g_i/Delta) for monotonic scores.
 
 - Permute-and-flip (McKenna and Sheldon 2020) flips one coin for each candidate in a random order
   and returns the first with heads. All coins are independent, so this is a uniform choice among
@@ -38,6 +38,7 @@ from dpcore.sampling.coins import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng, below
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
+A_TRUTH: Final = "must be True or False"
 _LARGEST: Final = 1 << 52
 _MOST_TRIES: Final = 1 << 16
 _BITS: Final = 53
@@ -62,7 +63,9 @@ class Selection:
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
     ``sensitivity`` bounds the change of any one score between neighbours; ``epsilon`` is for all
-    choices together, each of which spends epsilon/count on the remaining candidates.
+    choices together, each of which spends epsilon/count on the remaining candidates. ``monotonic``
+    states that between neighbours no two scores change in opposite directions, as for counts when
+    a person is added or removed: half of the noise then suffices.
 
     >>> from dpcore import SeededRng
     >>> choice = Selection(epsilon=8, sensitivity=1)
@@ -77,6 +80,7 @@ class Selection:
     sensitivity: Whole = Whole(at_most=_LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
     rule: Choice[Rule] = Choice(Rule, Rule.PERMUTE_AND_FLIP)
+    monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
@@ -84,8 +88,8 @@ class Selection:
 
     @property
     def unit(self) -> Fraction:
-        r"""The exponent of a coin per unit of the gap: epsilon/(2 count Delta)."""
-        return self.epsilon / (2 * self.count * self.sensitivity)
+        r"""The exponent of a coin per unit of the gap: epsilon/(2 count Delta), or twice that."""
+        return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> int | Integers:
         r"""The chosen index into the scores ``value``, or an array of ``count`` indices in order.
@@ -153,6 +157,7 @@ class Selection:
             "epsilon": str(self.epsilon),
             "sensitivity": self.sensitivity,
             "count": self.count,
+            "monotonic": self.monotonic,
             "scope": self.scope.to_json(),
         }
 

@@ -24,7 +24,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection.exponential_mechanism import checked_scores, shared
+from dpcore.selection.exponential_mechanism import A_TRUTH, checked_scores, shared
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
 _LARGEST: Final = 1 << 52
@@ -39,6 +39,8 @@ class AboveThreshold:
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` bounds the change of any one
     answer between neighbours; ``epsilon`` is for the whole stream, half of it for the threshold.
+    ``monotonic`` states that no two answers change in opposite directions: half of the noise of an
+    answer then suffices (Lyu, Su and Li 2017, section 4.3).
 
     With ``gap``, an answer above the threshold is reported as the difference >= 0 of noisy answer
     and noisy threshold, and one below as None, at no further cost (Ding, Wang, Xiao, Zhang and
@@ -58,7 +60,8 @@ class AboveThreshold:
     sensitivity: Whole = Whole(at_most=_LARGEST)
     threshold: Whole = Whole(at_least=-_LARGEST, at_most=_LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
-    gap: Of[bool] = Of(bool, "must be True or False", default=False)
+    gap: Of[bool] = Of(bool, A_TRUTH, default=False)
+    monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
@@ -68,11 +71,13 @@ class AboveThreshold:
     def scales(self) -> tuple[Fraction, Fraction]:
         r"""The noise scales 2 Delta/epsilon (threshold) and 4 count Delta/epsilon (an answer).
 
+        For monotonic answers the second one is 2 count Delta/epsilon.
+
         >>> AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=3).scales
         (Fraction(2, 1), Fraction(12, 1))
         """
         unit = self.sensitivity / self.epsilon
-        return 2 * unit, 4 * self.count * unit
+        return 2 * unit, 2 * (2 - self.monotonic) * self.count * unit
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
         r"""Report whether each answer reaches the threshold; end after ``count`` that do.
@@ -159,6 +164,7 @@ class AboveThreshold:
             "threshold": self.threshold,
             "count": self.count,
             "gap": self.gap,
+            "monotonic": self.monotonic,
             "scope": self.scope.to_json(),
         }
 
@@ -176,7 +182,8 @@ class NoisyMax:
 
     Each score gets independent noise of scale 2 Delta/epsilon, discrete Laplace or, with less
     error, exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the
-    index is released: releasing the noisy score would cost more.
+    index is released: releasing the noisy score would cost more. For ``monotonic`` scores, of which
+    no two change in opposite directions between neighbours, the scale is Delta/epsilon.
 
     With ``gap`` the lead of the chosen score is also released, at no cost (Ding et al. 2019): the
     chosen noisy score minus the smallest value at which it would still have been chosen, which is
@@ -194,7 +201,8 @@ class NoisyMax:
     epsilon: Exact = Exact(zero=_ZERO)
     sensitivity: Whole = Whole(at_most=_LARGEST)
     noise: Choice[MaxNoise] = Choice(MaxNoise, MaxNoise.EXPONENTIAL)
-    gap: Of[bool] = Of(bool, "must be True or False", default=False)
+    gap: Of[bool] = Of(bool, A_TRUTH, default=False)
+    monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
 
     def __post_init__(self) -> None:
@@ -206,8 +214,8 @@ class NoisyMax:
 
     @property
     def scale(self) -> Fraction:
-        r"""The noise scale 2 Delta/epsilon: neighbours may change scores in opposite directions."""
-        return 2 * self.sensitivity / self.epsilon
+        r"""The noise scale 2 Delta/epsilon, or Delta/epsilon for monotonic scores."""
+        return (2 - self.monotonic) * self.sensitivity / self.epsilon
 
     def release(
         self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM
@@ -293,6 +301,7 @@ class NoisyMax:
             "epsilon": str(self.epsilon),
             "sensitivity": self.sensitivity,
             "gap": self.gap,
+            "monotonic": self.monotonic,
             "scope": self.scope.to_json(),
         }
 
