@@ -84,8 +84,9 @@ class Released:
             case NoisyThreshold():
                 noise = write_noise(self.mechanism.mechanism.noise)
                 return f"{noise}, threshold {self.mechanism.threshold}"
-        rule = self.mechanism.rule.value
-        return f"{rule}:epsilon={self.mechanism.epsilon},sensitivity={self.mechanism.sensitivity}"
+        made = self.mechanism
+        half = ",monotonic=yes" * made.monotonic
+        return f"{made.rule.value}:epsilon={made.epsilon},sensitivity={made.sensitivity}{half}"
 
     @property
     def guarantee(self) -> Guarantee:
