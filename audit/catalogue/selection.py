@@ -1,4 +1,4 @@
-r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism.
+r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism, permute-and-flip.
 
 Sparse vector reports which of many answers reach a noisy threshold, 0 here; each answer changes by
 at most 1 between neighbours, in either direction. Only answers above the threshold should cost
@@ -24,11 +24,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from audit.catalogue.entry import Entry, Twin, laplace
+from audit.catalogue.entry import Entry, Twin, laplace, seeded
 from dpcore import DiscreteLaplace, Enclosure
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike
+from dpcore.selection import Rule, Selection
 
 _REACH: Final = 256
 
@@ -348,6 +349,43 @@ def _undivided() -> arb:
     return ball(w * (1 + _OTHERS * w) / (w + _OTHERS)).log()
 
 
+def selected(
+    scores: Sequence[int] | Integers, n: int, rng: np.random.Generator, *, by: Selection
+) -> Integers:
+    r"""Indices chosen by a mechanism of dpcore.selection."""
+    source = seeded(rng)
+    return np.array([by.release(scores, rng=source) for _ in range(n)], dtype=np.int64)
+
+
+def _coins_undivided() -> arb:
+    # A gap of 1 gives heads with probability x = 1/e. The probabilities of the first candidate are
+    # E[1/(1 + Bin(8, x))] = (1 - (1 - x)^9)/(9 x) and x/9.
+    x = arb(-1).exp()
+    return ((1 - (1 - x) ** (_OTHERS + 1)) / x**2).log()
+
+
+MEDIAN: Final = Selection(epsilon=1, sensitivity=2, rule=Rule.EXPONENTIAL)
+
+
+def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
+    r"""-max(0, 2 #{x < r} - n, n - 2 #{x <= r}) for each candidate r, the score of ``dpcore release
+    quantile``: it changes by at most 2 if a value is replaced.
+    """
+    ordered = np.sort(values)
+    below, upto = (np.searchsorted(ordered, candidates, side) for side in ("left", "right"))
+    return -np.maximum(0, np.maximum(2 * below - len(ordered), len(ordered) - 2 * upto))
+
+
+def median(
+    values: Sequence[int], n: int, rng: np.random.Generator, *, among_values: bool = False
+) -> Integers:
+    r"""The median by the exponential mechanism, among 0 to 8 or among the values of the data."""
+    candidates = np.unique(values) if among_values else np.arange(9)
+    return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]
+
+
+_MEDIAN_PAIR: Final = ([0, 0, 1, 8], [0, 7, 1, 8])
+
 _EXPONENTIAL: Final = (
     Entry(
         name="exponential-undivided",
@@ -360,6 +398,35 @@ _EXPONENTIAL: Final = (
         true_epsilon=narrow(_undivided, 64),
         runs=3000,
         twin=Twin(name="exponential", run=exponential, pair=_PAIR),
+    ),
+    Entry(
+        name="permute-and-flip-undivided",
+        number=55,
+        sentence="The coins of permute-and-flip use epsilon instead of epsilon/2, although scores "
+        "rise and fall.",
+        source="permute-and-flip (McKenna and Sheldon 2020, arXiv 2010.12603) with the exponent "
+        "for scores that change in one direction",
+        run=partial(selected, by=Selection(epsilon=2, sensitivity=1)),  # probability e^(-gap)
+        pair=_PAIR,
+        true_epsilon=narrow(_coins_undivided, 64),
+        runs=1000,
+        twin=Twin(
+            name="permute-and-flip",
+            run=partial(selected, by=Selection(epsilon=1, sensitivity=1)),
+            pair=_PAIR,
+        ),
+    ),
+    Entry(
+        name="median-among-values",
+        number=56,
+        sentence="The exponential mechanism chooses the median among the values of the data, so "
+        "its output is someone's value.",
+        source="Smith 2011 draws uniformly between two sorted values; here one of them is returned",
+        run=partial(median, among_values=True),
+        pair=_MEDIAN_PAIR,
+        true_epsilon=Enclosure.infinite(),
+        runs=300,
+        twin=Twin(name="median", run=median, pair=_MEDIAN_PAIR),
     ),
 )
 

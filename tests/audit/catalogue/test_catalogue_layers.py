@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
+from audit import audit
 from audit.catalogue import ENTRIES, Entry, Layer, Subject, find
+from audit.catalogue.randomised_response import SubsetAsTwoAnswers
 from audit.catalogue.randomness import float_laplace, grid
+from audit.catalogue.selection import MEDIAN, median_scores
 from audit.claims.curve_claim import read_claim
 from audit.evidence.many_tests import weigh_views
 from audit.evidence.prequential_test import gather, resolution
@@ -21,9 +26,13 @@ from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay
 from audit.targets.spelling import read_target
+from audit.targets.target import Known
+from dpcore.local import HadamardResponse, LocalHashing
 from dpcore.numbers.parameter import RationalLike
+from dpcore.selection import Selection
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.audit.catalogue_laws import epsilon_between
 from tests.support.audit.laws import LAWS
 
 LEVEL = 0.05
@@ -109,6 +118,53 @@ def test_the_rarest_branch_is_below_the_resolution_of_a_sample() -> None:
 def test_what_the_exact_layer_must_catch_is_here() -> None:
     exact = {entry.name for entry in ENTRIES if entry.layer is Layer.EXACT}
     assert exact == {"classical-gaussian", "lemma-bits"}
+
+
+def seeded_by_value(value: int) -> dict[Any, Any]:
+    law = LocalHashing(epsilon=1, values=9).law(value)
+    return {each: 9 * law[each] for each in law if each[0] == (5 * value + 2) % 9}  # type: ignore[index]  # a row
+
+
+def twice(value: int) -> dict[Any, Any]:
+    one = HadamardResponse(epsilon=1, values=3).law(value)
+    return {(a, b): one[a] * one[b] for a, b in product(one, repeat=2)}
+
+
+def among_values(values: list[int]) -> dict[Any, Any]:
+    found = np.unique(values)
+    return dict(zip(found.tolist(), MEDIAN.law(median_scores(values, found).tolist()), strict=True))
+
+
+LISTED: dict[str, Callable[[Any], dict[Any, Any]]] = {
+    "subset-as-two-answers": SubsetAsTwoAnswers(epsilon=1, values=6).law,
+    "hashing-seeded-by-value": seeded_by_value,
+    "hadamard-two-coefficients": twice,
+    "permute-and-flip-undivided": lambda scores: dict(
+        enumerate(Selection(epsilon=2, sensitivity=1).law(scores))
+    ),
+    "median-among-values": among_values,
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_law_that_the_package_lists_is_refuted_by_proof(name: str) -> None:
+    entry = entry_of(name)
+    a, b = (LISTED[name](dataset) for dataset in entry.pair)
+    report = audit(Known(spelling=name, function=entry.run, subject=entry, laws=lambda _: (a, b)))
+    assert (report.verdict, report.layers[0].layer) == ("refuted", "exact")
+    assert report.exact is not None
+    assert report.exact.epsilon.overlaps(entry.true_epsilon)
+
+
+def test_the_median_among_public_candidates_is_that_of_a_release() -> None:
+    twin = entry_of("median-among-values").twin
+    a, b = ([[f"user {i}", x] for i, x in enumerate(values)] for values in twin.pair)
+    words = "release:quantile,low=0,high=8,relation=replace,rho=1/8"
+    report = audit(words, claim="epsilon=1", pair=(a, b))
+    assert report.verdict == "proven"
+    assert report.epsilon_lower == pytest.approx(
+        float(epsilon_between(*map(LAWS[twin.name], twin.pair)))
+    )
 
 
 # -- a claimed curve -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from audit import audit
+from audit.catalogue.randomised_response import SubsetAsTwoAnswers
 from audit.errors import TargetFailed
 from audit.targets.mechanisms import local_target, read_local, select_target
 from audit.targets.target import Known
@@ -18,7 +19,6 @@ from dpcore.local import (
     LocalHashing,
     LocalReport,
     RandomisedResponse,
-    SubsetSelection,
     UnaryEncoding,
 )
 from dpcore.numbers.enclosure import Enclosure
@@ -68,14 +68,6 @@ class BoldBits(UnaryEncoding):
         return 1 - self.own
 
 
-class BoldSubset(SubsetSelection):
-    """The probability of randomised response, for sets of one value."""
-
-    @property
-    def own(self) -> Fraction:
-        return RandomisedResponse(epsilon=self.epsilon, values=2).own
-
-
 class BoldHashing(LocalHashing):
     """The probability that is right for two symbols, and the hash has three."""
 
@@ -95,7 +87,7 @@ class BoldHadamard(HadamardResponse):
 BROKEN: tuple[LocalReport, ...] = (
     BoldResponse(epsilon=1, values=4),
     BoldBits(epsilon=1, values=4),
-    BoldSubset(epsilon=1, values=9),
+    SubsetAsTwoAnswers(epsilon=1, values=9),
     BoldHashing(epsilon=1, values=20),
     BoldHadamard(epsilon=1, values=20),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import accumulate, product
+from functools import cache
+from itertools import accumulate, combinations, product
 from typing import Any, Final
 
 import mpmath
@@ -321,6 +322,41 @@ def two_of_one(value: int) -> Masses:
     return masses
 
 
+def _true(hit: int, total: int, epsilon: Any = 1) -> Any:
+    """The chance of ``hit`` of ``total`` alternatives that weigh e^epsilon, in steps of 2^-32."""
+    weight = hit * mpmath.exp(epsilon)
+    return mpmath.floor(weight / (weight + total - hit) * 2**32) / 2**32
+
+
+def subsets(true: Any) -> Law:
+    """Two of six values: 5 such sets have a value in them, and 10 do not."""
+    return lambda value: {
+        tuple(int(k in pair) for k in range(6)): true / 5 if value in pair else (1 - true) / 10
+        for pair in combinations(range(6), 2)
+    }
+
+
+def hashed(seeds: Callable[[int], Sequence[int]]) -> Law:
+    """A seed and, with chance e/(e + 2), its last digit times a value of one digit, mod 3."""
+    p = _true(1, 3)
+    return lambda value: {
+        (seed, k): (p if k == seed * value % 3 else (1 - p) / 2) / len(seeds(value))
+        for seed, k in product(seeds(value), range(3))
+    }
+
+
+def two_columns(epsilon: Any) -> Law:
+    """Two columns of the 4 by 4 Hadamard matrix, each likelier where row v + 1 has a 1."""
+    p = _true(1, 2, epsilon)
+    row = {0: (1, 0, 1, 0), 1: (1, 1, 0, 0), 2: (1, 0, 0, 1)}
+
+    def law(value: int) -> Masses:
+        one = [(p if sign else 1 - p) / 2 for sign in row[value]]
+        return {(a, b): one[a] * one[b] for a, b in product(range(4), repeat=2)}
+
+    return law
+
+
 # -- bits of bounded messages, shuffled ------------------------------------------------------------
 
 
@@ -389,6 +425,36 @@ def weighed(weight: str) -> Law:
     def law(scores: Sequence[int]) -> Masses:
         weights = [mpf(weight) ** score for score in scores]
         return {i: w / mpmath.fsum(weights) for i, w in enumerate(weights)}
+
+    return law
+
+
+def in_random_order(unit: Any) -> Law:
+    """Candidates flip coins of chance e^(-unit gap) in a random order, until one has heads."""
+
+    def law(scores: Sequence[int]) -> Masses:
+        heads = [mpmath.exp(unit * (score - max(scores))) for score in scores]
+
+        @cache
+        def chosen(one: int, left: frozenset[int]) -> Any:
+            tails = ((1 - heads[i]) * chosen(one, left - {i}) for i in left - {one})
+            return (heads[one] + mpmath.fsum(tails)) / len(left)
+
+        return {i: chosen(i, frozenset(range(len(scores)))) for i in range(len(scores))}
+
+    return law
+
+
+def medians(candidates: Callable[[Sequence[int]], Iterable[int]]) -> Law:
+    """Weights of e^(-off/4), where a half of the values is too large by off/2."""
+
+    def law(values: Sequence[int]) -> Masses:
+        def weight(r: int) -> Any:
+            less, more = sum(x < r for x in values), sum(x > r for x in values)
+            return mpmath.exp(-mpf(max(0, less + more + abs(less - more) - len(values))) / 4)
+
+        weights = {r: weight(r) for r in candidates(values)}
+        return {r: each / mpmath.fsum(weights.values()) for r, each in weights.items()}
 
     return law
 
@@ -484,6 +550,16 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "rappor-for-one-bit": permanent("0.269"),
     "memoised-rappor": two_of_one,
     "one-time-rappor-twice": two_alone,
+    "subset-selection": subsets(_true(2, 6)),
+    "subset-as-two-answers": subsets(_true(1, 2)),
+    "local-hashing": hashed(lambda _: range(9)),
+    "hashing-seeded-by-value": hashed(lambda value: [(5 * value + 2) % 9]),
+    "hadamard-two-coefficients": two_columns(1),
+    "hadamard-composed": two_columns(mpf(1) / 2),
+    "permute-and-flip": in_random_order(mpf(1) / 2),
+    "permute-and-flip-undivided": in_random_order(1),
+    "median": medians(lambda _: range(9)),
+    "median-among-values": medians(set),
     "uncovered-ends": both(fitting),
     "covered-ends": both(covered),
     "subsampled": over_a_sample,
