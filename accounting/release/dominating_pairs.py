@@ -18,10 +18,12 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from accounting.claims.bound import Bound
+from accounting.errors import NotDerived
 from accounting.fourier.factor import LossPart
 from accounting.fourier.real_loss import TabledLoss
 from accounting.law_pairs.registry import Coordinates, pair_of
 from accounting.loss.cell_table import LossTable, Tables
+from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.composed_loss import ComposedLoss, Law
 from accounting.release.connect_the_dots import dominating
@@ -85,8 +87,9 @@ def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
     else:
         shifts = maximal(sensitivity)
     lists = [_of_shift(noise, shift) for shift in shifts]
-    if len(lists) == 1:
-        return lists[0]
+    revealing = [each for each in lists if each.lost]
+    if revealing or len(lists) == 1:
+        return (revealing or lists)[0]
     attained = tuple(one for each in lists for one in each.attained)
     products: list[Coordinates] = []
     for shift in shifts:
@@ -101,6 +104,8 @@ def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
     # Each coordinate of a shift acts as a round of one coordinate.
     each: list[tuple[Law, Law, int]] = []
     above: list[tuple[Law, int]] = []
+    if any(_disjoint(pair_of(noise, step)) for step, _ in shift):
+        return DominatingPairs(above=((),), attained=((),), lost=Fraction(1), aligned=True)
     for step, count in shift:
         pair = pair_of(noise, step)
         mirror = pair.mirror()
@@ -110,6 +115,14 @@ def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
     if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
         return DominatingPairs.exactly(tuple(above))
     return DominatingPairs(above=(tuple(above),), attained=_signed(each))
+
+
+def _disjoint(pair: Pair) -> bool:
+    # Whether the two laws have no common output: each of them reveals its dataset.
+    try:
+        return bool(pair.hidden() == 1)
+    except NotDerived:
+        return False
 
 
 def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:

@@ -12,6 +12,7 @@ from accounting import (
     Approx,
     Description,
     Gaussian,
+    PrivacyCurve,
     Pure,
     compose,
     guarantee,
@@ -234,3 +235,12 @@ def test_rare_losses_far_beyond_epsilon_do_not_hide_a_small_delta() -> None:
     found = ContourIntegral(parts=((pair, 100),)).delta(20, "1e-8")
     assert found.upper < Fraction("1e-75")
     assert found.width < found.upper / 10**4
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_laws_without_a_common_output_reveal_the_dataset(rounds: int) -> None:
+    bare = PrivacyCurve(noise=Binomial(trials=1, probability="1/20"), sensitivity=2)
+    other = PrivacyCurve(noise=DiscreteLaplace(scale=3), sensitivity=1)
+    for total in (compose((bare, rounds)), compose((bare, rounds), (other, 2))):
+        assert (total.delta(5).lower, total.delta(5).upper) == (1, 1)
+        assert (total.epsilon("1e-6").upper, total.pure().upper) == (math.inf, math.inf)

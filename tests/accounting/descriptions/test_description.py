@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from shlex import split
 from typing import Any
@@ -196,7 +197,8 @@ def test_damaged_json_is_read_or_refused(
     for place, junk in damages:
         inside = [each for each in nodes(data) if each]
         node = inside[place % len(inside)]
-        node[[*(node if isinstance(node, dict) else range(len(node)))][place % len(node)]] = junk
+        key = [*(node if isinstance(node, dict) else range(len(node)))][place % len(node)]
+        node[key] = deepcopy(junk)
     with suppress(DpcoreError):
         guarantee_from_json(data)
 

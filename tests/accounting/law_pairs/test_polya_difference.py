@@ -11,9 +11,10 @@ from flint import arb
 
 from accounting import PrivacyCurve
 from accounting.claims.claim import PureBound
+from accounting.fourier.real_loss import TabledLoss
 from accounting.law_pairs.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
+from accounting.loss.integer_cells import table_of
 from accounting.pairs.pair import Coordinates
-from accounting.release.composed_loss import ComposedLoss
 from accounting.theorems.claim_conversion import as_pure
 from dpcore import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -138,7 +139,8 @@ class WrongShift(PolyaDifferenceBelowOne):
 
 class WrongMasses(PolyaDifferenceBelowOne):
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        return PolyaDifferenceBelowOne.mass_balls(self, first + 1, last + 1)
+        masses = PolyaDifferenceBelowOne.mass_balls(self, first, last + 1)
+        return masses[:-first] + masses[1 - first :]  # without the peak
 
 
 @by_day(1)
@@ -148,11 +150,14 @@ def test_a_broken_lean_pair_is_caught(kind: type[PolyaDifferenceBelowOne]) -> No
     points = ("0", "2/3", "19/10", "199/100", "21/10")
 
     def found(pair: PolyaDifferenceBelowOne) -> Any:
-        low, high = (ComposedLoss(parts=((pair, 1),), above=above) for above in (False, True))
+        below, above = (
+            TabledLoss(kinds=((Fraction(1), table_of(pair)),), above=side).listing()
+            for side in (False, True)
+        )
 
         def ask(at: str) -> Enclosure:
-            ends = low.delta(Fraction(at)).lower, high.delta(Fraction(at)).upper
-            return Enclosure(*ends) if ends[0] <= ends[1] else Enclosure.exactly(2)
+            low, high = below.delta(Fraction(at))[0], above.delta(Fraction(at))[1]
+            return Enclosure(Fraction(low), Fraction(high)) if low <= high else Enclosure.exactly(2)
 
         return ask
 
