@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, PureBound, Rdp, ZCdp, points_of, said
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of, said
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold import threshold_guarantee
@@ -274,7 +274,11 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     if isinstance(guarantee, Assumed):
         return replace(guarantee, guarantee=_of_rows(guarantee.guarantee, rows, scope))
     if isinstance(guarantee, Composition):
-        parts = tuple((_of_rows(each, rows), rounds) for each, rounds in guarantee.parts)
+        # Each row of a user is a local report of its own.
+        parts = tuple(
+            (each, rows * k) if isinstance(each, ReportCurve) else (_of_rows(each, rows), k)
+            for each, k in guarantee.parts
+        )
         return replace(guarantee, parts=parts, scope=scope)
     found: Priced = _of_rows(guarantee, rows, scope)
     return found
@@ -297,8 +301,6 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
             return replace(source, rho=k * k * Fraction(source.rho))
         case Approx():
             return _approx(source, k)
-        case ReportCurve():
-            return PureBound(k * Fraction(source.pure().upper), scope=source.scope)
     reason = "state the noise with the sensitivity of a whole user and Scope(unit='user')"
     raise NotDerived(f"the cost of {k} rows of one user under {source!r}", reason)
 

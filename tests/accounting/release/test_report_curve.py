@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import mpmath
 import pytest
 
-from accounting import Bound, Pure, compose, guarantee
+from accounting import Bound, Pure, ZCdp, compose, guarantee
 from accounting.composition.from_json import guarantee_from_json
+from accounting.ledger.request import cost
 from accounting.release.report_curve import ReportCurve, ReportPair
 from accounting.theorems.filter import filter_for
 from dpcore.errors import InvalidParameter
@@ -24,6 +26,7 @@ from dpcore.local import (
     SubsetSelection,
     UnaryEncoding,
 )
+from dpcore.mechanism import Scope, Unit
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 
@@ -147,9 +150,13 @@ def test_a_curve_is_written_read_and_charged() -> None:
     assert guarantee_from_json(found.to_json()) == found
     total = compose((found, 7))
     assert guarantee_from_json(total.to_json()) == total
-    (cost,) = filter_for(Pure(7)).price(found).costs
-    assert Fraction(199, 100) < cost <= 2
-    assert cost == found.pure().upper
+    for budget, each in ((Pure(7), found.pure()), (ZCdp(7), found.zcdp())):
+        scope = Scope(unit=Unit.USER)
+        (price,) = cost(filter_for(replace(budget, scope=scope)), found, 3)[0].costs
+        assert abs(price - 3 * Fraction(each.upper)) < Fraction(1, 10**6)
+    (alone,) = filter_for(Pure(7)).price(found).costs
+    assert Fraction(199, 100) < alone <= 2
+    assert alone == found.pure().upper
 
 
 @pytest.mark.parametrize(
