@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from audit.errors import Unreadable
-from audit.outputs.identity import TEXTS, display_name, identity, is_table, written
+from audit.outputs.identity import (
+    TEXTS,
+    display_name,
+    fields_of,
+    identity,
+    is_table,
+    table_of,
+    written,
+)
 from audit.wording.shorten import shortened
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
@@ -300,6 +308,8 @@ def _all_different(outputs: Outputs) -> list[str]:
     own: Any = object.__eq__
     found = [item for item in outputs if item is not None and type(item).__eq__ is own]
     if len(found) < 2 or len(set(map(id, found))) < len(found):
+        return []
+    if any(fields_of(item) is not None or table_of(item) is not None for item in found):
         return []
     names = " or ".join(sorted({type(item).__name__ for item in found}))
     return [f"no two outputs of type {names} are equal: return plain values"]
