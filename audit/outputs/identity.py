@@ -240,12 +240,10 @@ def _text(value: Any, objects: list[Hashable]) -> str:
             return _scalar(value, objects)
         case enum.Enum():
             return f"{kind.__qualname__}({_text(value.value, objects)})"
-        case _ if dataclasses.is_dataclass(kind):
-            parts = [
-                f"{each.name}={_text(getattr(value, each.name), objects)}"
-                for each in dataclasses.fields(value)
-            ]
-            return f"{kind.__qualname__}({', '.join(parts)})"
+    fields = fields_of(value)
+    if fields is not None:
+        parts = [f"{field}={_text(item, objects)}" for field, item in fields]
+        return f"{kind.__qualname__}({', '.join(parts)})"
     table = table_of(value)
     if table is not None:
         # The repr of a table omits rows and rounds numbers.
@@ -375,6 +373,32 @@ class Table:
     values: tuple[list[Any], ...]
 
 
+class StandIn:
+    r"""A placeholder for an object in another process, equal only to itself.
+
+    For an object of a subclass of int, tuple, ..., it is a value of that base, with the object's
+    additional attributes. ``fields`` are those of a dataclass, ``table`` is the content of a table.
+    """
+
+    number: int
+    text: str
+    own: dict[str, Any]
+    fields: tuple[tuple[str, Any], ...] | None = None
+    table: Table | None = None
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
+    r"""The names and values of the fields of a dataclass, or None for any other object."""
+    if isinstance(output, StandIn):
+        return output.fields
+    if not dataclasses.is_dataclass(type(output)):
+        return None
+    return tuple((each.name, getattr(output, each.name)) for each in dataclasses.fields(output))
+
+
 def is_table(kind: type) -> bool:
     r"""Whether objects of a class are DataFrames, Series or an index."""
     found = _known.get(kind)
@@ -386,6 +410,8 @@ def is_table(kind: type) -> bool:
 
 def table_of(output: Any) -> Table | None:
     r"""The output as a table, or None if it is not a table."""
+    if isinstance(output, StandIn):
+        return output.table
     if not is_table(type(output)):
         return None
     index = getattr(output, "index", None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from audit.errors import Unreadable
-from audit.outputs.identity import TEXTS, display_name, identity, is_table, written
+from audit.outputs.identity import (
+    TEXTS,
+    display_name,
+    fields_of,
+    identity,
+    is_table,
+    table_of,
+    written,
+)
 from audit.wording.shorten import shortened
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
@@ -27,6 +36,8 @@ from dpcore.numbers.parameter import integer
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50
+_MOST_GROUPS: Final = 1000
+_RARE: Final = 10**9  # a warning about independent runs is rarer than one in this number
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
@@ -233,13 +244,14 @@ def same(one: Outputs, other: Outputs) -> bool:
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about outputs: nan, a type that only one dataset gives, constants."""
+    r"""Warnings about outputs: nan, a type that only one dataset gives, constants, dependence."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),
         *_kinds_found(values, worlds, form),
         *_constant(form.apply(outputs)),
         *_all_different(values),
+        *_dependent(outputs, worlds),
     ]
 
 
@@ -301,8 +313,34 @@ def _all_different(outputs: Outputs) -> list[str]:
     found = [item for item in outputs if item is not None and type(item).__eq__ is own]
     if len(found) < 2 or len(set(map(id, found))) < len(found):
         return []
+    if any(fields_of(item) is not None or table_of(item) is not None for item in found):
+        return []
     names = " or ".join(sorted({type(item).__name__ for item in found}))
     return [f"no two outputs of type {names} are equal: return plain values"]
+
+
+def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
+    # Independent runs are as often equal next to each other as half of the audit apart. Each run is
+    # in one pair, so the two counts are binomial with one probability: Fisher's exact test.
+    for world in (False, True):
+        places = np.flatnonzero(worlds == world)
+        groups = min(len(places) // 4, _MOST_GROUPS)
+        if not groups:
+            continue
+        starts = np.arange(groups) * len(places) // groups
+        one, two, three, four = (
+            [identity(outputs[place]) for place in places[starts + i].tolist()] for i in range(4)
+        )
+        half = groups // 2
+        near = sum(map(operator.eq, one, two))
+        far = sum(map(operator.eq, three, four[half:] + four[:half]))
+        equal, all_ways = near + far, math.comb(2 * groups, near + far)
+        ways = (math.comb(groups, k) * math.comb(groups, equal - k) for k in range(near, equal + 1))
+        if near > far and _RARE * sum(ways) <= all_ways:
+            told = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
+            told += f", {far:,} one far from it (is the noise seeded by the clock, or reused?)"
+            return [f"the runs are not independent, as the test assumes: {told}"]
+    return []
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import BASES, identity, table_of, without_address
+from audit.outputs.identity import BASES, fields_of, identity, table_of, without_address
 from audit.outputs.output_parser import Outputs, adjoining
 from audit.outputs.reading import as_float
 
@@ -108,9 +108,9 @@ def _walk(value: Any, path: str, cells: Cells) -> str:
         case tuple() if hasattr(value, "_fields"):
             pairs = zip(value._fields, value, strict=True)
             return f"{kind.__name__}{_fields(pairs, path, cells)}"
-        case _ if dataclasses.is_dataclass(kind):
-            fields = ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))
-            return f"{kind.__name__}{_fields(fields, path, cells)}"
+    fields = fields_of(value)
+    if fields is not None:
+        return f"{kind.__name__}{_fields(fields, path, cells)}"
     table = table_of(value)
     if table is not None:
         return _table(kind.__name__, table, path, cells)

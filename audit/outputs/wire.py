@@ -2,8 +2,9 @@ r"""Encode values for the pipe between the auditor and the process that runs aud
 
 The answers are data. Numbers, text, arrays and containers of them arrive unchanged. An object of
 any other class remains in its process: a stand-in arrives, with the name of its class, its repr and
-a number, and two stand-ins are the same if the objects are equal and have the same repr. The bytes
-are a pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs here.
+a number, and two stand-ins are the same if the objects are equal and have the same repr. That of a
+dataclass also has its fields, that of a table its content. The bytes are a pickle that may name
+nothing but :func:`_made`, so no code of the sender's classes runs here.
 
     what arrives from a list, a tuple, ... of a subclass is of a class of that name, of plain items
 """
@@ -23,25 +24,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.outputs.identity import BASES, identity, is_table
+from audit.outputs.identity import BASES, StandIn, Table, fields_of, identity, table_of
 
 _PLAIN: Final = "biufcSUmM"
 _TOKEN: Final = 40  # bits, after those of a counter
-
-
-class StandIn:
-    r"""A placeholder for an object in another process, equal only to itself.
-
-    For an object of a subclass of int, tuple, ..., it is a value of that base, with the object's
-    additional attributes.
-    """
-
-    number: int
-    text: str
-    own: dict[str, Any]
-
-    def __repr__(self) -> str:
-        return self.text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,6 +103,16 @@ class _Pickler(pickle.Pickler):
         return _made, _described(value, self._objects)
 
 
+_SENT: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
+    complex: lambda value: ("complex", value.real, value.imag),
+    Fraction: lambda value: ("Fraction", value.numerator, value.denominator),
+    Decimal: lambda value: ("Decimal", str(value)),
+    Table: lambda value: (
+        "table", value.name, value.columns, value.types, value.index, value.values,
+    ),
+}  # fmt: skip
+
+
 def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
     kind = type(value)
     if isinstance(value, np.generic) and kind.__module__ == "numpy":
@@ -124,22 +120,18 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
             return "scalar", value.dtype.str, value.tobytes()
         if not value.dtype.hasobject:
             return "row", _npy(np.asarray(value).reshape(1))
-    if kind is complex:
-        return "complex", value.real, value.imag
-    if kind is Fraction:
-        return "Fraction", value.numerator, value.denominator
-    if kind is Decimal:
-        return "Decimal", str(value)
+    if kind in _SENT:
+        return _SENT[kind](value)
     if isinstance(value, np.ndarray):
         return _array(value)
-    name = kind.__name__
-    # The repr of a table omits rows and rounds numbers.
-    text = str(identity(value)) if is_table(kind) else repr(value)
+    name, fields, table = kind.__name__, fields_of(value), table_of(value)
+    # The repr of a dataclass may omit fields; that of a table omits rows and rounds numbers.
+    text = repr(value) if fields is None and table is None else str(identity(value))
     number = value.number if isinstance(value, StandIn) else objects.number(value, text)
     for base, plainly in BASES.items():
         if isinstance(value, base):
             return "like", number, name, text, base.__name__, plainly(value), _own(value)
-    return "object", number, name, text
+    return "object", number, name, text, fields, table
 
 
 def _own(value: Any) -> dict[str, Any]:
@@ -183,6 +175,9 @@ _MADE: Final[dict[str, Callable[..., Any]]] = {
     "complex": complex,
     "Fraction": Fraction,
     "Decimal": Decimal,
+    "table": lambda name, columns, types, index, values: Table(
+        name=name, columns=columns, types=types, index=index, values=values
+    ),
 }
 
 
@@ -199,17 +194,24 @@ class _Unpickler(pickle.Unpickler):
 
     def _make(self, kind: str, *held: Any) -> Any:
         if kind in {"object", "like"}:
-            number, name, text, *like = held
-            return self._stand_in(number, name, text, like)
+            number, name, text, *more = held
+            return self._stand_in(number, name, text, more, like=kind == "like")
         return _MADE[kind](*held)
 
-    def _stand_in(self, number: int, name: str, text: str, held: list[Any]) -> Any:
+    def _stand_in(self, number: int, name: str, text: str, held: list[Any], *, like: bool) -> Any:
         def made() -> Any:
-            if number not in self._known:
-                base = {kind.__name__: kind for kind in BASES}[held[0]] if held else object
-                self._known[number] = found = _class(name, base)(*held[1:2])
-                found.number, found.text, found.own = number, text, dict(*held[2:])
-            return self._known[number]
+            if number in self._known:
+                return self._known[number]
+            if like:
+                base, plain, own = held
+                found = _class(name, {kind.__name__: kind for kind in BASES}[base])(plain)
+                found.own = dict(own)
+            else:
+                found = _class(name, object)()
+                found.own, (found.fields, found.table) = {}, held
+            found.number, found.text = number, text
+            self._known[number] = found
+            return found
 
         return made() if self._objects is None else self._objects.find(number, made)
 

@@ -20,6 +20,7 @@ from audit.report.sentences import (
     fitted,
     leak,
     meaning,
+    not_tested,
     refutals,
     repeated,
     scored,
@@ -160,6 +161,8 @@ class AuditReport(AuditRecord):
         if self.runs:
             yield "runs", f"{self.runs:,}: {self.stopped}"
             yield "blind spot", self.blind_spot
+            if self.verdict == "not_refuted":
+                yield "not tested", not_tested(self.features)
         for layer in self.layers:
             if layer.layer in {"exact", "replay"}:
                 yield layer.layer, layer.proves

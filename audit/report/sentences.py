@@ -105,6 +105,12 @@ def blind_spot(
     )
 
 
+def not_tested(features: Sequence[str]) -> str:
+    r"""What an audit by these features did not look at."""
+    time = "" if "time" in features else ", and the time of a call (--feature time)"
+    return f"other pairs of datasets{time}"
+
+
 def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
     r"""The number of refuting tests and the first ones; ``pairs``: whether to name the pair."""
     refuted = [outcome for outcome in outcomes if outcome.refuted]

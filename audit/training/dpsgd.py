@@ -53,7 +53,8 @@ r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
 
 _LARGEST: Final = Fraction(10**100)
 _TOLERANCE: Final = 1e-3
-_PLANTED: Final = (1.5, 10.0, 1e4, 1e8)
+_LARGE: Final = 1e4
+_PLANTED: Final = (1.5, 10.0, _LARGE, 1e8)
 
 
 class TrainingStep(Protocol):
@@ -274,7 +275,10 @@ class _Caller:
             yield self._empty(dimension)
         one, again = (self.update(self.zeros(dimension), 0) for _ in range(2))
         if not np.array_equal(one, again, equal_nan=True):
-            told = "the noise does not come from the given rng: seed its source from rng"
+            told = (
+                "two updates with the same random numbers differ: seed the source of the noise "
+                "from rng, and return the update before momentum or averages are applied to it"
+            )
             for name in ("clipping", "normaliser", "inf and nan"):
                 yield Check(name=name, verdict="nothing_measured", statement=told)
             return
@@ -363,6 +367,16 @@ class _Caller:
             told = f"the contribution of a gradient depends on the size of the batch: {listed}"
             return _check("normaliser", told, fault=True)
         share, expected = shares[0], float(self.stated.expected)
+        # A step may also scale small gradients up to the norm: then only large ones have its size.
+        large = planted * (2 * _LARGE)
+        if share > 1 + _TOLERANCE and all(
+            abs(self._moved(self.update(some, 0), some, large) - 1) <= _TOLERANCE for some in zeros
+        ):
+            told = (
+                f"a gradient of half the norm changes the update by {share / 2:.4g} clip / (rate x "
+                "records), a large one by 1"
+            )
+            return _check("normaliser", told, fault=share > 2 * (1 + _TOLERANCE))
         told = (
             f"a gradient within the norm is divided by {expected / share:.6g} in every batch; "
             f"rate x records = {expected:.6g}"

@@ -7,15 +7,20 @@ import math
 import os
 import pickle
 from collections import namedtuple
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
-from audit.outputs.wire import Objects, StandIn, pack, unpack
+from audit.outputs.identity import StandIn, identity
+from audit.outputs.rows import Schema
+from audit.outputs.wire import Objects, pack, unpack
 
 PLAIN = [
     *(None, True, 0, -(10**40), 1.5, -0.0, math.inf, 2 + 3j, "text", b"bytes", bytearray(b"x")),
@@ -151,3 +156,33 @@ def test_bytes_of_any_other_kind_are_refused(data: bytes) -> None:
 def test_nothing_of_an_object_s_pickling_runs() -> None:
     (found,) = through([Hostile()])  # a pickle of it would end this process
     assert isinstance(found, StandIn)
+
+
+@dataclass
+class Answer:
+    number: int
+    rows: list[float] = field(repr=False)
+    text: object = None
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        Answer(3, [0.5, 2.25], Answer(1, [])),
+        pd.DataFrame({"n": [1.0, math.nan], "city": ["Rome", None]}, index=["a", "b"]),
+        [pl.Series("n", [1, 2])],
+    ],
+    ids=["dataclass", "DataFrame", "Series"],
+)
+def test_what_has_parts_arrives_with_its_parts(output: object) -> None:
+    found = through([output])[0]
+    table = Schema().read([output, found])
+    assert str(identity(found)) == str(identity(output))
+    assert table.structures[0] == table.structures[1]
+    np.testing.assert_array_equal(table.numbers[0], table.numbers[1])
+
+
+def test_several_processes_number_apart_what_differs_out_of_sight() -> None:
+    known = dict[int, Any]()
+    found = [unpack(pack(Answer(1, [x]), Objects(shared=True)), known) for x in (0.5, 0.75)]
+    assert [dict(each.fields)["rows"] for each in found] == [[0.5], [0.75]]

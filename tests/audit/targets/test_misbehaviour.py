@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -9,8 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from audit import audit as audited
 from tests.effort import by_day
 from tests.support.audit.command import (
     HEARS_CTRL_C,
@@ -211,6 +214,19 @@ def test_another_type_or_shape_tells_the_worlds_apart(
     (warning,) = answer.json["warnings"]
     assert warning.startswith(f"dataset A gave {kinds[0]}, dataset B {kinds[1]}: the type alone")
     assert answer.json["witness"]["event"] in {f"output in {{{kind!r}}}" for kind in kinds}
+
+
+@pytest.mark.parametrize("kept", [1, 300])
+def test_noise_that_stays_the_same_for_a_while_is_told(kept: int) -> None:
+    calls = itertools.count()
+
+    def noisy(value: int) -> int:
+        rng = np.random.default_rng([7, next(calls) // kept])
+        return value + int(rng.geometric(0.5) - rng.geometric(0.5))
+
+    warnings = audited(noisy, "epsilon=1", pair=(0, 1), runs=8_000, seed=1).warnings
+    told = [each for each in warnings if each.startswith("the runs are not independent")]
+    assert bool(told) == (kept > 1)
 
 
 def test_constant_outputs_measure_nothing(audit: Shell) -> None:

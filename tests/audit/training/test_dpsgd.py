@@ -30,7 +30,7 @@ def failed(report: StepReport) -> set[str]:
     return {check.name for check in report.checks if check.failed}
 
 
-@pytest.mark.parametrize("step", [Right, steps.SinglePrecision, Right()])
+@pytest.mark.parametrize("step", [Right, steps.SinglePrecision, steps.ScaledUp, Right()])
 def test_a_step_as_stated_passes(step: Any) -> None:
     for seed in range(effort(1, 8)):
         report = audited(step, seed=seed)

@@ -52,6 +52,14 @@ class SinglePrecision(Right):
         return (total + noise) / np.float32(RATE * RECORDS)
 
 
+class ScaledUp(Right):
+    """Automatic clipping (Bu and others 2023): small gradients are scaled up to the norm."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        return np.asarray(gradients * CLIP / (norms + 0.01))
+
+
 class Fixed(Right):
     """Batches of a fixed size, each drawn anew."""
 
@@ -69,6 +77,14 @@ class Shuffled(Right):
         if not self.waiting:
             self.waiting = np.split(rng.permutation(RECORDS), round(1 / RATE))
         return self.waiting.pop()
+
+
+class ScaledBeyond(Right):
+    """Small gradients are scaled up, to more than the norm."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        return np.asarray(super().clipped(gradients) * np.where(norms < 0.9 * CLIP, 3, 1))
 
 
 class Lagged(Right):
@@ -335,6 +351,7 @@ BROKEN: dict[type[Right], str] = {
     NonFiniteRaises: "inf and nan",
     NotANumber: "noise",
     ActualSize: "normaliser",
+    ScaledBeyond: "normaliser",
     Floored: "normaliser",
     EmptyWithoutNoise: "empty batch",
     EmptyRaises: "empty batch",
