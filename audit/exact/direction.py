@@ -8,9 +8,9 @@ here it is converted to the requested direction. Proof: docs/proofs/exact_audits
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
+from typing import ClassVar, Final
 
 from accounting.errors import NotDerived
 from accounting.law_pairs.one_sided import OneSidedPair
@@ -21,13 +21,12 @@ from accounting.pairs.finite import FinitePair
 from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.release.curve import PrivacyCurve
+from accounting.release.curve import PairCurve, PrivacyCurve
 from dpcore.laws.binomial import Binomial
-from dpcore.mechanism import Sensitivity
+from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.integer_search import least
-from dpcore.numbers.parameter import RationalLike
 
 _DECIDING: Final = 256
 # Measured for delta with six coordinates of 20,000 trials: 0.1 s at every width down to 2^-14, 6
@@ -40,18 +39,16 @@ class NeverWorse(NotDerived):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class OneWay(PrivacyCurve):
+class OneWay(PairCurve):
     r"""The privacy curve of one direction of one shift, from a single dominating pair."""
 
+    theorem: ClassVar[str] = "the curve of the noise"
+
     pair: Pair
+    scope: Scope = field(default=Scope())
 
-    def enclose_epsilon(self, delta: RationalLike, bits: int = 64) -> Enclosure:
-        r"""Enclose epsilon(delta) of the curve; at delta = 0, the largest loss of this pair."""
-        if delta == 0:
-            return self.pair.largest_loss()
-        return PrivacyCurve.enclose_epsilon(self, delta, bits)
-
-    def _products(self) -> tuple[Coordinates, ...]:
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""The pair alone."""
         return (((self.pair, 1),),)
 
 
@@ -84,10 +81,10 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
         pair = replace(pair, mirrored=p < q)
     elif isinstance(pair, RevealingPair) and p > q:
         raise NeverWorse(f"the curve of {noise!r} at {p} against {q}", "use the opposite direction")
-    return OneWay(noise=noise, sensitivity=abs(p - q), pair=pair)
+    return OneWay(pair=pair)
 
 
-def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PrivacyCurve | Box | None:
+def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve | Box | None:
     r"""The curve for vector shifts; None if they are equal."""
     moves = tuple(abs(a - b) for a, b in zip(p, q, strict=True) if a != b)
     if not moves:

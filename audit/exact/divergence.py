@@ -25,7 +25,7 @@ from typing import Final, Literal, TypeAlias
 
 from flint import arb
 
-from accounting.release.curve import PrivacyCurve
+from accounting.release.curve import PairCurve
 from audit.claims.claim import Claim
 from audit.exact.direction import Box, NeverWorse, shift_curve, vectors, worst_interval
 from audit.targets.target import Law, Shifted
@@ -87,7 +87,7 @@ def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     return table.event(level) if isinstance(table, _Table) else None
 
 
-def _compare(p: Law, q: Law) -> PrivacyCurve | Box | _Table | None:
+def _compare(p: Law, q: Law) -> PairCurve | Box | _Table | None:
     # The curve of two shifts of one noise (None if they are equal), or a table of two pmfs.
     match p, q:
         case Shifted(), Shifted():
