@@ -1,6 +1,19 @@
-r"""Run the command ``dpcore`` as ``python -m dpcore``."""
+r"""Run the command ``dpcore``, also as ``python -m dpcore``."""
 
-from dpcore.command.app import main
+import sys
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    r"""Import and run the command; Ctrl-C gives its exit code during the import as well."""
+    try:
+        from dpcore.command.app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

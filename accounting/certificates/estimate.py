@@ -47,6 +47,8 @@ _RUN: Final = 8
 _ECHOES: Final = 4
 _A_UNIT: Final = 64
 _NODES: Final = 24
+_LARGEST_SHIFT: Final = 19.0  # e^loss is then below the largest float at every node
+_NARROW: Final = "real noise that is small relative to its sensitivity is not estimated"
 _NONE: Final = 1e-19
 _RARE: Final = 1e-21
 _GOAL: Final = 1 / 1024
@@ -360,6 +362,8 @@ def _of_gaussian(each: Round) -> tuple[_Floats, _Floats]:
     # log P/Q and Q at the nodes of a trapezoid rule, whose error decreases exponentially for
     # analytic densities; both are relative to the density of N(0, 1).
     shift = float(each.shift)
+    if (max(len(each.here), len(each.there)) - 1) * shift > _LARGEST_SHIFT:
+        raise Refused(_NARROW)
     low = math.floor(-26 - (len(each.there) - 1) * shift) * _A_UNIT
     high = math.ceil(26 + (len(each.here) - 1) * shift) * _A_UNIT
     x = np.arange(low, high) / _A_UNIT
@@ -381,7 +385,7 @@ def _mixed(chances: Sequence[Fraction], x: _Floats, shift: float) -> _Floats:
 
 def _panels(shift: float) -> int:
     if shift > 1 << 8:
-        raise Refused("real noise that is small relative to its sensitivity is not estimated")
+        raise Refused(_NARROW)
     return max(math.ceil(4 * shift), 64)
 
 

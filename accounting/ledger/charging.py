@@ -213,16 +213,23 @@ class Book:
             return None
         released = self.tables.released
         asked = select(released.c.value).where(released.c.charge == charge.number)
-        found: str | None = connection.execute(asked).scalar_one_or_none()
-        if found is None or value_digest(found) != charge.released:
+        found = connection.execute(asked).scalar_one_or_none()
+        if not isinstance(found, str) or value_digest(found) != charge.released:
             where = f"charge {charge.number} (batch {charge.batch!r})"
             raise LedgerDamaged(where, "its released value was edited or deleted")
         return found
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
-        r"""The users charged by a charge, or left out of it, in order."""
+        r"""The users charged by a charge, or left out of it, in order. Raises
+        :class:`LedgerDamaged`.
+        """
         asked = select(members.c.name).where(members.c.charge == charge.number)
-        return tuple(connection.execute(asked.order_by(members.c.name)).scalars())
+        found = tuple(connection.execute(asked.order_by(members.c.name)).scalars())
+        digest = charge.paid_digest if members is self.tables.paid else charge.spared_digest
+        if not all(isinstance(name, str) for name in found) or names_digest(found) != digest:
+            where = f"charge {charge.number} (batch {charge.batch!r})"
+            raise LedgerDamaged(where, f"its rows in {members.name} were edited")
+        return found
 
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
         r"""All charges, or the charges of one user, in order."""

@@ -31,6 +31,9 @@ _FINE: Final = 39
 
 _REACH: Final = 9.3
 _NO_RATIO: Final = 1e-60
+_LARGEST: Final = 1e23
+"""Larger ratios are weighted as this one, whose powers are within the range of floats."""
+
 _TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
 """(tilt, share of the cells): small tilts for many epochs, large ones for one epoch."""
 
@@ -141,7 +144,7 @@ def _regridded(law: _Ratios, side: Side) -> _Ratios:
     logs = np.log(np.maximum(means, float(means[-1]) * _NO_RATIO))
     place = _EVEN * (logs - logs[0]) / max(float(logs[-1] - logs[0]), 1e-300)
     for tilt, part in _TILTS:
-        dense = np.cumsum(np.cbrt(fine * (means + np.minimum(means, 1e60) ** (tilt + 1))))
+        dense = np.cumsum(np.cbrt(fine * (means + np.minimum(means, _LARGEST) ** (tilt + 1))))
         place += part * dense / dense[-1]
     labels = np.minimum((place * _ATOMS).astype(np.int64), _ATOMS - 1)
     starts = np.flatnonzero(np.diff(labels, prepend=-1))

@@ -60,8 +60,9 @@ def recheck(text: str | bytes) -> Verdict:
     are unchecked. The check must finish within the enclosing ``deadline``, by default 60 seconds.
 
     A text cannot show that its parts are complete, that the listed releases are those of the run,
-    that the noise has the stated source, or who wrote it, because a digest is not a signature. The
-    first three are assumptions, which the text must contain verbatim.
+    that the noise has the stated source, that the noise of a part remains after the stated
+    dropouts, or who wrote it, because a digest is not a signature. All but the last are
+    assumptions, which the text must contain.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
@@ -112,8 +113,8 @@ _OF_AVERAGES: Final = (
 _CALIBRATED: Final = "a release of another size would have been calibrated to the same claim"
 _RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
 _PLANNED: Final = re.compile(
-    f"{SOME_HONEST}([0-9]+(/[0-9]+)?) vanish, and ([0-9]+(/[0-9]+)?) break the protocol or tell "
-    "their noise"
+    f"{SOME_HONEST}([0-9]+(?:/[1-9][0-9]*)?) vanish, and ([0-9]+(?:/[1-9][0-9]*)?) break the "
+    "protocol or tell their noise"
 )
 _LOCAL: Final = "each user adds the noise of the part alone"
 _UNPROTECTED: Final = NAMES["none"]
@@ -196,7 +197,8 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     shuffled = any(part["is"].get("claim") == _SHUFFLE for part in parts)
     times = sum(each["times"] for each in document["released"])
     # With a plan for dropouts the assumption about the users is weaker.
-    planned = any(_PLANNED.fullmatch(str(each)) for each in document["assumptions"])
+    plans = filter(None, (_PLANNED.fullmatch(str(each)) for each in document["assumptions"]))
+    planned = any(sum(map(Fraction, plan.groups())) < 1 for plan in plans)
     found = (
         *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),
         f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",

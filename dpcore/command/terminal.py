@@ -64,8 +64,8 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fact(name: str, value: str, *, margin: int) -> str:
-    r"""Format a name and its value, with the value at column ``margin``."""
-    return f"{name.ljust(margin)}{value}"
+    r"""Format a name and its value, at column ``margin`` or one space after a longer name."""
+    return f"{name.ljust(margin - 1)} {value}"
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:

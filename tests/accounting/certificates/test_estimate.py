@@ -41,6 +41,14 @@ def test_dp_accounting_finds_the_same(part: dict[str, Any], name: str, scale: fl
     assert value * (1 - 1e-4) <= upper <= value * 1.05
 
 
+@pytest.mark.parametrize("sigma", ["1/1000000", "1/1000000000000"])
+def test_narrow_gaussians_are_refused_at_once(sigma: str) -> None:
+    rounds = [noise("gaussian", 1, sigma=sigma), noise("discrete-laplace", 1, scale="4")]
+    (finding,) = verify(certificate(rounds, [enclosed("epsilon", "1/1000", "1.0", "1.1")])).findings
+    assert finding.status is Status.UNCHECKED
+    assert "small relative to its sensitivity" in finding.reason
+
+
 @pytest.mark.parametrize("epsilon", ["1/2", "3/2", "5/2"])
 def test_one_gaussian_is_its_closed_form(epsilon: str) -> None:
     value, error = delta(noise("gaussian", 1, sigma="2"), Fraction(epsilon))

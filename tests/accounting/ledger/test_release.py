@@ -238,6 +238,21 @@ def test_an_edited_value_is_found(ledger: Ledger, edit: str) -> None:
             ledger.release(NOISY, 0, users=["ada"], batch="one")
 
 
+def test_names_and_values_of_another_type_are_damage(tmp_path: Path) -> None:
+    edits = {
+        "UPDATE ledger_released SET value = CAST(value AS BLOB)": "released value was edited",
+        "UPDATE ledger_paid SET name = CAST(name AS BLOB)": "rows in ledger_paid were edited",
+        "UPDATE ledger_paid SET name = 'eve'": "rows in ledger_paid were edited",
+    }
+    for i, (edit, match) in enumerate(edits.items()):
+        with Ledger.create(str(tmp_path / f"{i}.db"), budget=BUDGET) as ledger:
+            ledger.release(NOISY, 10**6, users=["ada"], batch="one")
+            with ledger._store.writing() as connection:
+                connection.execute(text(edit))
+            with pytest.raises(LedgerDamaged, match=match):
+                [*ledger.export()]
+
+
 def test_a_ledger_of_before_there_were_values_takes_them(url: str, tmp_path: Path) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], NOISY, batch="old")

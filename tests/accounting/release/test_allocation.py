@@ -91,6 +91,14 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
     assert 0.2 < epoch.epsilon("1e-6").upper < one("1").epsilon("1e-6").upper * Fraction(11, 10)
 
 
+def test_ratios_beyond_the_powers_of_floats() -> None:
+    # At sigma 1/5 ratios reach e^60, whose 13th power is not a float.
+    found = samples.allocated(curve=one("1/5"), rounds=2).delta(1)
+    truth = of_two_rounds(0.2, 1.0, present=True)
+    assert found.lower is not None
+    assert truth * (1 - 1e-3) <= found.lower <= truth <= found.upper <= truth * (1 + 1e-3)
+
+
 def test_several_rounds_of_an_epoch() -> None:
     r"""2 of 3 by all pairs of rounds: blocks of two rounds and of one are above."""
     values, chances = ratio(2.0, 3, picks=2)

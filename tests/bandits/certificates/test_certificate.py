@@ -24,6 +24,7 @@ from bandits.policies.registry import read_algorithm
 from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
+from bandits.privatizers.protocols import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.worlds.environment import Bernoulli
@@ -112,6 +113,23 @@ def test_the_epsilon_of_every_shuffle_is_computed_again() -> None:
     found = [each for each in recheck(text).findings if each.where.startswith("parts")]
     assert {each.status.value for each in found} == {"holds"}
     assert all("honest users of a shuffle" in each.reason for each in found)
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"), [("1/20", "1"), ("1/2", "1/2"), ("1", "0"), ("1/0", "0")]
+)
+def test_a_plan_without_honest_users_assumes_nothing(gone: str, told: str) -> None:
+    whole = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).to_json()
+
+    def planned(gone: str, told: str) -> bool:
+        plan = f"{SOME_HONEST}{gone} vanish, and {told} break the protocol or tell their noise"
+        assumed = [plan if each == ALL_HONEST else each for each in whole["assumptions"]]
+        assert plan in assumed
+        text = {**whole, "assumptions": assumed}
+        return recheck(json.dumps({**text, "digest": digest_of(text)})).holds
+
+    assert planned("1/20", "1/10")
+    assert not planned(gone, told)
 
 
 def as_if(document: Any, part: int, **fields: Any) -> str:

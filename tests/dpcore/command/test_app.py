@@ -222,3 +222,23 @@ def test_an_end_is_a_whole_number_of_seconds(
     answer = typed(capsys, "pmf", "discrete-laplace:scale=1", "0", "--within", value)
     assert answer.code == 2
     assert answer.err.startswith("error: --within = ")
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from dpcore.__main__ import main
+class Interrupted:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_gives_its_exit_code() -> None:
+    words = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+    # The console script starts there.
+    assert 'dpcore = "dpcore.__main__:main"' in (ROOT / "pyproject.toml").read_text("utf-8")

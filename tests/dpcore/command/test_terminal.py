@@ -14,7 +14,7 @@ import pytest
 from dpcore.command import app as cli
 from dpcore.command import terminal
 from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import page, printable
+from dpcore.command.terminal import fact, page, printable
 from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
@@ -162,3 +162,8 @@ def test_what_is_done_is_shown(
         for done in (1, 2, 3, 4):
             advance(done)
     assert shown in screen.getvalue()
+
+
+def test_a_long_name_is_apart_from_its_value() -> None:
+    assert fact("spent", "epsilon=1", margin=11) == "spent      epsilon=1"
+    assert fact("in 2026-11-29", "epsilon=1", margin=11) == "in 2026-11-29 epsilon=1"
