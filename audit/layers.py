@@ -209,7 +209,7 @@ def _declared(claim: Claim | CurveClaim) -> Fraction | None:
 
 
 def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport:
-    # The results of the earlier layers are kept, whatever the outcome of the replay.
+    # The results of the earlier layers are kept for every outcome of the replay.
     try:
         findings = _replayed(target, plan)
     except TargetFailed as error:

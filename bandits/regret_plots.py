@@ -238,7 +238,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A style for each name: that of its algorithm, or another if it is already used."""
+    r"""A style for each name: the style of its algorithm, or another if it is taken."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

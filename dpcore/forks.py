@@ -83,7 +83,7 @@ def forget_inherited() -> None:
     r"""In a forked process, call ``forget()`` of all registered objects; otherwise do nothing.
 
     If an exception interrupts this function, it starts again at the next use. Several threads may
-    run it at once, so one may clear an object that another has already refilled.
+    run it simultaneously, so one may clear an object that another has already refilled.
     """
     # The list is copied before HERE is read, so that objects registered later are not forgotten.
     registered = _REGISTERED.copy()

@@ -106,7 +106,7 @@ def pairs_of(written: str) -> list[tuple[str, str]]:
 
 
 def _takes(owner: str, known: Collection[str]) -> str:
-    return f"{owner} takes {', '.join(known)}" if known else f"{owner} has no parameters"
+    return f"{owner} has " + (f"the parameters {', '.join(known)}" if known else "no parameters")
 
 
 def _near(key: str, value: str, known: Collection[str]) -> str:

@@ -152,7 +152,7 @@ class Calibration:
         return self.edge.proven
 
     def total(self) -> Composition:
-        r"""The composition of all rounds, with the noise of honest users only."""
+        r"""The composition of all rounds, with the noise of only the honest users."""
         noise = _honest_part(self.noise, self.honest_fraction)
         one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
         return compose((one, self.rounds))

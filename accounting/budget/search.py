@@ -123,7 +123,7 @@ class Edge:
     limit: Fraction
 
     def __post_init__(self) -> None:
-        # Whatever a search proposes, only values that meet the guarantee are returned.
+        # A search may propose any value, but only values that meet the guarantee are returned.
         if not self.found.upper <= self.limit:
             raise InvalidParameter("found", self.found.upper, f"must be <= {self.limit}")
 

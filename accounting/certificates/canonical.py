@@ -30,7 +30,7 @@ _ALWAYS: Final = (
 )
 _REALS: Final = ("gaussian", "laplace")
 _NOT_STATED: Final = ("claim", "rounds")
-# The author of the document is not trusted: a description stays short, whatever the part contains.
+# The author of the document is not trusted: a description is short for every part.
 _MOST_PARTS: Final = 3
 _MOST_LETTERS: Final = 60
 _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its noisy sum"

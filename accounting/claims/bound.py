@@ -61,7 +61,7 @@ class Bound(Ordered):
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
-        r"""The bound whose two ends are those of an enclosure."""
+        r"""Convert an enclosure to a bound with the same two ends."""
         return cls(upper=found.upper, lower=found.lower, method=method, theorem=theorem)
 
     @property

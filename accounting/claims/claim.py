@@ -181,7 +181,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""An epsilon that a theorem proves for a known mechanism; totals get no lower bound from it.
+    r"""An epsilon that a theorem proves for a known mechanism; its totals have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -303,7 +303,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""(epsilon, delta) bounds on a known mechanism; totals get no lower bound from them."""
+    r"""(epsilon, delta) bounds on a known mechanism; its totals have only upper bounds."""
 
     __slots__ = ()
 
@@ -492,7 +492,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     wanted.sort(key=lambda each: each == "scope")
     bound = {"attained"} if kind in (PureBound, BoundedRange, ApproxBound) else set()
     if set(data) != {"claim", *wanted, *bound}:
-        raise InvalidParameter("claim", dict(data), f"{name} has the fields {', '.join(wanted)}")
+        raise InvalidParameter("claim", dict(data), f"{name} needs the fields {', '.join(wanted)}")
     if name == Assumed.word:
         return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]

@@ -51,7 +51,7 @@ class Guarantee(ABC):
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # For type checkers only: at run time a property would become the default of the field.
+        # Only for type checkers: at run time a property would become the default of the field.
         @property
         @abstractmethod
         def scope(self) -> Scope:

@@ -96,7 +96,7 @@ def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
         ("--rounds", wanted.rounds, "1" if wanted.epochs else wanted.rounds),
     ):
         if value != default:
-            raise InvalidParameter(name, value, "follows from --batch-size, --examples, --epochs")
+            raise InvalidParameter(name, value, "must be omitted: the training options set it")
     names = {name.removeprefix("--").replace("-", "_"): name for name in (*given, "--epochs")}
     with named(**names):
         run = TrainingRun(

@@ -75,7 +75,7 @@ Sampled = Annotated[
     option(
         "RATE",
         "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn anew each round and kept secret. --sensitivity then refers to adding "
+        "256/60000, drawn again each round and kept secret. --sensitivity then refers to adding "
         "a person. Once, or once for each --noise. (default: 100%)",
         "--poisson",
         default=...,
@@ -122,7 +122,7 @@ Group = Annotated[
     str,
     option(
         "K",
-        "Group privacy: protect K people at once, all replaced, or all added or removed.",
+        "Group privacy: protect K people together, all replaced, or all added or removed.",
         "--group",
         default=...,
     ),
@@ -216,15 +216,13 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
     said = f"the least {what} is" if least.proven else f"this {what} suffices:"
     facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
     if least.beyond is not None:
-        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta", fails="fails"))
+        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta"))
     return facts
 
 
-def beyond_fact(
-    name: str, beyond: str, edge: Edge, quantity: str, *, fails: str = "breaks it"
-) -> Fact:
+def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
     r"""The next value on the side where the guarantee fails, and its result."""
-    said = fails if edge.proven else "is not proven to satisfy it"
+    said = "fails" if edge.proven else "is not proven to satisfy it"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {said}: {quantity} is {between(found)}"
 

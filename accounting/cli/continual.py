@@ -221,9 +221,9 @@ def matrix(
     facts = [
         *of_least("sigma", least),
         ("epsilon", f"{between(found)} at delta = {delta}"),
-        ("sensitivity", f"{both} in l2, times {sensitivity}: {moved.how}"),
+        ("sensitivity", f"{both} x {sensitivity} per round, in l2: {moved.how}"),
         ("strategy", f"{mechanism.strategy.written} over {count} rounds"),
-        ("takes part", _rounds(participation.most, participation.apart)),
+        ("one unit", _rounds(participation.most, participation.apart)),
         ("neighbours", _SAID[relation]),
         ("method", computed_by(found)),
     ]
@@ -231,7 +231,7 @@ def matrix(
 
 
 def _rounds(most: int, apart: int) -> str:
-    return "in one round" if most == 1 else f"in at most {most} rounds, at least {apart} apart"
+    return "is in one round" if most == 1 else f"is in at most {most} rounds, {apart} or more apart"
 
 
 def _noise(spelled: str) -> Gaussian | DiscreteGaussian:

@@ -126,7 +126,7 @@ def simulate(
     seed: str | None = option("N", "Repeat a simulation exactly; its noise is then NOT PRIVATE."),
     as_json: AsJson = False,
 ) -> None:
-    r"""Simulate a protocol: its error, bits sent, and the planned and the kept guarantee.
+    r"""Simulate a protocol: its error, the bits sent, and the guarantee that remains.
 
     Example: dpcore protocol simulate --instance pure --users 1024 --epsilon 1 --dropouts 10%
     """

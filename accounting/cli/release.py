@@ -89,7 +89,7 @@ class ReleaseOptions:
         "File of users to charge, one name per line; under add-remove list all invited users.",
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
-    seed: str | None = option("N", "Seed: the same seed draws the same numbers, NOT PRIVATE.")
+    seed: str | None = option("N", "Seed: equal seeds give equal noise, which is NOT PRIVATE.")
     dry_run: bool = option(
         "", "Read only the header, and print the noise and the cost.", "--dry-run", default=False
     )
@@ -382,7 +382,7 @@ def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) ->
         fits = fits and not book.exhausted(users, planned.mechanism)
     if not fits:
         who = "every user" if users is None else "a user"
-        lines.append(("does not fit", f"{who} has too little left: the release would be refused"))
+        lines.append(("does not fit", f"{who} has too little budget: the release would be refused"))
     return _Charge({**document, "fits": fits}, lines)
 
 

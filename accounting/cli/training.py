@@ -65,7 +65,7 @@ _SAID: Final = {
         "each example is in each batch with the same probability, independently; neighbours "
         "differ by adding or removing one example"
     ),
-    Sampling.FIXED: "each batch is a uniformly random subset of this size, drawn anew; neighbours "
+    Sampling.FIXED: "each batch is a new uniformly random subset of this size; neighbours "
     "differ by replacing one example, which moves the sum by up to twice the clipping norm",
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
     "so this is an upper bound for every order; neighbours differ by replacing one example, "

@@ -232,7 +232,7 @@ def _basic(total: Composition, delta: Fraction) -> Bound:
 
 def _of_one_part(total: Composition) -> tuple[Callable[[Fraction], End], int]:
     if len(total.parts) != 1:
-        raise NotDerived("this route for rounds that differ", "it is stated for equal rounds")
+        raise NotDerived("this bound for rounds that differ", "its theorem is for equal rounds")
     ((source, rounds),) = total.parts
     one = compose(source)
 

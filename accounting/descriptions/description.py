@@ -194,7 +194,7 @@ def description_from_json(data: object) -> Description:
     inner = data if word in _CURVES else data.get("curve")
     keys = ("claim", "noise", "sensitivity", "scope")
     if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
-        raise InvalidParameter("curve", inner, f"has the fields {', '.join(keys)}")
+        raise InvalidParameter("curve", inner, f"needs the fields {', '.join(keys)}")
     scope = scope_from_json(inner["scope"])
     given: dict[str, Any] = {}
     if inner is not data:
@@ -204,7 +204,7 @@ def description_from_json(data: object) -> Description:
         names |= {"relation"} if word == "poisson-truncated" else set()
         if set(given) != names:
             raise InvalidParameter(
-                "claim", word, f"has the fields curve, {', '.join(sorted(names))}"
+                "claim", word, f"needs the fields curve, {', '.join(sorted(names))}"
             )
     group = given.pop("members", 1)
     between = given.pop("relation", scope.relation if inner is data else relation)

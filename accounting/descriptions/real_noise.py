@@ -50,7 +50,7 @@ class RealNoise(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussian(RealNoise):
-    r"""Gaussian noise Normal(0, sigma^2) in every coordinate, with exact sigma; accounting only.
+    r"""Gaussian noise Normal(0, sigma^2) in every coordinate, exact sigma; only for accounting.
 
     >>> Gaussian(sigma="1.1")
     Gaussian(sigma=Fraction(11, 10))
@@ -74,7 +74,7 @@ class Gaussian(RealNoise):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laplace(RealNoise):
-    r"""Laplace noise of density e^(-\|x\|/scale)/(2 scale) in every coordinate; accounting only.
+    r"""Laplace noise of density e^(-\|x\|/scale)/(2 scale) per coordinate; only for accounting.
 
     >>> Laplace(scale=2).variance
     Fraction(8, 1)

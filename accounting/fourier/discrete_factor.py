@@ -167,7 +167,7 @@ def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):
-        raise PrecisionExhausted(f"the losses have no moment at {float(tilt)} in floats")
+        raise PrecisionExhausted(f"the moment at {float(tilt)} exceeds the range of floats")
 
     def moment(lift: Fraction) -> arb:
         grown, slip, farther = _grown(listing, (1 + lift) * tilt)

@@ -133,7 +133,7 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
 def _inflated(
     parts: Sequence[tuple[LossPart, int]], factors: Sequence[tuple[Factor, int]], c: float
 ) -> bool:
-    # Masses below all floats are listed as the least float: far out these outweigh the true law.
+    # Masses below all floats are listed as the least float, which outweighs the law in the tail.
     pairs = zip(parts, factors, strict=True)
     return any(float(f.log_scale) - part.cumulants(c)[0] > _INFLATED for (part, _), (f, _) in pairs)
 

@@ -95,7 +95,7 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
     stood = dominating_pairs(source)
     made = []
     if stood.lost or not stood.above[0]:
-        # A mass of 1 at loss 0 besides the infinite loss: the total mass exceeds 1 by delta.
+        # A mass of 1 at loss 0 in addition to the infinite loss: the total mass exceeds 1 by delta.
         lost = kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step)
         made.append((lost, 1))
     # One list of laws per direction, of equal length; delta is that of the worse direction.

@@ -80,7 +80,7 @@ class GaussianSumPair(ShiftedPair):
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The ray of a real Gaussian's curve in floats; otherwise that of the general search."""
+        r"""The ray of a real Gaussian's curve in floats, or else the ray of the general search."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < 1 or not near > 0:
             return RayPair.guess(self, delta)

@@ -266,7 +266,7 @@ def _log_mass(noise: Noise, n: int, bits: int) -> arb:
 def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
     # p(n+1)/p(n), p(n) and log p(n) for n = 0..reach, from
     # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards. The
-    # first ratio lies between beta and beta (n-1+r)/n. It is so far out that the recurrence, which
+    # first ratio, between beta and beta (n-1+r)/n, is so far in the tail that the recurrence, which
     # multiplies a relative error by about beta^2, reduces its error below 2^-bits; the distance
     # affects only the width.
     beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
@@ -277,7 +277,7 @@ def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], li
         return beta * (n - 1 + r) / (both * n - beta * (n + 1 - r) * ratio)
 
     # The recurrence is monotone in its argument, without a pole between the ends: each end stays
-    # narrow by itself, whereas the radius of a wide ball would not decrease sufficiently.
+    # narrow, whereas the radius of a wide ball would not decrease sufficiently.
     low, high = beta, beta * (start + r) / (start + 1)
     for n in range(start, reach + 1, -1):
         low, high = before(n, low), before(n, high)

@@ -71,9 +71,9 @@ class SkellamPair(ShiftedPair):
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The ray of a real Gaussian's curve in floats; otherwise that of the general search."""
+        r"""The ray of a real Gaussian's curve in floats, or else the ray of the general search."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
-        # If epsilon/d is not small, L bends, and the ray of the Gaussian is far out in the tail.
+        # If epsilon/d is not small, L bends, and the ray of the Gaussian is far in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
@@ -188,8 +188,8 @@ def _log_mass(noise: Skellam, n: int, bits: int) -> arb:
 @lru_cache(maxsize=8)
 def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
     # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which
-    # multiplies a relative error by at most about -r_n^2, starts with Amos' bounds so far out that
-    # the error decreases below 2^-bits; the distance affects only the width.
+    # multiplies a relative error by at most about -r_n^2, starts with Amos' bounds so far in the
+    # tail that the error decreases below 2^-bits; the distance affects only the width.
     v = ball(noise.variance)
     fall = math.asinh(reach / max(noise.variance, Fraction(_THINNEST)))
     start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2

@@ -151,7 +151,7 @@ class Book:
         return book
 
     def begin(self, connection: Connection) -> None:
-        r"""Create the tables, except that of released values, and the row of ``ledger``."""
+        r"""Create all tables but the one of released values, and the row of ``ledger``."""
         tables = [t for t in self.tables.metadata.sorted_tables if t is not self.tables.released]
         self.tables.metadata.create_all(connection, tables, checkfirst=False)
         row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}

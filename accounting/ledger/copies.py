@@ -102,7 +102,7 @@ def _copied(store: Store, partial: Path) -> int:
 
 
 def _engine_of(partial: Path) -> Engine:
-    # A Store would keep a log beside the copy.
+    # A Store would keep a log next to the copy.
     def connected() -> sqlite3.Connection:
         connection = sqlite3.connect(partial)
         connection.text_factory = as_stored

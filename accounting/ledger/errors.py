@@ -22,8 +22,8 @@ class Receipt:
 
     ``repeated`` means that the charge existed before this request: of all requests for one batch,
     even concurrent ones, at most one gets False. A program that draws fresh noise at each start
-    must not release on a repeated receipt. Receipts of the same charge are equal, whatever their
-    ``repeated``.
+    must not release on a repeated receipt. Receipts of the same charge are equal, even if
+    ``repeated`` differs.
 
     ``value`` is the value that :meth:`Ledger.release` drew and stored with the charge, the same for
     every request for the batch; None for a charge without a release.
@@ -47,7 +47,7 @@ class BudgetExhausted(DpcoreError):
     >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"}, "rho=1/2")
     Traceback (most recent call last):
     ...
-    accounting.ledger.errors.BudgetExhausted: batch 'monday': 2 of 5 users have too little left: ...
+    accounting.ledger.errors.BudgetExhausted: batch 'monday': 2 of 5 users have too little ...
     """
 
     exit_code: ClassVar[int] = 1
@@ -66,7 +66,7 @@ class BudgetExhausted(DpcoreError):
         cost = f"the batch costs {self.cost}; " if self.cost else ""
         return (
             f"batch {self.batch!r}: {len(self.users)} of {self.asked} users {have} too little "
-            f"left: {', '.join(named + more)}; {cost}nobody was charged: do not release"
+            f"budget left: {', '.join(named + more)}; {cost}nobody was charged: do not release"
         )
 
 

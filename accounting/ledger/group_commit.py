@@ -57,7 +57,7 @@ class Queue:
     is killed releases its lock. If it took a request and left no outcome, the process that made the
     request executes it; if the batch is charged by then, it is unknown which request did so, and
     the outcome is :class:`LedgerUnavailable`. Nothing in the file outlives the waiting processes,
-    or needs to be on the disk. A process that cannot use the file charges by itself.
+    or needs to be on the disk. A process that cannot use the file charges without the queue.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:

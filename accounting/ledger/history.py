@@ -31,7 +31,7 @@ RENEWALS: Final = {"year": 4, "month": 7, "day": 10}
 
 _ROWS: Final = 10_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-# The columns of a charge besides its amounts, with their types; SQLite does not enforce types.
+# The columns of a charge except its amounts, with their types; SQLite does not enforce types.
 _INTEGERS: Final = ("id", "assumed", "paid", "spared")
 _TEXTS: Final = ("batch", "made", "guarantee", "paid_digest", "spared_digest", "previous")
 
@@ -55,7 +55,7 @@ def value_digest(text: str) -> str:
 
 
 def genesis(filter_text: str) -> str:
-    r"""The digest before the first charge: that of the format and the filter with its budget."""
+    r"""The digest before the first charge, of the format and the filter with its budget."""
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 

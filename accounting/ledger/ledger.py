@@ -70,7 +70,7 @@ class Ledger:
         self._store = store
         self._book = book
         self._last: tuple[tuple[Priceable, int | None], _Cost] | None = None
-        # A server groups the commits of several callers by itself.
+        # A server already groups the commits of several callers.
         self._take = Queue(store, book, self._charged).take if store.is_file else self._charged
 
     # -- opening ------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Ledger:
 
         Publish ``receipt.value``. A second call for the same batch, with the same users, mechanism
         and ``question`` (a description of the value), costs nothing and returns the stored value,
-        whatever the ``value`` is. A program that was interrupted can therefore call it again:
+        even if ``value`` differs. A program that was interrupted can therefore call it again:
         users are charged once, and noise is drawn once.
 
         For a local report (``dpcore.local``) the value has one number for each of ``users``, and

@@ -24,7 +24,7 @@ _PLAIN_LINES: Final = re.compile(rf"(?:{_PLAIN.pattern}\n)*+")
 
 
 def name(argument: str, value: object) -> str:
-    r"""``value`` if it is a valid name of a user or a batch."""
+    r"""Return ``value`` if it is a valid name of a user or a batch."""
     reason = f"must be a name of 1 to {_LONGEST} characters"
     if type(value) is str and _PLAIN.fullmatch(value):
         return value
@@ -63,6 +63,6 @@ def sorted_names(users: object) -> tuple[str, ...]:
 
 
 def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
-    r"""The ``names`` in their order, without those in ``left_out``."""
+    r"""Return the ``names`` that are not in ``left_out``, in order."""
     out = frozenset(left_out)
     return tuple(name for name in names if name not in out) if out else names

@@ -201,7 +201,7 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
-    # The price of each part by itself; the parts without a rho are converted together, once.
+    # The price of each part separately; the parts without a rho are converted together, once.
     rho, delta, rest = Fraction(0), Fraction(0), []
     for part, rounds in whole.parts:
         if isinstance(part, Approx):
@@ -226,7 +226,7 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
 
 def _finite(whole: Composition, upper: End) -> Fraction:
     if upper == math.inf:
-        reason = "the budget's type of claim gives no finite bound"
+        reason = "no theorem bounds its cost in the quantity of the budget"
         raise NotDerived(f"a price of {whole!r}", reason)
     return Fraction(upper)
 
@@ -249,7 +249,7 @@ Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Compos
 
 
 def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
-    r"""``guarantee`` for all rows of a user, at most ``rows_per_user`` in the batch.
+    r"""Convert ``guarantee`` to one for all of a user's rows, at most ``rows_per_user``.
 
     A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
     k rows change a query by up to k times as much, so the noise is charged at k times the

@@ -36,7 +36,7 @@ from accounting.ledger.history import canonical
 FORMAT: Final = 2
 """The version of the layout of the tables."""
 
-# Names are compared by code point, here and in Python's sort, whatever the server's language.
+# Names are compared by code point, here and in Python's sort, in every locale of the server.
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
 _DIGEST: Final = String(64)
 _AT_ONCE: Final = 50_000

@@ -250,7 +250,7 @@ def _reach(pair: Pair, nats: float) -> tuple[int, int]:
 
 
 def _within_reach(pair: Pair, bend: int, nats: float) -> bool:
-    # If the loss increases to infinity far out, the bend is left to a tail of mass below floats.
+    # A bend to infinite loss, in a tail of mass below all floats, is left to that tail.
     if as_ball(pair.loss(bend + 1)) != arb("inf"):
         return True
     at = pair.coordinates()

@@ -270,7 +270,7 @@ class RealPair(LossTable):
         far = np.minimum(far, self.density.reach).max(axis=1)
         pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30)
         if not pieces.sum() < _MOST_CELLS:
-            raise PrecisionExhausted("noise this narrow relative to its shift is not supported")
+            raise PrecisionExhausted("the noise is too narrow for its shift: use more noise")
         if (pieces > 1).any():
             pieces = pieces.astype(np.int64)
             starts = np.repeat(edges[:-1], pieces)

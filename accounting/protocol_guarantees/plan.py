@@ -80,7 +80,7 @@ class Plan:
 
     ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
     reach the target. ``size`` is None for bits, which never wrap around. ``assumes`` is the
-    assumption of a protocol beyond its noise ("" for none); ``guarantee`` is then for the sum only,
+    assumption of a protocol beyond its noise ("" for none); ``guarantee`` is then only for the sum,
     other messages to the server cost an additional ``assumed_epsilon``, and ``meets`` includes it.
     """
 
@@ -116,7 +116,7 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
 
 
 def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
-    r"""The guarantee of a protocol's mechanism; for binomial noise that of shuffled bits."""
+    r"""The guarantee of a protocol's mechanism; binomial noise is treated as shuffled bits."""
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 

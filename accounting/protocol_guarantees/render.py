@@ -31,13 +31,13 @@ _MEASURED: Final = (
 def plan_lines(plan: Plan) -> list[str]:
     r"""The plan as text, one fact per line, the guarantee first."""
     target = f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
-    kept = "kept" if plan.meets else "NOT certified to meet the target"
+    kept = "meets the target" if plan.meets else "NOT certified to meet the target"
     facts = [
         ("target", f"{target} with {plan.honest} honest users"),
         ("guarantee", f"{_whole(plan, plan.guarantee, plan.honest)}: {kept}"),
         *_assumed(plan, plan.guarantee, plan.honest),
         *_parameters(plan)[1],
-        ("bits", f"{plan.protocol.bits_per_user} a user"),
+        ("bits", f"{plan.protocol.bits_per_user} per user"),
     ]
     return _lines(plan, facts)
 
@@ -52,8 +52,8 @@ def simulation_lines(result: Simulation) -> list[str]:
         ("runs", f"{result.runs} runs, {result.aggregation}"),
         ("dropouts", f"{result.dropouts} of {plan.protocol.users} users dropped out in each run"),
         ("error", error),
-        ("noise", f"standard deviation {up(result.noise_deviation)} at most, exact law"),
-        ("bits", f"{plan.protocol.bits_per_user} a user"),
+        ("noise", f"standard deviation at most {up(result.noise_deviation)}, from the exact law"),
+        ("bits", f"{plan.protocol.bits_per_user} per user"),
         ("planned", f"{planned} ({plan.honest} honest users)"),
         ("kept", f"{kept} ({result.present} users stayed)"),
         *_assumed(plan, result.kept, result.present),
@@ -103,7 +103,7 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
 
 def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
     # epsilon(delta) with the noise of the present users. A plan that meets its target is certified
-    # to be at most the target with honest users only, which may be narrower than a bisection.
+    # to be at most the target with only the honest users, which may be narrower than a bisection.
     found = curve.epsilon(plan.delta)
     if plan.meets and present == plan.honest:
         lower = None if found.lower is None else min(found.lower, plan.epsilon)
@@ -181,8 +181,8 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             missed = protocol.missed(protocol.users)
             error = math.sqrt(round_up(protocol.square_error(protocol.users)))
             error = math.nextafter(error, math.inf)
-            cover = f"with probability {protocol.cover}, or beyond {protocol.reach}"
-            rows += [("cover", cover), total, ("missed", f"with probability at most {up(missed)}")]
+            cover = f"with probability {protocol.cover}, or if |noise| > {protocol.reach}"
+            rows += [("cover", cover), total, ("any cover", f"with probability <= {up(missed)}")]
             rows += [("error", f"standard deviation at most {up(error)}"), *precision]
             data |= {"reach": protocol.reach, "cover": str(protocol.cover)}
             data |= {"missed_upper": round_up(missed), "standard_error_upper": error}
@@ -198,5 +198,5 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             if size is not None:
                 rows.append(("wraps", f"with probability at most {up(size.wraparound.upper)}"))
             if isinstance(protocol, LocalSum):
-                rows.append(("trust", "nobody: every message has the guarantee on its own"))
+                rows.append(("trust", "nobody: every single message has the guarantee"))
     return data, rows

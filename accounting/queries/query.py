@@ -126,7 +126,7 @@ class Query(ABC):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        r"""The columns that the query reads, besides the column of users."""
+        r"""The columns that the query reads, except the column of users."""
         column = getattr(self, "column", None)
         return () if column is None else (column,)
 
@@ -415,7 +415,7 @@ class Histogram(Additive):
         error, reach = spread(noise, confidence)
         if self.keys is None:
             value = drawn
-            note = f"keys below {mechanism.threshold} are left out; {self.needs}"
+            note = f"keys with noisy counts below {mechanism.threshold} are left out; {self.needs}"
         else:
             value = dict(zip(self.keys, map(int, drawn), strict=True))
             note = self.needs

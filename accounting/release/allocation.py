@@ -40,7 +40,7 @@ class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with Gaussian noise on the reals.
 
     Each unit is in ``picks`` of the ``rounds`` rounds, where all choices are equally likely,
-    independent of all other units, drawn anew for each epoch and kept secret. One pick has both
+    independent of all other units, drawn again for each epoch and kept secret. One pick has both
     bounds, several picks only an upper bound. Epochs compose by Renyi orders, and with one pick
     also by their losses.
 

@@ -155,7 +155,7 @@ class ComposedLoss:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
                 except NotDerived:
-                    # The size of a loss so far out is unknown: a bound suffices.
+                    # The size of a loss so far in the tail is unknown: a bound suffices.
                     return self._line().delta(epsilon, relative)
 
     def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:

@@ -131,7 +131,7 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
 
-    epsilon and delta follow from the best order, as upper bounds only.
+    epsilon and delta follow from the best order; they are only upper bounds.
 
     Proofs: docs/proofs/composition.md. Such parts compose order by order. The errors are those of
     :class:`OneRelease`.

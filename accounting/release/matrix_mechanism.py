@@ -198,7 +198,7 @@ class MatrixCurve(_OneMatrix):
 class MatrixOrders(ByOrder, _OneMatrix):
     r"""A :class:`MatrixMechanism` with integer noise: rho = D^2/2 sigma^2 in zCDP.
 
-    The integer vectors that move the noised numbers may be chosen depending on earlier releases:
+    The integer vectors that move the noisy numbers may be chosen depending on earlier releases:
     there is no single dominating pair for all choices, but Renyi divergences add for every choice.
     """
 

@@ -242,7 +242,7 @@ class FixedSizeSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pair, as an upper bound only."""
+        r"""The dominating pair; it gives only an upper bound."""
         return of_table(self.pair())
 
     def pair(self) -> ConnectTheDotsPair:

@@ -112,7 +112,7 @@ class TruncatedSample(SampledRelease):
         return found[:1] if replaced else found
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The kinds as upper bounds, and those of :attr:`least` as lower bounds."""
+        r"""Upper bounds from the kinds of rounds, lower bounds from :attr:`least`."""
         least = self.least.dominating_pairs()
         if self.directions == self.least.directions:
             return least
@@ -120,17 +120,17 @@ class TruncatedSample(SampledRelease):
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta between that of :attr:`least` and that of the mixture of :meth:`parts`."""
+        r"""Enclose delta: from :attr:`least` below, from the mixture of :meth:`parts` above."""
         upper = SampledRelease.enclose_delta(self, epsilon, bits).upper
         return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose D_alpha between those of :attr:`least` and of the mixture of :meth:`parts`."""
+        r"""Enclose D_alpha: from :attr:`least` below, from the mixture of :meth:`parts` above."""
         upper = SampledRelease.enclose_renyi(self, order, bits).upper
         return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""An enclosure from the epsilon of :attr:`least` to that of the kinds."""
+        r"""Enclose epsilon: from :attr:`least` below, from the kinds of rounds above."""
         upper = SampledRelease.enclose_epsilon(self, delta, bits).upper
         return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
 

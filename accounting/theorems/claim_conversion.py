@@ -7,7 +7,7 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
 
 Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
 or Rdp, from Rdp to ZCdp, and from other claims to Pure. A claim that differs from the given one is
-a ``PureBound`` or an ``ApproxBound``: totals get no lower bound from it. An assumed claim stays
+a ``PureBound`` or an ``ApproxBound``: its totals have only upper bounds. An assumed claim stays
 assumed, with the same reason. Proofs: docs/proofs/composition.md.
 """
 

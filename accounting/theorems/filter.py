@@ -2,8 +2,8 @@ r"""Privacy filters: budgets for adaptively chosen charges.
 
 A filter has a budget and one integer counter for each additive quantity. A charge is admitted iff
 every counter stays within its limit; then, whenever the releases stop and however the charges are
-chosen, all releases together keep the budget. Only sums have this property: loss distributions of
-an adaptively chosen list do not give a filter. Proofs: docs/proofs/composition.md.
+chosen, all releases together stay within the budget. Only sums have this property: loss
+distributions of an adaptively chosen list do not give a filter. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Filter(ABC):
         return self._claim(self.held(total))
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee if this budget is spent anew in each of ``periods`` periods.
+        r"""The guarantee of ``periods`` periods, each with this whole budget.
 
         Counters that each stay within ``periods`` times their limit are again a filter, so it holds
         for charges that were chosen adaptively, in all periods, if the number of periods is fixed
@@ -417,5 +417,5 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
         return ApproxFilter(budget=budget, **{name: data[name] for name in own})
     found = filter_for(budget)
     if found.kind != kind:
-        raise InvalidParameter("filter", kind, f"must be {found.kind}, the kind of its budget")
+        raise InvalidParameter("filter", kind, f"must be {found.kind}, like the budget")
     return found

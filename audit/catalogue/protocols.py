@@ -271,7 +271,7 @@ _SHARES: Final = (
         number=35,
         sentence="The odds of the noise shares are inverted: 94 of 100 sums have no noise.",
         source="the Polya sampler of MABPrivate.py in sayakrc/Differentially-Private-Bandits; "
-        "written anew",
+        "reimplemented",
         run=partial(polya, odds=(1 - _BETA) / _BETA),
         pair=(0, _SENSITIVITY),
         epsilon=Fraction(1, 2),

@@ -83,7 +83,7 @@ _RANDOMNESS: Final = (
         number=36,
         sentence="One draw is added to the whole vector of arm sums, so the best arm is "
         "released exactly.",
-        source="DP-SE of MABPrivate.py in sayakrc/Differentially-Private-Bandits; written anew",
+        source="DP-SE of MABPrivate.py in sayakrc/Differentially-Private-Bandits; reimplemented",
         run=partial(arms, draws=1),
         pair=([5, 4, 3], [6, 4, 3]),
         true_epsilon=Enclosure.infinite(),
@@ -151,7 +151,7 @@ _STEPS: Final = 8
 
 def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
     r"""An amount in [0, 1] in eighths, with exact noise in eighths: epsilon = 1/10. Outputs are
-    integers/8, whatever the data.
+    integers/8 for all data.
     """
     steps = math.floor(amount * _STEPS + 0.5)
     return (steps + laplace(10 * _STEPS, n, rng)) / _STEPS

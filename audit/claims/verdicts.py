@@ -109,7 +109,7 @@ def _looks() -> tuple[int, ...]:
 
 
 LOOKS: Final = _looks()
-r"""The fixed numbers of runs after which the rule is learned anew: 32, 40, 50, 63, 79, 99, ..."""
+r"""The fixed numbers of runs after which the rule is learned again: 32, 40, 50, 63, 79, 99, ..."""
 
 TRAINING: Final = LOOKS[0]
 r"""The least number of first runs from which both tests only learn, without testing them."""

@@ -75,7 +75,7 @@ class Written:
 
     @classmethod
     def of(cls, report: AuditReport, *, html: Path | None, form: str) -> Written:
-        r"""Render all views first, because the code of an output may print while it is rendered."""
+        r"""Render all views first: the code of an output may print while the output is rendered."""
         table = io.StringIO()
         if report.error is None or report.runs:
             show(report.statement(), table)

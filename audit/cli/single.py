@@ -120,8 +120,8 @@ def fit(
     given: dict[str, Any],
     target: str = argument(
         "TARGET",
-        "module:callable or file.py:callable, called f(n, rng), f(rng) or f(); noise such as "
-        "discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+        "module:callable or file.py:callable, called as f(n, rng), f(rng) or f(); noise "
+        "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
     ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
@@ -194,8 +194,8 @@ def canaries_command(
     guesses: str | None = option(
         "N",
         "Number of canaries to guess; choose it before you see which were included. (default: "
-        "three numbers share the level: a sixteenth of the canaries, or more if the claim needs "
-        "more, a quarter, and all)",
+        "three tests share alpha: of a sixteenth of the canaries, or more if the claim needs it, "
+        "of a quarter, and of all)",
     ),
     guess: str = option(
         "WORD",
@@ -203,7 +203,7 @@ def canaries_command(
         default="both",
     ),
     alpha: str = option("P", "The probability of a false alarm.", default="0.001"),
-    seed: str = option("N", "Seed: breaks ties between equal scores.", default="0"),
+    seed: str = option("N", "Seed that breaks ties between equal scores.", default="0"),
     html: Path | None = option("FILE", "Also write the report as a web page."),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
@@ -369,7 +369,7 @@ def exact(
 
     Each number is the maximum over both directions, P against Q and Q against P. Exit code: 0
     proven, or nothing was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close
-    to the true one for the highest precision (never with two files).
+    to the true one for the highest precision; this never happens with two files.
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim

@@ -72,7 +72,7 @@ def run(
     cache: Path | None = option(
         "FOLDER", "Folder of the environments. (default: your cache folder)"
     ),
-    seed: str = option("N", "Seed: the same seed gives the same random choices.", default="1"),
+    seed: str = option("N", "Seed: equal seeds give equal random choices.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
@@ -130,7 +130,7 @@ def bench_command(
         "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False
     ),
     jobs: int = option("N", "Number of processes; -1: one per core.", default=2),
-    seed: str = option("N", "Seed: the same seed gives the same runs.", default="1"),
+    seed: str = option("N", "Seed: equal seeds give equal runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,

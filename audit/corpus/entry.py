@@ -16,7 +16,7 @@ One TOML file per entry, named after it::
 
     [claimed]
     claim = "epsilon=1"                     in the syntax of dpcore audit --claim
-    by = "..."                              where the package says so
+    by = "..."                              where the package states it
 
     [true]
     epsilon = "2"                           at the claimed delta, or "infinite"; or

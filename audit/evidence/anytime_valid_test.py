@@ -61,7 +61,7 @@ _RUN_SLACK: Final = 2.0**-44
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EProcess(Watched):
-    r"""The sequential evidence against one claim, or against all points of a claimed curve at once.
+    r"""The sequential evidence against one claim, or jointly against all points of a curve.
 
     Frozen: :meth:`update` returns the next state. It depends on the runs but not on their division
     into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the bets
@@ -157,7 +157,7 @@ class EProcess(Watched):
         return (*self.trials, *(Trial.joined(part) for part in parts if part))
 
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
-        r"""A lower confidence bound, valid at all times at once:
+        r"""A lower confidence bound, valid simultaneously at all times:
         P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
 
         Every epsilon of a fixed grid has its own e-process, evaluated after each of :data:`LOOKS`,
@@ -180,8 +180,8 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event of the expert with the largest gain against one claimed point, counted on the
-        runs of that gain.
+        r"""The event guessed by the expert with the largest gain against one claimed point, with
+        its counts on the runs that gave this gain.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]

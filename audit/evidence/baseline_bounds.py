@@ -402,7 +402,7 @@ def compare(
     alpha: RationalLike = "0.05",
     seed: int,
 ) -> tuple[BaselineFinding, ...]:
-    r"""The bounds of these baselines on the same runs, each at level alpha by itself."""
+    r"""The bounds of these baselines on the same runs, each separately at level alpha."""
     chosen = baseline_names(names)
     asked = BaselineParameters.read(delta, alpha, seed)
     if bool((read(outputs).codes >= 0).any()):

@@ -423,7 +423,7 @@ def witness_of(
     *,
     integral: bool,
 ) -> Witness | None:
-    r"""The event of the chosen cells, with the counts (2, cells) of later runs.
+    r"""The event that a run is in a chosen cell, with ``counts`` (2, cells) of later runs.
 
     At most twelve pieces are named, those with the most earlier runs, and only named pieces are
     counted. Returns None if no earlier run was in any chosen cell.

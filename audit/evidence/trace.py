@@ -58,7 +58,7 @@ def trace(
     claim, by default the first ones, at about 16 numbers of the first runs of its pair.
 
     With a number of runs fixed beforehand, each point is the bound of an audit of that many runs,
-    and holds by itself: the largest one, chosen afterwards, does not have this confidence.
+    and holds separately: the largest bound, chosen afterwards, does not have this confidence.
     Sequential bounds hold together. The last bound uses all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)

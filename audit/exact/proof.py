@@ -135,7 +135,7 @@ def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
 def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
     first = _shifts(target, plan)[0]
     if verdict == "refuted":
-        proves = "one probability > e^epsilon times the other + delta, with both enclosed"
+        proves = "one probability exceeds e^epsilon times the other + delta, by proven bounds"
     elif verdict == "not_refuted":
         proves = "the tested points hold; nothing is proven about the curve between them"
     elif len(plan.pairs) > 1:

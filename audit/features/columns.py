@@ -61,7 +61,7 @@ class Column:
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
-        r"""Convert codes of a schema to those of this column, numbered from the first label."""
+        r"""Convert codes of a schema to codes of this column, numbered from the first label."""
         if not self.labels:
             return np.minimum(codes, OTHER)
         known = np.array([code for code, _ in self.labels])

@@ -10,7 +10,7 @@ five tests with fixed weights:
     cells      every cell by its exact binomial tails
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
-p = min p_i / w_i. A value of probability 0 refutes by itself. ``sequential`` tests during the
+p = min p_i / w_i. A single value of probability 0 refutes the law. ``sequential`` tests during the
 draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/exact_audits.md``.
 """
 
@@ -197,7 +197,7 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
     cases = format_share(alpha, 6)
     yield (
         "trust",
-        f"if it had the law, at most {cases} such fits would give REFUTED (independent draws)",
+        f"if the law were true, at most {cases} such fits would give REFUTED (independent draws)",
     )
     if report.seed is not None:
         yield "repeat", f"--seed {report.seed}"

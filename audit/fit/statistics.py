@@ -194,8 +194,8 @@ def _merged(noise: Noise, edges: Integers, draws: int) -> list[int]:
 
 
 def _masses(noise: Noise, edges: Integers) -> tuple[Floats, Floats, Floats]:
-    # Differences of the distribution function or of the survival function, whichever is small, or
-    # the probability mass if a cell is a single value.
+    # Differences of the distribution function or of the survival function (the smaller of the two),
+    # or the probability mass if a cell is a single value.
     below, above = noise.cdf(edges - 1), noise.sf(edges - 1)
     left, right = np.concatenate(([0.0], below)), np.concatenate((above, [0.0]))
     from_left = np.concatenate((below, [1.0])) - left

@@ -169,7 +169,7 @@ def _reached(value: object) -> dict[int, object]:
 
 
 def _is_json(dataset: object) -> bool:
-    # Whether JSON restores the dataset exactly: JSON types only, and no list or dict in it twice.
+    # Whether JSON restores the dataset exactly: only JSON types, and no list or dict in it twice.
     waiting: list[Any] = [dataset]
     seen: set[int] = set()
     while waiting:

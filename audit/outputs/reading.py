@@ -51,8 +51,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberLine:
-    r"""Numbers in an array; ``places`` are integers if all numbers have one ``form``, otherwise
-    objects. ``floats`` means that the integers represent floats.
+    r"""Numbers in an array: ``places`` holds integers if all numbers have the same ``form``,
+    otherwise objects. ``floats`` means that these integers represent floats.
     """
 
     places: NDArray[Any]

@@ -261,7 +261,7 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
             kind="no-noise",
             severity="warning" if usual else "error",
             statement=f"dataset {'AB'[one]} draws nothing, so its output is certain; the other "
-            f"dataset gave it on {met} of {len(ordinary)} tapes",
+            f"dataset gave this output on {met} of {len(ordinary)} tapes",
             witness=both.witness(),
         )
     if both.a.key == both.b.key:

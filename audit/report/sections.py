@@ -222,7 +222,7 @@ def _trace(found: Trace) -> Section:
     return Section(
         title="The bound over the runs",
         svg=trace_figure(found),
-        note=f"Each point is by itself a lower bound {sure}, from that many runs."
+        note=f"Each single point is a lower bound {sure}, from that many runs."
         if found.holds == "each"
         else f"All points are simultaneous lower bounds, {sure}.",
         folded="The bounds",

@@ -126,9 +126,9 @@ def tested(outcomes: Sequence[Outcome], *, pairs: bool) -> str:
 
 
 def values_alone(outcomes: Sequence[Outcome]) -> str | None:
-    r"""The result of the tests of values beside a floating-point leak; None without such tests."""
+    r"""The result of the tests of values if there is a floating-point leak; None without tests."""
     found = [row.epsilon_lower for row in outcomes if cause_of(row.feature) == "values"]
-    return f"not refuted by themselves; epsilon at least {down(max(found))}" if found else None
+    return f"not refuted without the leak; epsilon at least {down(max(found))}" if found else None
 
 
 def fitted(report: FitReport) -> str:
@@ -140,7 +140,7 @@ def fitted(report: FitReport) -> str:
         return f"{runs} do not follow the distribution {law}: {report.witness}"
     if report.e_value is not None:
         return f"{runs}, e-value {down(report.e_value, 3)} against the law {law}"
-    return f"{runs}, p-value {format_p_value(report.p_value or 0.0)} of the law {law}"
+    return f"{runs}, p-value {format_p_value(report.p_value or 0.0)} for the law {law}"
 
 
 def compared(baseline: BaselineFinding) -> str:
@@ -153,7 +153,7 @@ def scored(score: dict[str, Any]) -> str:
     r"""A phrase on the training and the main columns of a learned score."""
     right = "" if score["accuracy"] is None else f", right on {score['accuracy']:.1%} of new runs"
     most = ", ".join(f"{each['column']} ({each['share']:.0%})" for each in score["most"])
-    return f"learned from {score['learned_from']:,} earlier runs{right}; mostly {most}"
+    return f"learned from {score['learned_from']:,} earlier runs{right}; mainly {most}"
 
 
 def repeated(seed: int, *, repeatable: bool) -> str:

@@ -1,7 +1,7 @@
 r"""Blocks of draws, with randomness that depends only on the seed and block number.
 
-All randomness is a function of the audit's seed, the block number j and the purpose, so a block is
-the same wherever and in whatever order it is drawn or read back
+All randomness is a function of the audit's seed, the block number j and the purpose, so a block
+does not depend on where, or in which order, it is drawn or read back
 (``docs/decisions/0014-blocks-by-number.md``).
 """
 

@@ -194,7 +194,7 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
     r"""A context in which audits with ``jobs`` other than 1 draw on a Dask cluster.
 
     ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All its workers draw,
-    whatever the number of jobs. They need the same dpcore and numpy, and a target's file at the
+    for every number of jobs. They need the same dpcore and numpy, and a target's file at the
     same path. They use threads, so only calls of ``exec:`` targets have a time limit there.
     """
     try:

@@ -222,9 +222,9 @@ class IsolatedProcess:
     def ask(self, request: object) -> Generator[Any, None, Any]:
         r"""Send a request, yield the parts of the answer, and return its final value.
 
-        A first Ctrl-C is raised after the available parts have been yielded, a second one at once.
-        Raises :class:`Ended`, and the :class:`InvalidParameter` or :class:`TargetFailed` of the
-        other process.
+        A first Ctrl-C is raised after the available parts have been yielded, a second one
+        immediately. Raises :class:`Ended`, and the :class:`InvalidParameter` or
+        :class:`TargetFailed` of the other process.
         """
         if self.process is None:
             self._begin()
@@ -439,7 +439,7 @@ def _not_here(number: int, frame: object) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    # Linux only. Elsewhere init reaps orphans.
+    # Only on Linux. Elsewhere init reaps orphans.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

@@ -99,7 +99,7 @@ _ONE_MORE: Final = "under add-remove, one dataset must be the other plus one rec
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # If two tables differ under one name only, the two values there, with their path.
+    # If two tables differ under only one name, the two values there, with their path.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -212,7 +212,7 @@ def pairs_of(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
         if given:
-            reason = "finds a pair by itself: give no pair"
+            reason = "finds a pair: give no pair"
             raise InvalidParameter("search", ABSENT, reason)
         return ()
     if len(given) == 2:
@@ -230,7 +230,7 @@ def pairs_of(
     checked = tuple(map(subject.check, found))
     for a, b in checked:
         if identity(a) == identity(b):
-            reason = "must be two different datasets: nothing can tell equal ones apart"
+            reason = "must be two different datasets: no test distinguishes equal ones"
             raise InvalidParameter(given[0], _short([a, b]), reason)
     return checked
 

@@ -148,7 +148,7 @@ def _require_power(report: AuditReport) -> None:
     few = report.runs and report.verdict != "refuted" and not math.isfinite(report.resolution)
     if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
         alpha = write_rational(rational("alpha", report.alpha))
-        reason = f"are too few to refute {report.claim} at alpha = {alpha}, whatever the outputs"
+        reason = f"are too few to refute {report.claim} at alpha = {alpha}, for any outputs"
         raise InvalidParameter("runs", report.runs, reason)
 
 

@@ -70,7 +70,7 @@ class Terms:
         given = dict(ChainMap(*map(dict, reversed(words))))
         for word, value in given.items():
             if word not in _WORDS:
-                raise InvalidParameter(word, value, f"dp takes {', '.join(_WORDS)}")
+                raise InvalidParameter(word, value, f"dp has the keywords {', '.join(_WORDS)}")
         for one, other in (("claim", "epsilon"), ("claim", "delta"), ("pairs", "pair")):
             if one in given and other in given:
                 raise InvalidParameter(
@@ -102,7 +102,7 @@ _MARK: Final = (
 
 
 _GIVEN: Final = (
-    "and the fixture dp do not go together: each example would be an audit that spends a part of "
+    "and the fixture dp cannot be combined: each example would be an audit that spends a part of "
     "--dp-alpha. For noise, write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
     "without the mark: this is a proof and spends nothing. For code that must be run, write "
     "@pytest.mark.parametrize('pair', [...]) instead of @given"

@@ -141,7 +141,7 @@ class StepReport(Result):
                 *((check.name, _line(check)) for check in self.checks),
                 (
                     "trust",
-                    f"if steps are as stated, at most {cases} such audits would give REFUTED",
+                    f"if the step were as stated, at most {cases} such audits would give REFUTED",
                 ),
                 *(("assumed", sentence) for sentence in ASSUMED),
                 ("repeat", f"--seed {self.seed}"),

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from audit.wording.shorten import printable, shortened
 
-# Limits that keep a page below 2 MB, whatever the target returned.
+# Limits that keep a page below 2 MB, for all outputs of a target.
 _MOST_SIGNS: Final = 500
 _MOST_CODE: Final = 200
 _MOST_COPIED: Final = 2_000
@@ -31,7 +31,7 @@ _LOOKS: Final = {
     "bold green": ("proven", "✓"),
     "bold magenta": ("failed", "!"),
 }
-r"""For each verdict style: its class in the style sheet, and a symbol shown beside the colour."""
+r"""For each verdict style: its class in the style sheet, and a symbol next to the colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -287,14 +287,14 @@ def _policy(
         policy = read_algorithm(text).policy(setting)
     if "calibration" in given and not isinstance(policy, PhasedElimination):
         raise InvalidParameter(
-            "calibration", given["calibration"], f"{name} takes no such parameter: omit it"
+            "calibration", given["calibration"], f"{name} has no such parameter: omit it"
         )
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer
     if not isinstance(policy, BatchedElimination) or not isinstance(privatizer, SumPrivatizer):
         raise InvalidParameter(
-            "scaling", given["scaling"], f"{name} takes no such parameter: omit it"
+            "scaling", given["scaling"], f"{name} has no such parameter: omit it"
         )
     if text != name:
         raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
@@ -310,4 +310,4 @@ def _check_keys(name: str, given: Mapping[str, str]) -> None:
         others.add("release")
     for key in given:
         if key in others:
-            raise InvalidParameter(key, given[key], f"{name} takes no such parameter: omit it")
+            raise InvalidParameter(key, given[key], f"{name} has no such parameter: omit it")

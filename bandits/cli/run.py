@@ -134,8 +134,8 @@ class ExperimentOptions:
     )
     calibration: str | None = _how(
         "WORD",
-        "The noise of linear algorithms: exact (the least for the guarantee), paper (its "
-        "formula; the result states the guarantee) or pure (Laplace, no delta). (default: exact)",
+        "The noise of linear algorithms: exact (the smallest for the guarantee), paper (printed "
+        "formula; the result states its guarantee), pure (Laplace, no delta). (default: exact)",
     )
     users: str | None = _how(
         "N",

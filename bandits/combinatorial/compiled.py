@@ -37,7 +37,7 @@ def _inlined(function: F) -> F:
 
 
 def _exact_in_any_order(function: F) -> F:
-    # For sums of integers only, which do not depend on the order.
+    # Only for sums of integers, which do not depend on the order.
     return _jit(function, cache=True, fastmath={"reassoc", "contract"})
 
 

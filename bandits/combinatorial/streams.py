@@ -3,7 +3,7 @@ r"""Privatize the outcomes of base arms in every round, with the noise of CUCB-L
 A user sends the outcomes, 0 or 1, of the requested base arms. In the ``local`` model the user adds
 discrete Laplace noise to each outcome. In the ``central`` model a trusted server keeps a private
 running sum for each base arm (``dpcore.continual``), and its output depends only on these sums. The
-guarantee covers all noised numbers together and is derived from their noise; Chen et al. (2020)
+guarantee covers all noisy numbers together and is derived from their noise; Chen et al. (2020)
 state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
 
 Tables have the sums of many runs and base arms, with the same results as single streams of
@@ -103,7 +103,7 @@ class StreamPrivatizer:
 
     @property
     def moves(self) -> tuple[int, ...]:
-        r"""Bounds on the changes of a base arm's noised numbers if one outcome changes."""
+        r"""Bounds on the changes of a base arm's noisy numbers if one outcome changes."""
         match self.kind:
             case "tree":
                 return (1,) * self.horizon.bit_length()
@@ -114,7 +114,7 @@ class StreamPrivatizer:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noised numbers to the ``sent`` outcomes of one user."""
+        r"""The joint sensitivity of all noisy numbers to the ``sent`` outcomes of one user."""
         return _sensitivity(self)
 
     @property

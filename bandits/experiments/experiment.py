@@ -282,7 +282,7 @@ class Experiment(RunParameters):
         arms: int,
         model: LinearModel | Problem | None = None,
     ) -> Policy[Any] | Cucb:
-        r"""The policy ``algorithm``; ``model`` is by default that of the first instance, if any."""
+        r"""The policy ``algorithm``; ``model`` defaults to the model of the first instance."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
         if model is None and preset.kind != "arms":
             # The policy depends only on the dimension of the actions or the number of base arms.

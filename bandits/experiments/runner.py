@@ -78,7 +78,7 @@ def run_cells(
     found = list(done)
     if [cell.task for cell in found] != tasks[: len(found)]:
         raise InvalidParameter(
-            "done", len(found), "must be the first cells of the experiment, in its order"
+            "done", len(found), "must be the results of the first runs, in order"
         )
     left = [
         (experiment, [worlds.environments[t.instance] for t in group], group)

@@ -295,7 +295,7 @@ _LEAST: Final = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""The ratio of the regrets of A and B; None if that of B is less than 10^-30."""
+    r"""The ratio of the regrets of A and B; None if the regret of B is below 10^-30."""
 
     algorithm: str
     epsilon: float
@@ -331,7 +331,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     try:
         rows = [_key(row) for row in found["rows"]]
         if len(set(rows)) < len(rows):
-            raise ValueError("an algorithm with the same epsilon twice")
+            raise ValueError("two rows with the same algorithm and epsilon")
         for row in found["rows"]:
             _check_regret(row["by_instance"])
         _ = [found[name] for name in _SAME]
@@ -352,7 +352,7 @@ def _key(row: dict[str, Any]) -> tuple[str, float]:
     # The key by which rows are matched; checked when a document is read.
     algorithm, epsilon = row["algorithm"], row["epsilon"]
     if not isinstance(algorithm, str):
-        raise TypeError("an algorithm that is not a name")
+        raise TypeError("an algorithm name that is not text")
     if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
         raise ValueError("an epsilon that is not a number > 0")
     return algorithm, float(epsilon)

@@ -35,7 +35,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _swapped_zeros(n, e, g)
     yield _swapped_epsilon(n, e, g)
     yield _shares(n, e, g, "9a")
-    yield _shared(e, (1, 0), "one draw for the whole vector cancels in every difference of arms")
+    yield _shared(e, (1, 0), "one draw for all arms cancels in every difference of two arms")
     yield _shared(e, (1, 1), "a single draw still hides an equal change of all arms")
     yield _separate(e)
 

@@ -76,11 +76,11 @@ class Judgement:
             case "fails":
                 head = f"{self.quantity} is {truth}, claimed {said}"
             case "holds":
-                head = f"{self.quantity} is {truth}, within the {said} claimed"
+                head = f"{self.quantity} is {truth}, at most the claimed {said}"
             case "loose":
                 times = Fraction(self.claimed.lower) / Fraction(self.exact.upper)
-                head = f"{self.quantity} is {truth}; the {said} claimed is "
-                head += f"at least {down(times)} times"
+                head = f"{self.quantity} is {truth}; the claimed {said} is "
+                head += f"at least {down(times)} times as large"
             case "unproven":
                 proven = self.exact if self.proof is None else self.proof
                 head = f"the argument gives {shown(proven)} for {self.quantity}, claimed {said}"

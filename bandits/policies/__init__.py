@@ -1,1 +1,1 @@
-r"""Policies, which choose the next arms to pull from released sums only."""
+r"""Policies, which choose the next arms to pull using only released sums."""

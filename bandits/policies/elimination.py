@@ -72,7 +72,7 @@ class EliminationState:
 class Elimination(Policy[EliminationState]):
     r"""Base class: pull the active arms equally often, then drop those far below the best.
 
-    With ``pooled``, means are over all data so far instead of the last batch only.
+    With ``pooled``, means are over all data so far, not only over the last batch.
     """
 
     pooled: ClassVar[bool] = False

@@ -298,7 +298,7 @@ class PhasedElimination(Policy[PhasedState]):
 
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
     phase; None gives the same total over T rounds as growing numbers. ``population`` is the number
-    of users, None if unlimited: a client is in one phase only, so ``init`` and ``sizes`` raise an
+    of users, None if unlimited: a client is in only one phase, so ``init`` and ``sizes`` raise an
     error for a horizon that needs more. ``width`` decides which actions are dropped.
     """
 

@@ -160,7 +160,7 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy of this algorithm for ``setting``; a policy of your own is created anew.
+        r"""The policy of this algorithm for ``setting``; a policy of your own is created each time.
 
         Otherwise the state that it keeps between runs would depend on the number of processes.
         """

@@ -50,7 +50,7 @@ class Radius(ABC):
         r"""The width beta of a mean of ``pulls`` rewards, rounded up.
 
         If the rule is proven, \|released mean - true mean\| <= beta holds for all arms and batches
-        at once, except with probability p = ``failure``.
+        together, except with probability p = ``failure``.
         """
 
     def gap(

@@ -44,7 +44,7 @@ def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) 
     raised: list[BaseException] = []
 
     def guarded(z: acb, analytic: bool) -> acb:  # noqa: FBT001 - FLINT's own signature
-        # After an exception nothing more is computed: zeros end the integration at once.
+        # After an exception nothing more is computed: zeros end the integration immediately.
         if raised:
             return acb(0)
         try:

@@ -1,8 +1,8 @@
 r"""The ``dpcore`` command: draws exact noise, and loads the commands of the sibling packages.
 
 Sibling packages add their command groups through the entry-point group ``dpcore.commands``; each
-entry point names a click command (or a typer app) that becomes ``dpcore NAME``. It is imported only
-when it is called or when help lists it, so unused commands do not slow down the start.
+entry point names a click command (or a typer app) that becomes ``dpcore NAME``. The command
+is imported only when it is called or when the help lists it, for a fast start.
 """
 
 from __future__ import annotations

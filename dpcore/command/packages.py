@@ -57,7 +57,7 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of these names find dpcore's packages first, whatever is on ``sys.path``."""
+    r"""Make imports of these names find dpcore's packages first, for every ``sys.path``."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 

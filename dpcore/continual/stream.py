@@ -1,7 +1,7 @@
 r"""Streams of bounded items, and private running sums.
 
 A :class:`ContinualSum` is an immutable configuration: the horizon, the noise, the range of the
-items. All releases are functions of the noised numbers, which are integers plus fresh noise. One
+items. All releases are functions of the noisy numbers, which are integers plus fresh noise. One
 item changes them by at most ``moves``, in units of the items, and the first item by exactly that.
 So the whole stream costs exactly as much as one release of ``mechanism``, even if items depend on
 earlier releases. Binary trees and disjoint blocks: Dwork, Naor, Pitassi and Rothblum, "Differential
@@ -49,7 +49,7 @@ class ContinualSum(ABC):
     one stream has 0 in place of one item. The privacy unit is one item: with the unit ``user`` the
     caller must ensure that each user contributes at most one item.
 
-    ``noise`` is added to each noised number, in multiples of ``unit`` (for ``SquareRootSum``, of
+    ``noise`` is added to each noisy number, in multiples of ``unit`` (for ``SquareRootSum``, of
     ``unit``/``grid``).
 
     Raises :class:`InvalidParameter` for a horizon that is not an integer >= 1 or is too long, a
@@ -79,7 +79,7 @@ class ContinualSum(ABC):
         if not self.noise.symmetric:
             raise InvalidParameter("noise", self.noise, "must be symmetric, or totals are biased")
         if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:
-            reason = "must enclose 0, the value of an absent item under add-remove"
+            reason = "must contain 0, the value of an absent item under add-remove"
             raise InvalidParameter("low, high", (self.low, self.high), reason)
 
     @property
@@ -92,14 +92,14 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def moves(self) -> tuple[int, ...]:
-        r"""The nonzero changes of the noised numbers if the first item changes by one unit.
+        r"""The nonzero changes of the noisy numbers if the first item changes by one unit.
 
         For every k, the k-th largest change is at most this large for any other item.
         """
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noised numbers: a box whose corner is attained."""
+        r"""The joint sensitivity of all noisy numbers: a box whose corner is attained."""
         return Sensitivity.box(tuple(self.step * move for move in self.moves))
 
     @property
@@ -224,7 +224,7 @@ class RunningSum:
                 raise
             if not HERE:
                 forget_inherited()
-                raise InvalidParameter("item", item, "cannot be added: the process forked")
+                raise InvalidParameter("item", item, "needs a new stream: the process forked")
             self._taken, self._state = taken, after
             if value is not None:
                 self._total = Total(value=value * setting.unit, items=taken)

@@ -88,7 +88,7 @@ class CountNoise(Additive):
         return self._log_mass(k).exp() if self._inside(k) else arb(0)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): 1 - P(X <= k) below the mean, a direct sum far out, else a contour sum."""
+        r"""P(X > k): 1 - P(X <= k) below the mean, a direct or a contour sum in the tail."""
         if k < 0:
             return arb(1)
         if not self._inside(k + 1):
@@ -100,7 +100,7 @@ class CountNoise(Additive):
         return contour.upper_tail(cast(contour.CoinSum, self), k + 1)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k): 1 - P(X > k) above the mean, a direct sum far out, else a contour sum."""
+        r"""P(X <= k): 1 - P(X > k) above the mean, a direct or a contour sum in the tail."""
         if k < 0:
             return arb(0)
         if not self._inside(k + 1):
@@ -179,7 +179,7 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
             return total + arb(rest / 2, rest / 2)
         term = term * above / below
         total += term
-    raise AssertionError("the ratios must end with 0 or be infinitely many")
+    raise AssertionError("the sequence of ratios must end with 0 or be infinite")
 
 
 class _Rounded(NamedTuple):

@@ -71,7 +71,7 @@ class GaussianSumBatch:
     r"""Exact draws of the sum ``law`` by rejection from the discrete Gaussian of parameter n v.
 
     ``proposal`` samples that Gaussian; S <= ``most`` < 1/2. A random word below 2^64 (1 - 2 most)
-    accepts any proposal at once; otherwise interval arithmetic and further bits decide.
+    accepts any proposal immediately; otherwise interval arithmetic and further bits decide.
     """
 
     __slots__ = ("_law", "_proposal", "_sure")

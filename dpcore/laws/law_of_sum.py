@@ -1,4 +1,4 @@
-r"""The law of a sum of independent draws, where dpcore has that law.
+r"""The law of a sum of independent draws, if dpcore implements it.
 
 ``summed`` is the inverse of ``share``: ``summed(noise.share(n), n)`` has the law of ``noise``. If
 users drop out, the remaining noise is a sum of fewer shares. Proofs: docs/proofs/protocol.md.
@@ -23,7 +23,7 @@ def summed(noise: Noise, count: int) -> Noise:
     >>> summed(DiscreteLaplace(scale=10).share(1024), 1024)
     DiscreteLaplace(scale=10)
 
-    Raises :class:`InvalidParameter` for a count below 1 and for a law whose sums dpcore lacks.
+    Raises :class:`InvalidParameter` for a count below 1 and for a law without known sums.
     """
     count = integer("count", count, at_least=1)
     if count == 1 and isinstance(noise, Noise):
@@ -37,4 +37,4 @@ def summed(noise: Noise, count: int) -> Noise:
             return DiscreteLaplace(scale=scale)
         case Additive():
             return noise.summed(count)
-    raise InvalidParameter("noise", noise, "must be a law whose sums have a law in dpcore")
+    raise InvalidParameter("noise", noise, "must be a law whose sums dpcore implements")

@@ -65,7 +65,7 @@ class Polya(Additive):
     with Polya noise alone is never pure DP; the law serves as a share of other noise.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
-    costs about a millisecond, and up to fifty far out. Raises :class:`InvalidParameter` for
+    costs about a millisecond, and up to fifty far in the tail. Raises :class:`InvalidParameter` for
     parameters that are not positive rationals.
 
     >>> noise = Polya(shape="1/4", scale=10)

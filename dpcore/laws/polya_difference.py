@@ -72,7 +72,7 @@ class PolyaDifference(Additive, SymmetricNoise):
         return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k), by the closed form near 0 and by a contour integral far out."""
+        r"""P(X = k), by the closed form near 0 and by a contour integral in the tail."""
         k = abs(k)
         if not is_near(self.shape, self.scale, k):
             return branch_contour.mass(self._branch, k)

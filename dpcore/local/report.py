@@ -1,7 +1,7 @@
 r"""The base class of local reports: a report supports the user's value more often than others.
 
 A report supports the user's value with probability ``own`` and each other value with probability
-``other``, whatever the values are (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n
+``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n
 users have a value, the number of reports that support it is a sum of c coins of probability ``own``
 and n - c coins of probability ``other``; estimates, variances and intervals follow from these two
 probabilities. Both, and the largest likelihood ratio, are exact rationals. Proofs:

@@ -285,7 +285,7 @@ def _sum(
         and isinstance(protocol, AggregatedSum)
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
-        # With that many shares of a secret, the server can unmask the user's message by itself.
+        # With that many shares of a secret, the server alone can unmask the user's message.
         reason = f"must be fewer than n - t = {functionality.threshold} users, who can unmask all"
         if functionality.neighbourhood is not None:
             reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"

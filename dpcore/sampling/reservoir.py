@@ -48,7 +48,7 @@ class Reservoir(list[int]):
         return first
 
     def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
-        r"""Return ``count`` <= ``SERVED`` values, each only once."""
+        r"""Return ``count`` <= ``SERVED`` values; no value is ever returned twice."""
         if not HERE:
             forget_inherited()
         # A block in use is in no list: another thread, or a signal handler that interrupts this

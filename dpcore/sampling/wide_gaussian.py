@@ -3,7 +3,7 @@ r"""Batches of wide discrete Gaussian, Poisson and binomial laws, by rejection f
 A staircase with steps of 2^b integers dominates the masses P(X = m + i), m = floor(E[X]). A step is
 drawn by certified inversion, an integer on it uniformly, and accepted with probability mass/height.
 On most steps the mass hardly varies, and about 98% of the words are below the smallest ratio and
-accepted at once. For the others floats compute the ratio (for counts by Stirling's series); if
+accepted immediately. For the others floats compute the ratio (for counts by Stirling's series); if
 their certified error could matter, balls and further bits decide. Values beyond the outermost steps
 are drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
 """

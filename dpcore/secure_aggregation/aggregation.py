@@ -68,7 +68,7 @@ class MaskedAggregation(Terms):
     """
 
     def exposure(self, colluding: int) -> Fraction:
-        r"""An upper bound on the probability that server and ``colluding`` users learn more.
+        r"""Bound the probability that server and ``colluding`` users learn more than the sum.
 
         It is 0 or 1 without a neighbourhood; with one, the probability is over the graph
         (:class:`dpcore.secure_aggregation.round.NeighbourhoodRisk`) if up to ``dropouts`` users

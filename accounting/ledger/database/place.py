@@ -27,7 +27,7 @@ PRIVATE: Final = 0o600
 
 HOMELESS: Final = (
     "is not in the folder where it was created: it was moved, copied or restored, or is mounted "
-    "without its folder; use it there, or, if nobody uses it there any more, run dpcore ledger "
+    "without its folder; use it there, or, if nobody still uses it there, run dpcore ledger "
     "adopt --db FILE"
 )
 _KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/database"
@@ -51,7 +51,7 @@ def address_of(url: object) -> URL:
         if address.database in (None, "", ":memory:"):
             raise InvalidParameter("url", shown, "must be a file, not in memory")
         if address.host or address.username or address.query:
-            # For example, nolock=1 would let two processes charge at once.
+            # For example, nolock=1 would let two processes charge simultaneously.
             raise InvalidParameter("url", shown, f"{_KINDS}, without options")
         return address
     if address.drivername in ("postgresql", "postgresql+psycopg"):
@@ -90,7 +90,7 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
 
 
 def refuse_mounted(path: Path, where: str) -> None:
-    r"""Raise :class:`LedgerUnavailable` for a file that is a mount point by itself.
+    r"""Raise :class:`LedgerUnavailable` for a file that is itself a mount point.
 
     ``path`` must not contain links. If a system does not list its mounts, no path is refused here:
     :func:`home_of` decides.
@@ -135,7 +135,7 @@ def home_of(path: Path) -> str:
     r"""The identity of the ledger recorded at this location; "" if there is none.
 
     ``path`` must not contain links. The folder is identified by its inode, which is constant. Its
-    device may change: device numbers are assigned anew when a machine starts.
+    device may change: device numbers are reassigned when a machine starts.
     """
     try:
         ledger, folder = _read(f"{path}-home").decode("ascii").split()

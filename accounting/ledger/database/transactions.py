@@ -240,7 +240,7 @@ def _engine(address: URL) -> Engine:
 
 
 def _prepare(connection: Any, record: Any) -> None:
-    # The driver would begin transactions by itself, and too late.
+    # The driver would begin transactions automatically, and too late.
     connection.isolation_level = None
     # Text that is not valid Unicode is shown as it is stored, not refused.
     connection.text_factory = as_stored

@@ -87,7 +87,7 @@ def test_a_claim_that_cannot_be_meant_is_refused_by_name(
 @pytest.mark.parametrize("bound", [PureBound("1/3"), ApproxBound(0, "1e-6")], ids=repr)
 def test_a_bound_is_read_back_as_a_bound(bound: Any) -> None:
     assert claim_from_json(bound.to_json()) == bound
-    with pytest.raises(InvalidParameter, match="has the fields"):
+    with pytest.raises(InvalidParameter, match="needs the fields"):
         claim_from_json(bound.to_json() | {"attained": True})
 
 

@@ -64,7 +64,7 @@ def test_the_answer_is_that_of_one_gaussian(command: Command, tmp_path: Path) ->
     assert found["epsilon"]["upper"] == pytest.approx(truth["epsilon"]["upper"], rel=1e-6)
     assert (found["exact"], found["l2_sensitivity"]["upper"]) == (True, pytest.approx(3.25**0.5))
     told = command("matrix", *words).out
-    assert "in at most 2 rounds, at least 1 apart" in told
+    assert "is in at most 2 rounds, 1 or more apart" in told
     assert "adaptively" in told
 
 

@@ -88,8 +88,8 @@ def test_plans_keep_their_promise_and_say_so(command: Command, instance: str) ->
     lines = out.splitlines()
     assert lines[0] == f"{instance} for 12 users, parameters exact"
     assert lines[2].startswith("  guarantee   epsilon ")
-    assert lines[2].endswith(": kept")
-    assert lines[-1] == f"  bits        {found['bits_per_user']} a user"
+    assert lines[2].endswith(": meets the target")
+    assert lines[-1] == f"  bits        {found['bits_per_user']} per user"
     assert ("assumes" in out) == (instance == "shuffled-pure")
     assert all(len(line) <= 100 and not line.startswith(" " * 3) for line in lines)
     assert f" {found['noise_of_the_sum']}" in out  # its label ends before it

@@ -134,7 +134,7 @@ def test_a_batch_is_paid_once_and_gives_its_value_again(shell: Shell) -> None:
     assert shell("count", "--rho", "0.01", "--ledger", url, "--batch", "b").code == 0
     poor = shell("count", "--rho", "0.01", "--ledger", url, "--batch", "c")
     assert (poor.code, poor.out) == (1, "")
-    assert "have too little left" in poor.err
+    assert "have too little budget left" in poor.err
     assert shell("sum", *words).json["value"] == first["value"]  # also when all is spent
 
 

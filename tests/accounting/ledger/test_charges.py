@@ -39,7 +39,7 @@ def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
     with pytest.raises(BudgetExhausted) as refused:
         ledger.charge(["ada", "bob", "eve"], per_user("1/2"), batch="two")
     assert refused.value.users == ("ada",)
-    assert "1 of 3 users has too little left: ada (rho=1/4)" in str(refused.value)
+    assert "1 of 3 users has too little budget left: ada (rho=1/4)" in str(refused.value)
     # Its batch is free.
     receipt = ledger.charge({"bob", "ada", "eve"}, per_user("1/4"), batch="two")
     assert (receipt.paid, receipt.number, receipt.left_out) == (3, 2, ())

@@ -253,7 +253,7 @@ def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
         session = Session(pl.DataFrame(DATA), SCOPE, budget)
         session.ask(Count(), **one)
         session.ask(Histogram(column="key", keys=("a",)), **twice)
-        with pytest.raises(BudgetExhausted, match="too little left"):
+        with pytest.raises(BudgetExhausted, match="too little budget left"):
             session.ask(Sum(column="nothing", low=0, high=1), epsilon=50)  # nothing is read
         assert len(session.answers) == 2
         assert "<table>" in session._repr_html_()

@@ -221,8 +221,8 @@ def test_one_coordinate_of_many_is_found_and_named() -> None:
     assert report.witness is not None
     most = report.to_json()["witness"]["score"]["most"]
     assert most[0]["column"] == "output[7]"
-    assert "mostly output[7]" in " ".join(str(report).split())
-    assert "mostly output[7]" in report.to_html()
+    assert "mainly output[7]" in " ".join(str(report).split())
+    assert "mainly output[7]" in report.to_html()
     assert report.to_json()["resolution"] is None
     assert "are rarely repeated" in report.to_json()["unresolved"]
     assert "not known: outputs are rarely repeated" in " ".join(str(report).split())

@@ -88,7 +88,7 @@ def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> No
     (found,) = (f for f in replay(withheld, (0, 1)).findings if f.kind == "no-noise")
     assert found.severity == "warning"
     assert (
-        "dataset A draws nothing, so its output is certain; the other dataset gave it on"
+        "dataset A draws nothing, so its output is certain; the other dataset gave this output on"
         in found.statement
     )
 

@@ -216,7 +216,7 @@ def test_a_cause_is_named_and_values_come_first() -> None:
     assert both.epsilon_lower > 1
     leak = audit(textbook, **given)
     assert leak.to_json()["refuted_by"] == "floating-point"
-    assert "values not refuted by themselves" in " ".join(str(leak).split())
+    assert "values not refuted without the leak" in " ".join(str(leak).split())
     ignored = audit(textbook, floats="ignore", **given)
     assert (ignored.verdict, ignored.refuted_by) == ("not_refuted", None)
     assert ignored.features == ("identity",)

@@ -245,7 +245,7 @@ def test_the_exact_layer_proves_a_view_and_refutes_it_without_covers(
         ("pure,users=8", "epsilon is missing"),
         ("pure,epsilon=1", "users is missing"),
         ("simple,users=8,epsilon=1", "instance = simple"),
-        ("pure,users=8,epsilon=1,colour=red", "'colour=red': a protocol takes epsilon, delta"),
+        ("pure,users=8,epsilon=1,colour=red", "'colour=red': a protocol has the parameters"),
         ("pure,users=8,epsilon=1,users=9", "users is given twice"),
         ("pure,users=2.5,epsilon=1", "users = 2.5: must be a whole number"),
         ("pure,users=8,epsilon=1,functionality=none", "functionality = none"),

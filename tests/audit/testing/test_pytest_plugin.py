@@ -111,7 +111,7 @@ REFUSED = {
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
     "epsilon=1, features='sign'": "features = sign: must be a list, ['sign']",
     "epsilon=1, features=['sing']": "feature = sing: ",
-    "epsilom=1": "epsilom = 1: dp takes claim, epsilon",
+    "epsilom=1": "epsilom = 1: dp has the keywords claim, epsilon",
     "1": "dp = (1,): takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
 }
 

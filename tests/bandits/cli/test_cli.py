@@ -306,7 +306,7 @@ def stored(name: str, *rows: dict[str, Any]) -> str:
         ({"by_instance": [10**400]}, "a regret per round outside [-1000000, 1000000]"),
         ({"by_instance": []}, "a row without regret"),
         ({"by_instance": [True]}, "a regret per round"),
-        ({"algorithm": ["se"]}, "an algorithm that is not a name"),
+        ({"algorithm": ["se"]}, "an algorithm name that is not text"),
         ({"epsilon": 10**400}, "int too large"),
     ],
 )
@@ -322,7 +322,7 @@ def test_rows_that_no_run_wrote_are_refused(
 
 def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
     answer = bandit("compare", stored("good", ROW), stored("bad", ROW, ROW))
-    assert "(an algorithm with the same epsilon twice)" in answer.err
+    assert "(two rows with the same algorithm and epsilon)" in answer.err
     os.mkfifo("pipe")
     assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a regular file\n"
 

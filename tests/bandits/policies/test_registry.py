@@ -144,7 +144,7 @@ REFUSED = {
     "se:s=3": "has no parameters",
     "se:": "has no parameters",
     "dist-rdp-se:": "s is missing: write s=",
-    "dist-rdp-se:m=3": "dist-rdp-se takes s",
+    "dist-rdp-se:m=3": "dist-rdp-se has the parameters s",
     "dist-rdp-se:s=0": r"must be a number in \[1",
     "dist-rdp-se:s=1/2": r"must be a number in \[1",
     "dist-rdp-se:s=1e13": r"must be a number in \[1",
