@@ -228,7 +228,7 @@ def test_a_slip_is_refuted(entry: Entry) -> None:
     assert refutations(entry, 2 * entry.runs, repeats) >= max(repeats - 1, 1)
     evidence = audited(entry, 2 * entry.runs, seed=0)
     assert entry.epsilon < evidence.epsilon_lower(LEVEL)
-    alpha = buy_alpha(f"catalogue: {entry.name}", "1e-9")
+    alpha = buy_alpha(f"catalogue: {entry.name}", "1e-10")
     assert evidence.epsilon_lower(alpha) <= entry.true_epsilon.upper
     assert evidence.witness(entry.epsilon) is not None
 

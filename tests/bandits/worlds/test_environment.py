@@ -60,7 +60,7 @@ def p_value(draw: Callable[[int], int], center: float, steps: int, runs: int) ->
 
 @pytest.mark.parametrize(("arm", "steps"), [(0, 3), (1, 4), (2, 1), (0, 10)])
 def test_an_encoded_normal_reward_has_its_law(arm: int, steps: int) -> None:
-    alpha = buy_alpha(f"bandits: encoded normal reward, arm {arm}, {steps} steps", "1e-9")
+    alpha = buy_alpha(f"bandits: encoded normal reward, arm {arm}, {steps} steps", "1e-10")
     world = np.random.default_rng(3)
     center = NORMAL.centers[arm]
     assert p_value(lambda _: NORMAL.encoded_sum(arm, 1, steps, world), center, steps, 3000) > alpha
@@ -84,7 +84,7 @@ def test_another_rounding_or_law_is_caught(old: str, new: str) -> None:
 @pytest.mark.parametrize("steps", [1, 1000, 1 << 40])
 @pytest.mark.parametrize("pulls", [1, (1 << 15) - 1, (1 << 15) + 1, 100_000])
 def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) -> None:
-    alpha = buy_alpha(f"bandits: mean of {pulls} encoded rewards in {steps} steps", "1e-9")
+    alpha = buy_alpha(f"bandits: mean of {pulls} encoded rewards in {steps} steps", "1e-10")
     world = np.random.default_rng(5)
     for arm in range(3):
         mean = NORMAL.encoded_sum(arm, pulls, steps, world) / (pulls * steps)
@@ -114,7 +114,7 @@ def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> N
 
 
 def test_a_bit_is_encoded_as_none_or_all_steps() -> None:
-    alpha = buy_alpha("bandits: sums of Bernoulli rewards", "1e-9")
+    alpha = buy_alpha("bandits: sums of Bernoulli rewards", "1e-10")
     world, bits = np.random.default_rng(7), Bernoulli(means=(0.0, 1.0, "3/10"))
     assert bits.encoded_sum(0, 50, 9, world) == 0
     assert bits.encoded_sum(1, 50, 9, world) == 450
@@ -124,7 +124,7 @@ def test_a_bit_is_encoded_as_none_or_all_steps() -> None:
 
 
 def test_a_table_is_drawn_with_replacement_and_rounded_at_random() -> None:
-    alpha = buy_alpha("bandits: sums from a table", "1e-9")
+    alpha = buy_alpha("bandits: sums from a table", "1e-10")
     assert [*map(list, TABLE.values)] == [[0, Fraction(1, 3), 1], [Fraction(1, 4), Fraction(1, 2)]]
     assert TABLE.counts == ((1, 1, 2), (2, 1))
     assert TABLE.means == pytest.approx((7 / 12, 1 / 3))
