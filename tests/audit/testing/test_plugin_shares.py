@@ -139,7 +139,7 @@ def test_given_and_dp_are_refused_with_what_to_write(tmp_path: Path) -> None:
     answer = ran(tmp_path, GIVEN)
     assert answer.code == pytest.ExitCode.USAGE_ERROR
     assert (
-        "test_every_example: @pytest.mark.dp: test = @given: and the fixture dp do not go"
+        "test_every_example: @pytest.mark.dp: test = @given: and the fixture dp cannot be combined"
         in answer.out
     )
     assert "audit.assert_private(noise, claim, pairs=[pair])" in answer.out

@@ -63,4 +63,4 @@ def test_the_noise_is_half_as_wide() -> None:
     assert NoisyMax(**ONE).scale == 1
     assert [*AboveThreshold(**ONE, threshold=0, count=3).scales] == [2, 6]
     with pytest.raises(InvalidParameter, match="monotonic"):
-        Selection(epsilon=1, sensitivity=1, monotonic=1)  # type: ignore[arg-type]  # checked
+        Selection(epsilon=1, sensitivity=1, monotonic=1)  # type: ignore[arg-type]  # no truth value
