@@ -7,6 +7,7 @@ variants that omit noise or do not stop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -38,9 +39,9 @@ class AboveThreshold:
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` bounds the change of any one
-    answer between neighbours; ``epsilon`` is for the whole stream, half of it for the threshold.
-    ``monotonic`` states that no two answers change in opposite directions: half of the noise of an
-    answer then suffices (Lyu, Su and Li 2017, section 4.3).
+    answer between neighbours; ``epsilon`` is for the whole stream, and shared so that a comparison
+    has nearly the least variance (section 4.2 there). ``monotonic`` states that no two answers
+    change in opposite directions, as counts of added or removed persons: less noise then suffices.
 
     With ``gap``, an answer above the threshold is reported as the difference >= 0 of noisy answer
     and noisy threshold, and one below as None, at no further cost (Ding, Wang, Xiao, Zhang and
@@ -69,15 +70,18 @@ class AboveThreshold:
 
     @property
     def scales(self) -> tuple[Fraction, Fraction]:
-        r"""The noise scales 2 Delta/epsilon (threshold) and 4 count Delta/epsilon (an answer).
+        r"""The noise scales (1 + m/k) Delta/epsilon of the threshold and k times that of an answer.
 
-        For monotonic answers the second one is 2 count Delta/epsilon.
+        m is 2 count, or count for monotonic answers, and k the integer nearest to m^(1/3), which
+        minimises the sum of the squares.
 
         >>> AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=3).scales
-        (Fraction(2, 1), Fraction(12, 1))
+        (Fraction(4, 1), Fraction(8, 1))
         """
-        unit = self.sensitivity / self.epsilon
-        return 2 * unit, 2 * (2 - self.monotonic) * self.count * unit
+        changes = (2 - self.monotonic) * self.count
+        ratio = round(math.cbrt(changes))
+        scale = (1 + Fraction(changes, ratio)) * self.sensitivity / self.epsilon
+        return scale, ratio * scale
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
         r"""Report whether each answer reaches the threshold; end after ``count`` that do.
@@ -118,7 +122,7 @@ class AboveThreshold:
 
         >>> law = AboveThreshold(epsilon=2, sensitivity=1, threshold=0).law([0, 1])
         >>> law[True,].enclose(64).upper_float
-        0.589098...
+        0.588686...
         """
         of_bar, of_answer = self.scales
         ratio = of_answer / of_bar

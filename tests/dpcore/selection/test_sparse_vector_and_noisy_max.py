@@ -36,10 +36,10 @@ WIDE = {2 * z: mass for z, mass in SMALL.items()}
 
 
 class Finite:
-    """In place of discrete Laplace noise: SMALL for the narrower scale, WIDE for the other."""
+    """In place of discrete Laplace noise: SMALL for scales up to 3, WIDE for larger ones."""
 
     def __init__(self, *, scale: Fraction) -> None:
-        self.law = SMALL if scale == 2 else WIDE
+        self.law = SMALL if scale <= 3 else WIDE
 
     def sample(self, size: int | None = None, *, rng: Forking) -> Any:
         values, weights = [*self.law], [*self.law.values()]
@@ -51,10 +51,11 @@ class Finite:
 def sparse_listed(answers: Sequence[int], count: int, *, gap: bool = False) -> dict[Any, Fraction]:
     """Every threshold and every noise, added up."""
     found: dict[Any, Fraction] = {}
-    for drawn in product(SMALL, *[WIDE] * len(answers)):
+    noise = SMALL if count == 1 else WIDE  # the scales are 3 and 3, or 3 and 6
+    for drawn in product(SMALL, *[noise] * len(answers)):
         mass = SMALL[drawn[0]]
         for z in drawn[1:]:
-            mass *= WIDE[z]
+            mass *= noise[z]
         said: list[Any] = []
         left = count
         for answer, z in zip(answers, drawn[1:], strict=True):
@@ -121,8 +122,8 @@ def keeps_epsilon(unit: str, answers: Sequence[int]) -> bool:
 
 def test_gaps_are_free() -> None:
     assert all(keeps_epsilon("1 / (of_answer", answers) for answers in ([0, 0], [-2, 1], [4]))
-    # A quarter of both noises.
-    assert not keeps_epsilon("4 / (of_answer", [0, 0])
+    # A third of both noises.
+    assert not keeps_epsilon("3 / (of_answer", [0, 0])
 
 
 def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
