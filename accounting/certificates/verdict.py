@@ -202,6 +202,11 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
         status = Status.HOLDS if holds else Status.FAILS
     except OutOfTime as error:
         status, reason = Status.UNDECIDED, str(error)
-    except (Refused, ArithmeticError, ValueError) as error:
-        status, reason = Status.UNCHECKED, str(error) or type(error).__name__
+    except Refused as error:
+        status, reason = Status.UNCHECKED, str(error)
+    except (ArithmeticError, ValueError) as error:
+        status = Status.UNCHECKED
+        reason = (
+            f"its numbers are too extreme for the kernel ({str(error) or type(error).__name__})"
+        )
     return Finding(where="", status=status, reason=reason, estimated=estimated)
