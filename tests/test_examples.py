@@ -204,7 +204,7 @@ def test_a_bandit_runs_over_masks() -> None:
     assert int(lines["rounds"]) >= 3
     assert int(lines["most visits"]) <= 3
     # Three releases of discrete Laplace noise keep 1 at 1e-6, and no less than 0.9.
-    assert 0.9 < float(lines["promise"].split("most ")[1].split(",")[0]) <= 1
+    assert 0.9 < float(lines["guarantee"].split("most ")[1].split(",")[0]) <= 1
 
 
 def loss_of_six() -> mpf:

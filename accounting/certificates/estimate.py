@@ -294,6 +294,7 @@ def _integral(listed: Sequence[_Atoms], epsilon: float, goal: float) -> tuple[fl
     return first, 8 * abs(first - second) + error
 
 
+@np.errstate(over="raise", invalid="raise")
 def _contour(
     listed: Sequence[_Atoms], epsilon: float, c: float, span: float, top: float, goal: float
 ) -> tuple[float, float]:

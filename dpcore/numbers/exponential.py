@@ -134,7 +134,7 @@ class ExpRational:
 
     def _made(self, above: fmpq_poly, below: fmpq_poly) -> Self:
         shared = above.gcd(below)
-        above, below = above / shared, below / shared
+        above, below = above // shared, below // shared
         leading = below.leading_coefficient()
         return type(self)(self.unit, above / leading, below / leading)
 
