@@ -14,15 +14,16 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
 from accounting.claims.claim import scope_from_json
+from accounting.claims.guarantee import probability
 from accounting.law_pairs.registry import Coordinates
 from accounting.pairs.finite import FinitePair, Listed
 from accounting.release.curve import PairCurve
 from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport
-from dpcore.mechanism import A_SCOPE, Scope
-from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
+from dpcore.mechanism import A_SCOPE, Relation, Scope
+from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.parameter import Exact, Of, RationalLike, check_fields, write_rational
 
 WORD: Final = "local-report"
 r"""The value of the JSON key ``claim``."""
@@ -72,6 +73,9 @@ class ReportCurve(PairCurve):
         if self.distance * (self.ratio + 1) > self.ratio - 1:
             must = f"must be at most (ratio - 1)/(ratio + 1) for ratio = {self.ratio}"
             raise InvalidParameter("distance", self.distance, must)
+        if self.scope.relation is not Relation.REPLACE:
+            must = "must have the relation 'replace': a report shows that its user takes part"
+            raise InvalidParameter("scope", self.scope, must)
 
     @classmethod
     def of(cls, mechanism: LocalReport) -> Self:
@@ -89,6 +93,12 @@ class ReportCurve(PairCurve):
         r"""The fields, with exact numbers as text."""
         ends = {"ratio": write_rational(self.ratio), "distance": write_rational(self.distance)}
         return {"claim": WORD, **ends, "scope": self.scope.to_json()}
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = 64) -> Enclosure:
+        r"""Enclose epsilon at ``delta``, which is 0 exactly from delta(0) = ``distance`` on."""
+        if probability("delta", delta) >= self.distance:
+            return Enclosure.exactly(0)
+        return PairCurve.enclose_epsilon(self, delta, bits)
 
     def products(self) -> tuple[Coordinates, ...]:
         r"""The pair of any two values."""
