@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
 from accounting.claims.claim import scope_from_json
-from accounting.claims.guarantee import probability
 from accounting.law_pairs.registry import Coordinates
 from accounting.pairs.finite import FinitePair, Listed
 from accounting.release.curve import PairCurve
@@ -22,8 +21,8 @@ from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport
 from dpcore.mechanism import A_SCOPE, Relation, Scope
-from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import Exact, Of, RationalLike, check_fields, write_rational
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
 
 WORD: Final = "local-report"
 r"""The value of the JSON key ``claim``."""
@@ -93,12 +92,6 @@ class ReportCurve(PairCurve):
         r"""The fields, with exact numbers as text."""
         ends = {"ratio": write_rational(self.ratio), "distance": write_rational(self.distance)}
         return {"claim": WORD, **ends, "scope": self.scope.to_json()}
-
-    def enclose_epsilon(self, delta: RationalLike, bits: int = 64) -> Enclosure:
-        r"""Enclose epsilon at ``delta``, which is 0 exactly from delta(0) = ``distance`` on."""
-        if probability("delta", delta) >= self.distance:
-            return Enclosure.exactly(0)
-        return PairCurve.enclose_epsilon(self, delta, bits)
 
     def products(self) -> tuple[Coordinates, ...]:
         r"""The pair of any two values."""

@@ -321,8 +321,8 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
     # Independent runs are as often equal next to each other as half of the audit apart. Each run is
-    # in one pair, so the two counts are binomial with one probability: Fisher's exact test, with half
-    # of the level for each dataset.
+    # in one pair, so the two counts are binomial with one probability: Fisher's exact test, with
+    # half of the level for each dataset.
     for world in (False, True):
         places = np.flatnonzero(worlds == world)
         groups = min(len(places) // 4, _MOST_GROUPS)
