@@ -194,8 +194,10 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
     r"""The least epsilon at ``delta`` of one choice with losses in an interval of this length."""
     # delta = (1 - e^((found - length)/2))^2/(1 - e^-length), solved for `found`.
+    if delta == 1:
+        return Fraction(0)
     with precision(_BITS):
-        left = 1 - (ball(delta) * -ball(-length).expm1()).sqrt()
+        left = (1 - (ball(delta) * -ball(-length).expm1()).sqrt()).upper()
         found = Enclosure.of(ball(length) + 2 * left.log()).upper if left > 0 else Fraction(0)
     return max(rounded_up(Fraction(found)), Fraction(0))
 
@@ -205,8 +207,8 @@ def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
     if at >= length:
         return Fraction(0)
     with precision(_BITS):
-        found = ball((at - length) / 2).expm1() ** 2 / -ball(-length).expm1()
-    return min(rounded_up(Fraction(Enclosure.of(found).upper)), Fraction(1))
+        found = Enclosure.of(ball((at - length) / 2).expm1() ** 2 / -ball(-length).expm1()).upper
+    return min(rounded_up(Fraction(found)), Fraction(1))
 
 
 def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:

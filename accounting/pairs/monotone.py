@@ -163,10 +163,13 @@ class RayPair(ClosedPair):
         return None
 
     def bound(self, m: int, delta: Fraction) -> arb:
-        r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta."""
+        r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta.
+
+        Also -oo if balls cannot exclude A(m) = delta, but show that E(m) < 0, which bounds nothing.
+        """
         gap, rest = self.tails(m)
         left = gap - ball(delta)
-        if left + rest <= 0:
+        if left + rest <= 0 or (left < 0 and not left + rest > 0):
             return arb("-inf")
         if rest == 0:
             return arb("inf") if left > 0 else arb("nan")

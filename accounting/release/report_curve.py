@@ -20,7 +20,7 @@ from accounting.release.curve import PairCurve
 from accounting.release.dominating_pairs import DominatingPairs
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport
-from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.mechanism import A_SCOPE, Relation, Scope
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
 
@@ -72,6 +72,9 @@ class ReportCurve(PairCurve):
         if self.distance * (self.ratio + 1) > self.ratio - 1:
             must = f"must be at most (ratio - 1)/(ratio + 1) for ratio = {self.ratio}"
             raise InvalidParameter("distance", self.distance, must)
+        if self.scope.relation is not Relation.REPLACE:
+            must = "must have the relation 'replace': a report shows that its user takes part"
+            raise InvalidParameter("scope", self.scope, must)
 
     @classmethod
     def of(cls, mechanism: LocalReport) -> Self:

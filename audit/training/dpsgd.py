@@ -54,7 +54,7 @@ r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
 _LARGEST: Final = Fraction(10**100)
 _TOLERANCE: Final = 1e-3
 _LARGE: Final = 1e4
-_PLANTED: Final = (1.5, 10.0, _LARGE, 1e8)
+_PLANTED: Final = (1.0, 1.5, 10.0, _LARGE, 1e8)
 
 
 class TrainingStep(Protocol):

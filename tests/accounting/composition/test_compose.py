@@ -391,6 +391,13 @@ def test_the_curve_of_a_choice_is_the_largest_one_and_mutants_are_not(length: fl
         assert not covers(mutated(listed.__wrapped__, old, new), length)
 
 
+def test_a_wide_range_is_bounded_at_a_delta_close_to_one() -> None:
+    # delta = (1 - x)^2 with x = 1e-100 is at epsilon = 1000 + 2 log x up to e^-1000.
+    found = BoundedRange(1000).epsilon((1 - Fraction(1, 10**100)) ** 2)
+    assert found.upper > 1000 - 461 > 0
+    assert BoundedRange(1000).epsilon(1).upper == 0
+
+
 def test_the_best_order_is_found_where_two_bounds_have_one_each() -> None:
     found = [compose((BoundedRange(1), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]
     plain = [compose((ZCdp("1/8"), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]

@@ -26,7 +26,7 @@ from dpcore.local import (
     SubsetSelection,
     UnaryEncoding,
 )
-from dpcore.mechanism import Scope, Unit
+from dpcore.mechanism import Relation, Scope, Unit
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 
@@ -142,6 +142,19 @@ def test_where_a_ball_touches_the_largest_loss_the_curve_is_not_cut() -> None:
     tiny = found.epsilon("1e-300")
     assert tiny.lower is not None
     assert 0 < tiny.lower <= tiny.upper <= largest.upper
+
+
+@pytest.mark.parametrize("delta", ["1/2", "3/4", "0.99"])
+def test_from_the_distance_on_epsilon_is_zero(delta: str) -> None:
+    found = ReportCurve(ratio=3, distance="1/2").epsilon(delta)
+    assert found.lower == 0
+    assert found.upper < Fraction(1, 10**18)
+
+
+def test_a_report_does_not_hide_who_takes_part() -> None:
+    scope = Scope(relation=Relation.ADD_REMOVE)
+    with pytest.raises(InvalidParameter, match="replace"):
+        guarantee(RandomisedResponse(epsilon=1, values=4, scope=scope))
 
 
 def test_a_curve_is_written_read_and_charged() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from audit import audit as audited
+from audit.outputs.output_parser import OutputParser, oddities
 from tests.effort import by_day
 from tests.support.audit.command import (
     HEARS_CTRL_C,
@@ -227,6 +228,16 @@ def test_noise_that_stays_the_same_for_a_while_is_told(kept: int) -> None:
     warnings = audited(noisy, "epsilon=1", pair=(0, 1), runs=8_000, seed=1).warnings
     told = [each for each in warnings if each.startswith("the runs are not independent")]
     assert bool(told) == (kept > 1)
+
+
+@pytest.mark.parametrize(("equal", "told"), [(30, False), (31, True)])
+def test_both_datasets_share_the_level_of_that_warning(equal: int, told: bool) -> None:
+    # If 30 of 2,000 pairs are equal, all are neighbours with probability 0.75e-9.
+    outputs = np.arange(4_000)
+    outputs[1 : 4 * equal : 4] = outputs[: 4 * equal : 4]
+    worlds = np.zeros(4_000, dtype=bool)
+    found = oddities(outputs, worlds, OutputParser.learn(outputs, worlds, lines=False))
+    assert any(each.startswith("the runs are not independent") for each in found) == told
 
 
 def test_constant_outputs_measure_nothing(audit: Shell) -> None:

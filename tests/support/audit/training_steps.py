@@ -60,6 +60,14 @@ class ScaledUp(Right):
         return np.asarray(gradients * CLIP / (norms + 0.01))
 
 
+class ScaledBelow(Right):
+    """Gradients within the norm are scaled up beyond it; larger ones are clipped."""
+
+    def clipped(self, gradients: Floats) -> Floats:
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        return np.where(norms > CLIP * 1.001, super().clipped(gradients), gradients * 1.9)
+
+
 class Fixed(Right):
     """Batches of a fixed size, each drawn anew."""
 
@@ -342,6 +350,7 @@ BROKEN: dict[type[Right], str] = {
     ShuffledNoise: "noise",
     NoiseOfFullBatches: "noise",
     LastUnclipped: "clipping",
+    ScaledBelow: "clipping",
     ClippedByCoordinate: "clipping",
     ClippedByLayer: "clipping",
     ClippedTogether: "clipping",
