@@ -36,14 +36,18 @@ from accounting.release.dominating_pairs import DominatingPairs, Laws, over_tota
 from accounting.release.subsampled_pairs import SampledRelease
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.local import LocalReport
 from dpcore.mechanism import Mechanism, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
+from dpcore.selection import AboveThreshold, NoisyMax, Selection
 
 RELATIVE: Final = Fraction(1, 10**6)
 """The default relative width of totals."""
 
-Source: TypeAlias = Guarantee | Mechanism | Description
+Source: TypeAlias = (
+    Guarantee | Mechanism | Description | LocalReport | Selection | NoisyMax | AboveThreshold
+)
 """A guarantee, or an object from which one is derived."""
 
 _FAR: Final = Fraction(10**9)
@@ -347,7 +351,16 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
             return [(part, rounds, part.scope, (f"{said(part)}: taken as stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
-        case Mechanism() | Description():
+        case (
+            Mechanism()
+            | Description()
+            | LocalReport()
+            | Selection()
+            | NoisyMax()
+            | AboveThreshold()
+        ):
+            return _read((guarantee(part), rounds))
+        case Selection() | NoisyMax() | AboveThreshold():
             return _read((guarantee(part), rounds))
         case Guarantee():
             raise NotDerived(f"a composition of {part!r}", "compose the guarantees of its releases")

@@ -135,7 +135,7 @@ class ExpRational:
     def _made(self, above: fmpq_poly, below: fmpq_poly) -> Self:
         shared = above.gcd(below)
         above, below = above // shared, below // shared
-        leading = below.leading_coefficient()
+        leading = below[below.degree()]
         return type(self)(self.unit, above / leading, below / leading)
 
 

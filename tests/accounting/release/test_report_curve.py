@@ -27,6 +27,7 @@ from dpcore.local import (
     UnaryEncoding,
 )
 from dpcore.mechanism import Relation, Scope, Unit
+from dpcore.selection import Selection
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.second_path import real
 
@@ -182,3 +183,8 @@ def test_numbers_that_no_pair_has_are_refused(key: str, value: str) -> None:
     assert low <= 0.5 <= high < 0.5 + ROOM
     with pytest.raises(InvalidParameter, match=key):
         ReportCurve(**{**given, key: value})
+
+
+def test_a_report_and_a_choice_stand_for_their_guarantees() -> None:
+    for made in (SubsetSelection(epsilon=1, values=9), Selection(epsilon=1, sensitivity=1)):
+        assert compose((made, 3)) == compose((guarantee(made), 3))
