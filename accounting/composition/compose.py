@@ -262,7 +262,7 @@ def _response(epsilon: Fraction) -> Laws:
 def compose(*parts: Source | tuple[Source, int]) -> Composition:
     r"""Compose guarantees: each of ``parts`` is a guarantee, or a pair (guarantee, rounds).
 
-    A mechanism or a description stands for its derived guarantee.
+    A mechanism, a local report or a description stands for its derived guarantee.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
     Bound([2.5, 2.5], 'contour')
@@ -351,14 +351,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
             return [(part, rounds, part.scope, (f"{said(part)}: taken as stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
-        case (
-            Mechanism()
-            | Description()
-            | LocalReport()
-            | Selection()
-            | NoisyMax()
-            | AboveThreshold()
-        ):
+        case Mechanism() | Description() | LocalReport():
             return _read((guarantee(part), rounds))
         case Selection() | NoisyMax() | AboveThreshold():
             return _read((guarantee(part), rounds))
