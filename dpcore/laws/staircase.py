@@ -42,9 +42,9 @@ class Staircase(SymmetricNoise):
     the law is DiscreteLaplace(scale=1/epsilon); at larger sensitivities it has less variance than
     that law, much less for epsilon > 2, and is not log-concave.
 
-    The float64 functions cover 2^-46 <= epsilon <= 1e6. Raises :class:`InvalidParameter` for an
-    epsilon that is not a positive rational, a sensitivity that is not an integer from 1 to 2^30,
-    and a plateau above the sensitivity.
+    The float64 functions cover 2^-46 sensitivity <= epsilon <= 1e6. Raises
+    :class:`InvalidParameter` for an epsilon that is not a positive rational, a sensitivity that is
+    not an integer from 1 to 2^30, and a plateau above the sensitivity.
 
     >>> noise = Staircase(epsilon=4, sensitivity=10)
     >>> noise
@@ -54,7 +54,10 @@ class Staircase(SymmetricNoise):
     """
 
     name: ClassVar[str] = "staircase"
-    floats: ClassVar[tuple[Covered, ...]] = (Covered("epsilon", "2^-46", "1e6"),)
+    floats: ClassVar[tuple[Covered, ...]] = (
+        Covered("epsilon", "2^-46", "1e6"),
+        Covered("_slope", "2^-46", "1e6", argument="epsilon", written="epsilon/sensitivity"),
+    )
 
     epsilon: Exact = Exact(zero="noise of epsilon 0 would be uniform on all integers")
     sensitivity: Whole = Whole(at_most=1 << 30)
@@ -77,6 +80,10 @@ class Staircase(SymmetricNoise):
     def variance(self) -> Enclosure:
         r"""The variance, from sums of k^2 over the steps, enclosed to 128 bits."""
         return narrow(lambda: _variance(self.epsilon, self.sensitivity, self.plateau), 128)
+
+    @property
+    def _slope(self) -> Fraction:
+        return self.epsilon / self.sensitivity
 
     def level(self, k: int) -> int:
         r"""The number l(k) of steps up to k, with P(X = k) = P(X = 0) e^(-epsilon l(k))."""
@@ -116,12 +123,15 @@ class Staircase(SymmetricNoise):
     # -- floats -------------------------------------------------------------------------------
 
     def _exponent(self, level: Integers) -> Split:
-        return product(pair_of(level), pair_of(self.epsilon))
+        # Of a level or its negative: minus the level of the smallest int64 fits int64.
+        found = product(pair_of(level), pair_of(self.epsilon))
+        sign = np.where(found.high < 0, -1.0, 1.0)
+        return Split(sign * found.high, sign * found.low)
 
     def _levels(self, k: Integers) -> Integers:
-        # This does not overflow at either end of int64.
         r, step = self.plateau, self.sensitivity
-        return np.where(k >= 0, (np.maximum(k, 0) - r) // step + 1, -((k + r - 1) // step))
+        left = (np.minimum(k, 0) + r - 1) // step
+        return np.where(k >= 0, (np.maximum(k, 0) - r) // step + 1, left)
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
@@ -137,12 +147,16 @@ class Staircase(SymmetricNoise):
         return peak - self._exponent(self._levels(k)).high
 
     def _upper(self, k: Integers) -> Floats:
-        # The formula of `sf_ball`, with k - (r - 1) = k + 1 - r.
+        # P(X >= r) falls by b over each step; within a step, and on the plateau, it is linear. The
+        # mass of an integer may be below 1e-308 where its tail is not.
         with precision(96):
             peak, behind = nearest(self.pmf_ball(0)), nearest(_behind(self.epsilon))
+            start = nearest(self.sf_ball(self.plateau - 1))
         step = self.sensitivity
         level, place = np.divmod(k - (self.plateau - 1), step)
-        return peak * decayed(self._exponent(level + 1)) * ((step - place) + step * behind)
+        rest = (step - place) / step + behind
+        beyond = start * decayed(self._exponent(np.maximum(level, 0))) * (rest / (1 + behind))
+        return np.where(level < 0, peak * step * rest, beyond)
 
     def _quantile_guess(self, p: Floats) -> Integers:
         # P(X > k) falls by the factor b over each step and is linear within a step.
