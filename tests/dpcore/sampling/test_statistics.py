@@ -150,7 +150,7 @@ REFERENCE = {
     "binomial:trials=5000003,probability=3/10": 60,
     "binomial:trials=1e8,probability=1/3": 40,
 }
-TINY_ALPHA = "1e-9"
+TINY_ALPHA = "1e-10"
 
 
 @by_day(3)
