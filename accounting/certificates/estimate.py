@@ -289,12 +289,12 @@ def _integral(listed: Sequence[_Atoms], epsilon: float, goal: float) -> tuple[fl
             for more in _BEYOND
         )
         span = max(near, min(beyond))
-        found.append(_contour(listed, epsilon, c, span, top, goal))
+        with np.errstate(over="raise", invalid="raise"):
+            found.append(_contour(listed, epsilon, c, span, top, goal))
     (first, error), (second, _) = found
     return first, 8 * abs(first - second) + error
 
 
-@np.errstate(over="raise", invalid="raise")
 def _contour(
     listed: Sequence[_Atoms], epsilon: float, c: float, span: float, top: float, goal: float
 ) -> tuple[float, float]:
