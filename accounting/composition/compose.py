@@ -31,23 +31,19 @@ from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import ByOrder, OneRelease
-from accounting.release.derive_guarantee import guarantee
+from accounting.release.derive_guarantee import Derivable, guarantee
 from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.release.subsampled_pairs import SampledRelease
 from dpcore.command.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.local import LocalReport
-from dpcore.mechanism import Mechanism, Scope
+from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
-from dpcore.selection import AboveThreshold, NoisyMax, Selection
 
 RELATIVE: Final = Fraction(1, 10**6)
 """The default relative width of totals."""
 
-Source: TypeAlias = (
-    Guarantee | Mechanism | Description | LocalReport | Selection | NoisyMax | AboveThreshold
-)
+Source: TypeAlias = Guarantee | Derivable
 """A guarantee, or an object from which one is derived."""
 
 _FAR: Final = Fraction(10**9)
@@ -266,7 +262,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
     Bound([2.5, 2.5], 'contour')
-    >>> from dpcore import DiscreteLaplace
+    >>> from dpcore import DiscreteLaplace, Mechanism
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
     Bound([0.5, 0.5], 'contour')
 
@@ -351,9 +347,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
             return [(part, rounds, part.scope, (f"{said(part)}: taken as stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
-        case Mechanism() | Description() | LocalReport():
-            return _read((guarantee(part), rounds))
-        case Selection() | NoisyMax() | AboveThreshold():
+        case _ if isinstance(part, Derivable):
             return _read((guarantee(part), rounds))
         case Guarantee():
             raise NotDerived(f"a composition of {part!r}", "compose the guarantees of its releases")

@@ -50,14 +50,17 @@ from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
 Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
+Derivable: TypeAlias = (
+    Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description
+)
+"""What :func:`guarantee` takes."""
+
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 
 _SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
-def guarantee(
-    mechanism: Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description,
-) -> Guarantee:
+def guarantee(mechanism: Derivable) -> Guarantee:
     r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
 
     A :class:`Description` may also have noise on the reals, a sampling scheme and a group.

@@ -106,7 +106,7 @@ def blind_spot(
 
 
 def not_tested(features: Sequence[str]) -> str:
-    r"""What an audit by these features did not look at."""
+    r"""Name what an audit by these features did not test."""
     time = "" if "time" in features else ", and the time of a call (--feature time)"
     return f"other pairs of datasets{time}"
 

@@ -72,14 +72,16 @@ class AboveThreshold:
     def scales(self) -> tuple[Fraction, Fraction]:
         r"""The noise scales (1 + m/k) Delta/epsilon of the threshold and k times that of an answer.
 
-        m is 2 count, or count for monotonic answers, and k the integer nearest to m^(1/3), which
-        minimises the sum of the squares.
+        m is 2 count, or count for monotonic answers, and k is the integer next to m^(1/3) with the
+        smaller sum of the squared scales.
 
         >>> AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=3).scales
         (Fraction(4, 1), Fraction(8, 1))
         """
         changes = (2 - self.monotonic) * self.count
-        ratio = round(math.cbrt(changes))
+        root = max(int(math.cbrt(changes)), 1)
+        near = (((1 + Fraction(changes, k)) ** 2 * (1 + k * k), k) for k in (root, root + 1))
+        _, ratio = min(near)
         scale = (1 + Fraction(changes, ratio)) * self.sensitivity / self.epsilon
         return scale, ratio * scale
 

@@ -16,6 +16,8 @@ from accounting.composition.from_json import guarantee_from_json
 from accounting.ledger.request import cost
 from accounting.release.report_curve import ReportCurve, ReportPair
 from accounting.theorems.filter import filter_for
+from dpcore import DiscreteLaplace
+from dpcore.continual import TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     Encoding,
@@ -185,6 +187,14 @@ def test_numbers_that_no_pair_has_are_refused(key: str, value: str) -> None:
         ReportCurve(**{**given, key: value})
 
 
-def test_a_report_and_a_choice_stand_for_their_guarantees() -> None:
-    for made in (SubsetSelection(epsilon=1, values=9), Selection(epsilon=1, sensitivity=1)):
-        assert compose((made, 3)) == compose((guarantee(made), 3))
+@pytest.mark.parametrize(
+    "made",
+    [
+        SubsetSelection(epsilon=1, values=9),
+        Selection(epsilon=1, sensitivity=1),
+        TreeSum(horizon=3, noise=DiscreteLaplace(scale=2)),
+    ],
+    ids=["report", "choice", "stream"],
+)
+def test_what_has_a_guarantee_stands_for_it_in_a_total(made: Any) -> None:
+    assert compose((made, 3)) == compose((guarantee(made), 3))

@@ -61,6 +61,6 @@ def test_half_of_the_noise_suffices_for_monotonic_scores_only(name: str) -> None
 def test_the_noise_is_half_as_wide() -> None:
     assert Selection(**ONE, count=3).unit == Fraction(1, 3)
     assert NoisyMax(**ONE).scale == 1
-    assert [*AboveThreshold(**ONE, threshold=0, count=3).scales] == [4, 4]
+    assert [*AboveThreshold(**ONE, threshold=0, count=3).scales] == [Fraction(5, 2), 5]
     with pytest.raises(InvalidParameter, match="monotonic"):
         Selection(epsilon=1, sensitivity=1, monotonic=1)  # type: ignore[arg-type]  # no truth value

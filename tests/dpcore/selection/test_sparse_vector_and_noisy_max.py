@@ -149,6 +149,18 @@ def test_the_sparse_vector_keeps_epsilon_and_less_noise_does_not(count: int) -> 
     assert loss_of_rows((first / 4, second / 4), count) > 1
 
 
+@pytest.mark.parametrize("monotonic", [False, True])
+def test_no_other_integer_ratio_has_less_variance(monotonic: bool) -> None:
+    for count in (*range(1, 40), 500, 1 << 20):
+        given: dict[str, Any] = {"epsilon": 2, "sensitivity": 3, "threshold": 0}
+        bar, answer = AboveThreshold(**given, count=count, monotonic=monotonic).scales
+        changes = count if monotonic else 2 * count
+        assert Fraction(3) / bar + 3 * changes / answer == 2  # all of epsilon is spent
+        for k in range(1, 400):
+            scale = (1 + Fraction(changes, k)) * Fraction(3, 2)
+            assert bar**2 + answer**2 <= scale**2 * (1 + k * k)
+
+
 def largest_listed(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
     """P(index) where each score has noise of this law and equal ones share."""
     found: list[Any] = [0 * law[0]] * len(scores)
