@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from accounting.release.curve import PrivacyCurve
     from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
     from accounting.release.report_curve import ReportCurve
+    from accounting.release.shuffled_curve import ShuffledCurve
     from accounting.theorems.claim_conversion import (
         as_approx,
         as_approx_at,
@@ -83,6 +84,7 @@ __all__ = [
     "Rdp",
     "RdpFilter",
     "ReportCurve",
+    "ShuffledCurve",
     "StatedGuarantee",
     "Status",
     "TrainingRun",

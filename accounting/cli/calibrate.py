@@ -161,6 +161,7 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
 
 def _most(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import largest_rate, most_rounds
+    from accounting.descriptions.description import Description
 
     if wanted.rounds == wanted.poisson:
         reason = "must be a rate: this call solves for --rounds"
@@ -183,11 +184,13 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         group=wanted.group,
     )
     ((asked, _),), total = one.described(), one.composed()
-    part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     what = "rounds" if wanted.rounds == _MOST else "rate"
+    if what == "rate" and not isinstance(asked, Description):
+        raise InvalidParameter("--noise", wanted.noise, "must be noise when solving for the rate")
+    part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
     with progress_bar("bounds on delta", None), named(**options):
-        if what == "rounds":
+        if not isinstance(asked, Description) or what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:
             count, moves = whole("--rounds", wanted.rounds, 1), asked.sensitivity

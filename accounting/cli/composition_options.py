@@ -19,6 +19,7 @@ from dpcore.mechanism import Relation
 from dpcore.noise_text import read_sensitivity
 from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import down, exactly, up
+from dpcore.spec_syntax import read_keys, split_name
 
 if TYPE_CHECKING:
     from accounting.budget.search import Edge
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from accounting.composition.compose import Composition
     from accounting.descriptions.description import Description
     from accounting.descriptions.sampling_schemes import Scheme
+    from dpcore.local import LocalReport, ShuffledReports
 
+    Described: TypeAlias = Description | LocalReport | ShuffledReports
 
 Fact: TypeAlias = tuple[str, str]
 """A name and its value: one line of the text output."""
 
 SCHEMA: Final = "dpcore-budget/1"
+SHUFFLED: Final = "shuffled"
 MARGIN: Final = 13
 NEIGHBOURS: Final = (
     "How neighbouring datasets differ: by replacing one person (replace), or by adding or removing "
@@ -45,7 +49,8 @@ Noises = Annotated[
     option(
         "NOISE",
         "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
-        "gaussian:sigma=1.1 or laplace:scale=2. Repeat it for further releases.",
+        "gaussian:sigma=1.1 or laplace:scale=2; or a local report of each person, e.g. "
+        "randomised-response:epsilon=1,values=10. Repeat it for further releases.",
         "--noise",
         default=...,
     ),
@@ -87,8 +92,9 @@ Schemes = Annotated[
         "SCHEME",
         "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
         "random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest size). "
-        "Once, or once for each --noise.",
+        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest size); "
+        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
+        "in a random order). Once, or once for each --noise.",
         "--scheme",
         default=...,
     ),
@@ -141,7 +147,7 @@ class Releases:
     relation: Neighbours = None
     group: Group = "1"
 
-    def described(self) -> list[tuple[Description, int]]:
+    def described(self) -> list[tuple[Described, int]]:
         r"""Each release as data with its number of rounds.
 
         The default relation is that of the scheme: add-remove for samples, otherwise replace.
@@ -149,6 +155,7 @@ class Releases:
         from accounting.descriptions.description import Description
         from accounting.descriptions.real_noise import REAL_LAWS
         from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, read_scheme
+        from dpcore.local import FAMILIES
 
         count = len(self.noise)
         if self.poisson and self.scheme:
@@ -156,25 +163,54 @@ class Releases:
             raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
         moved = each("--sensitivity", self.sensitivity or [], count, "1")
         times = each("--rounds", self.rounds or [], count, "1")
-        schemes: list[Scheme] = [
+        schemes: list[Scheme | str] = [
             *(Poisson(rate=rate_of(text)) for text in self.poisson or []),
-            *(read_scheme("--scheme", text) for text in self.scheme or []),
+            *(self.scheme or []),
         ]
         schemes = each("--poisson" if self.poisson else "--scheme", schemes, count, EVERYONE)
         people = whole("--group", self.group, 1)
-        found = []
+        found: list[tuple[Described, int]] = []
         for text, move, time, scheme in zip(self.noise, moved, times, schemes, strict=True):
+            rounds = whole("--rounds", time, 1)
+            if split_name(text)[0] in FAMILIES:
+                found.append((self._reports(text, scheme), rounds))
+                continue
             noise = read_law("--noise", text, REAL_LAWS)
             with named(**_OPTIONS):
                 asked = Description(
                     noise=noise,
                     sensitivity=read_sensitivity("--sensitivity", move),
-                    scheme=scheme,
+                    scheme=read_scheme("--scheme", scheme) if isinstance(scheme, str) else scheme,
                     relation=self.relation,
                     group=people,
                 )
-            found.append((asked, whole("--rounds", time, 1)))
+            found.append((asked, rounds))
         return found
+
+    def _reports(self, text: str, scheme: Scheme | str) -> LocalReport | ShuffledReports:
+        # Local reports have no sensitivity, and only one relation and one scheme.
+        from dpcore.local import ShuffledReports, read_report
+
+        for name, value, usual in (
+            ("--sensitivity", " ".join(self.sensitivity or ["1"]), "1"),
+            ("--group", self.group, "1"),
+            ("--relation", (self.relation or Relation.REPLACE).value, Relation.REPLACE.value),
+        ):
+            if value != usual:
+                raise InvalidParameter(name, value, f"must be {usual} for local reports")
+        report = read_report("--noise", text)
+        if not isinstance(scheme, str):
+            if scheme.everybody:
+                return report
+            reason = "does not apply to local reports: every user reports"
+            raise InvalidParameter("--poisson", " ".join(self.poisson or []), reason)
+        name, rest = split_name(scheme)
+        if name != SHUFFLED:
+            reason = f"must be {SHUFFLED}:users=N for local reports"
+            raise InvalidParameter("--scheme", scheme, reason)
+        users = read_keys("--scheme", scheme, rest, ["users"], owner=name, needed=["users"])
+        with named(users="--scheme"):
+            return ShuffledReports(report=report, users=whole("--scheme", users["users"], 1))
 
     def composed(self) -> Composition:
         r"""The composition of the releases."""
@@ -231,10 +267,16 @@ def format_part(source: Guarantee, rounds: int) -> str:
     r"""Format one component as command options."""
     from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
     from accounting.release.curve import described
+    from accounting.release.report_curve import ReportCurve
+    from accounting.release.shuffled_curve import ShuffledCurve
 
     asked = described(source)
     if asked is not None:
         return f"{rounds} x {asked.text}"
+    if isinstance(source, ReportCurve):
+        return f"{rounds} x a local report of epsilon {between(source.pure())}"
+    if isinstance(source, ShuffledCurve):
+        return f"{rounds} x {source.reports.text}"
     if isinstance(source, (Pure, Approx, ZCdp, Rdp)):
         return f"{rounds} x a claim of {said(source)}"
     return f"{rounds} x {source!r}"

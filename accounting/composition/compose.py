@@ -139,7 +139,7 @@ class Composition(Guarantee):
 
     @property
     def _alone(self) -> OneRelease | None:
-        # A single round of noise on the reals has a curve in closed form, sampled or not.
+        # A single round of noise on the reals or of shuffled reports has a narrower curve.
         source, rounds = self.parts[0]
         if len(self.parts) > 1 or rounds > 1 or not isinstance(source, OneRelease):
             return None

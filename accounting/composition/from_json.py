@@ -3,7 +3,8 @@ r"""Parse any guarantee from the JSON of a guarantee, a composition or a charge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from accounting.claims.claim import CLAIMS, claim_from_json, scope_from_json
@@ -16,7 +17,9 @@ from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix_mechanism import MatrixMechanism
 from accounting.release.report_curve import WORD, ReportCurve
+from accounting.release.shuffled_curve import WORD as SHUFFLED
 from dpcore.errors import InvalidParameter
+from dpcore.local import FAMILIES, LocalReport, ShuffledReports
 from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
 
@@ -65,7 +68,21 @@ def _part(data: Any) -> Guarantee:
     if word == WORD:
         _check_fields(WORD, data, "claim", "ratio", "distance", "scope")
         return ReportCurve.from_json(data)
+    if word == SHUFFLED:
+        _check_fields(SHUFFLED, data, "claim", "report", "users")
+        return guarantee(ShuffledReports(report=_report(data["report"]), users=data["users"]))
     return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
+
+
+def _report(data: Any) -> LocalReport:
+    kind = FAMILIES.get(str(data.get("mechanism"))) if isinstance(data, Mapping) else None
+    if kind is not None:
+        given = {each.name: data[each.name] for each in fields(kind) if each.name in data}
+        with suppress(TypeError):
+            made = kind(**given | {"scope": scope_from_json(given.get("scope"))})
+            if made.to_json() == data:
+                return made
+    raise InvalidParameter("report", data, "must be the JSON of a mechanism of dpcore.local")
 
 
 def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:

@@ -129,7 +129,8 @@ class ContourIntegral:
 
         def evaluate(total: ContourSum) -> Enclosure:
             low, high = total.bounds(exact)
-            return Enclosure.of((hidden + low).union(hidden + high))
+            found = Enclosure.of((hidden + low).union(hidden + high))
+            return Enclosure(min(found.lower, certain), min(found.upper, certain))
 
         def aim(found: Enclosure) -> tuple[Saddle, float]:
             # The hidden mass is known, so the remainder may have a larger relative error.

@@ -7,6 +7,7 @@ their number for the requested width. Proofs: docs/proofs/cells.md.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -90,8 +91,57 @@ class TabledLoss(LossPart):
         return _listing(self, Focus(1.0), _LISTED)
 
 
+class _Listed(LossPart):
+    # A loss with one listing for every tilt and variance.
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def atoms(self) -> Listing:
+        r"""All atoms."""
+
+    @property
+    def hidden(self) -> arb:
+        r"""The mass at infinity of the listing."""
+        return arb(self.atoms.hidden)
+
+    @property
+    def largest(self) -> arb:
+        r"""The largest listed loss."""
+        return arb(float(self.atoms.losses[-1]))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""Cumulants of the listing."""
+        atoms = self.atoms
+        return cumulants(np.log(atoms.masses) + tilt * atoms.losses, atoms.losses)
+
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
+        r"""The same listing for every variance."""
+        del variance, focus
+        return tilted(self.atoms, tilt)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatedLoss(LossPart):
+class ListedLoss(_Listed):
+    r"""A loss that ``listing`` bounds from above, or from below."""
+
+    listing: Listing
+    above: bool
+
+    @property
+    def atoms(self) -> Listing:
+        r"""The given listing."""
+        return self.listing
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest listed loss."""
+        return Enclosure.exactly(Fraction(float(self.listing.losses[-1])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatedLoss(_Listed):
     r"""A bound on the loss of an epoch of random allocation, from the given ``side``.
 
     Raises the errors of :func:`accounting.loss.allocation_loss.allocated`.
@@ -107,35 +157,13 @@ class AllocatedLoss(LossPart):
         return self.side.above
 
     @property
-    def listing(self) -> Listing:
-        r"""All atoms, the same for every tilt."""
+    def atoms(self) -> Listing:
+        r"""The atoms of the epoch."""
         return allocated(self.density, self.rounds, self.side)
-
-    @property
-    def hidden(self) -> arb:
-        r"""The mass at infinity of the discretisation."""
-        return arb(self.listing.hidden)
-
-    @property
-    def largest(self) -> arb:
-        r"""The largest discretised loss."""
-        return arb(float(self.listing.losses[-1]))
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss is infinite."""
         return Enclosure.infinite()
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Cumulants of the discretisation."""
-        listing = self.listing
-        return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
-
-    def factor(
-        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
-    ) -> DiscreteFactor:
-        r"""The same discretisation for every variance."""
-        del variance, focus
-        return tilted(self.listing, tilt)
 
 
 @lru_cache(maxsize=256)

@@ -120,7 +120,7 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
         case TabledLoss() as part:
             listing = part.cut(float(UNSEEN)).listing()
         case AllocatedLoss() as part:
-            listing = part.listing
+            listing = part.atoms
         case _:
             raise NotDerived(f"a distribution of {law!r}", "it has a closed form")
     with precision(_BITS + _SPARE):

@@ -30,6 +30,7 @@ from accounting.release.curve import OneRelease, PrivacyCurve
 from accounting.release.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.release.real_curve import RealCurve
 from accounting.release.report_curve import ReportCurve
+from accounting.release.shuffled_curve import ShuffledCurve
 from accounting.release.subsampled_pairs import (
     Curve,
     DescribedSample,
@@ -43,15 +44,16 @@ from accounting.release.truncated_sample import TruncatedSample
 from dpcore.continual.stream import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.local import LocalReport
+from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
 Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
+Reported: TypeAlias = LocalReport | ShuffledReports
 Derivable: TypeAlias = (
-    Mechanism | ContinualSum | MatrixMechanism | Choosing | LocalReport | Description
+    Mechanism | ContinualSum | MatrixMechanism | Choosing | Reported | Description
 )
 """What :func:`guarantee` takes."""
 
@@ -77,14 +79,14 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     if isinstance(mechanism, MatrixMechanism):
         integers = isinstance(mechanism.noise, DiscreteGaussian)
         return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
-    if isinstance(mechanism, AboveThreshold | NoisyMax):
-        return PureBound(mechanism.epsilon, scope=mechanism.scope)
-    if isinstance(mechanism, Selection):
-        if mechanism.rule is Rule.PERMUTE_AND_FLIP:
-            return PureBound(mechanism.epsilon, scope=mechanism.scope)
+    if isinstance(mechanism, Selection) and mechanism.rule is not Rule.PERMUTE_AND_FLIP:
         return BoundedRange(mechanism.epsilon, mechanism.count, scope=mechanism.scope)
+    if isinstance(mechanism, Choosing):
+        return PureBound(mechanism.epsilon, scope=mechanism.scope)
     if isinstance(mechanism, LocalReport):
         return ReportCurve.of(mechanism)
+    if isinstance(mechanism, ShuffledReports):
+        return ShuffledCurve(reports=mechanism)
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):

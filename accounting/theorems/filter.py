@@ -107,9 +107,8 @@ class Filter(ABC):
         :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
         """
         if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PairCurve)):
-            raise InvalidParameter(
-                "guarantee", guarantee, "must be a claim or the curve of one release"
-            )
+            must = "must be a claim or the exact curve of one release; for others use as_approx"
+            raise InvalidParameter("guarantee", guarantee, must)
         if guarantee.scope != self.budget.scope:
             raise InvalidParameter(
                 "scope",

@@ -24,14 +24,7 @@ import numpy as np
 
 from audit.targets.target import Catalogued, Known, read_words
 from dpcore.errors import InvalidParameter
-from dpcore.local import (
-    HadamardResponse,
-    LocalHashing,
-    LocalReport,
-    RandomisedResponse,
-    SubsetSelection,
-    UnaryEncoding,
-)
+from dpcore.local import FAMILIES, LocalReport, UnaryEncoding
 from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Rng
@@ -47,16 +40,6 @@ r"""The largest number of outputs of a choice whose law is listed for the exact 
 MOST_SPREAD: Final = 64
 r"""The largest distance of scores, or of answers and the threshold, in a listed law."""
 
-_FAMILIES: Final = {
-    each.name: each
-    for each in (
-        RandomisedResponse,
-        UnaryEncoding,
-        SubsetSelection,
-        LocalHashing,
-        HadamardResponse,
-    )
-}
 _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold")
 _WHOLE: Final = ("values", "sensitivity", "count")
 
@@ -108,10 +91,10 @@ def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) ->
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""Parse the target ``local:words``."""
     keys, needed = ("epsilon", "values", "encoding"), ("epsilon", "values")
-    name, given = read_words(spelling, words, keys, needed, names=_FAMILIES, whole=_WHOLE)
+    name, given = read_words(spelling, words, keys, needed, names=FAMILIES, whole=_WHOLE)
     if "encoding" in given and name != UnaryEncoding.name:
         raise InvalidParameter("target", spelling, "encoding applies only to unary-encoding")
-    return local_target(_FAMILIES[name](**given), spelling=spelling, seeded=seeded)
+    return local_target(FAMILIES[name](**given), spelling=spelling, seeded=seeded)
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:

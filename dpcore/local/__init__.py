@@ -1,27 +1,33 @@
 r"""Frequency oracles in the local model: users randomise their values, the server estimates counts.
 
 ``report`` defines the common base class, ``frequency_oracles`` the mechanisms and their samplers,
-``frequencies`` the estimates with their intervals.
+``frequencies`` the estimates with their intervals, ``shuffled`` reports in a random order.
 """
 
 from dpcore.local.frequencies import Frequencies
 from dpcore.local.frequency_oracles import (
+    FAMILIES,
     Encoding,
     HadamardResponse,
     LocalHashing,
     RandomisedResponse,
     SubsetSelection,
     UnaryEncoding,
+    read_report,
 )
 from dpcore.local.report import LocalReport
+from dpcore.local.shuffled import ShuffledReports
 
 __all__ = [
+    "FAMILIES",
     "Encoding",
     "Frequencies",
     "HadamardResponse",
     "LocalHashing",
     "LocalReport",
     "RandomisedResponse",
+    "ShuffledReports",
     "SubsetSelection",
     "UnaryEncoding",
+    "read_report",
 ]

@@ -29,11 +29,13 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from dpcore.errors import InvalidParameter
 from dpcore.local.report import LocalReport, Outcome, Reports
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import Choice
+from dpcore.numbers.parameter import Choice, whole_number
 from dpcore.sampling.rng import Rng
+from dpcore.spec_syntax import find_name, read_keys, split_name
 
 Flags = npt.NDArray[np.bool_]
 
@@ -139,6 +141,10 @@ class RandomisedResponse(_OneOfTwoParts):
         return (1 - self.own) / (self.values - 1)
 
     @property
+    def triple(self) -> Fraction:
+        return Fraction(0)
+
+    @property
     def outcomes(self) -> int:
         return self.values
 
@@ -228,6 +234,10 @@ class UnaryEncoding(_Bits):
         return self.own * (1 - self.other) / (self.other * (1 - self.own))
 
     @property
+    def triple(self) -> Fraction:
+        return self.own * self.other**2
+
+    @property
     def outcomes(self) -> int:
         return 1 << self.values
 
@@ -240,6 +250,15 @@ class UnaryEncoding(_Bits):
             )
 
         return {bits: mass(bits) for bits in product((0, 1), repeat=self.values)}
+
+    @property
+    def text(self) -> str:
+        r"""With the encoding."""
+        return f"{super(UnaryEncoding, self).text},encoding={self.encoding.value}"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""With the encoding."""
+        return {**super(UnaryEncoding, self).to_json(), "encoding": self.encoding.value}
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
         bits = flip(self.other, len(values) * self.values, rng).reshape(-1, self.values)
@@ -278,6 +297,11 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
     def other(self) -> Fraction:
         named = self.size - self.own  # the expected number of other values in a report
         return named / (self.values - 1)
+
+    @property
+    def triple(self) -> Fraction:
+        pairs = Fraction((self.size - 1) * (self.size - 2), (self.values - 1) * (self.values - 2))
+        return self.own * pairs
 
     @property
     def outcomes(self) -> int:
@@ -346,6 +370,11 @@ class LocalHashing(_OneOfTwoParts):
         return Fraction(1, self.base)
 
     @property
+    def triple(self) -> Fraction:
+        # With one digit, two hashes determine all others.
+        return self.own / int(self.base ** min(self._digits, 2))
+
+    @property
     def width(self) -> int:
         return 2
 
@@ -411,6 +440,11 @@ class HadamardResponse(_OneOfTwoParts):
         return Fraction(1, 2)
 
     @property
+    def triple(self) -> Fraction:
+        # The product of the rows of values 0 and 1 is that of 2, but not that of 3.
+        return self.own / (4 if self.values > 3 else 2)
+
+    @property
     def outcomes(self) -> int:
         return 1 << self._digits
 
@@ -467,3 +501,34 @@ def _prime(epsilon: Fraction, values: int) -> int:
     bases = range(2, math.floor(most) + 1)
     primes = [g for g in bases if all(g % d for d in range(2, math.isqrt(g) + 1))]
     return max(g for g in primes if g == 2 or g ** (_digits(values, g) + 2) <= _ROOM)
+
+
+FAMILIES: Final[dict[str, type[LocalReport]]] = {
+    each.name: each
+    for each in (
+        RandomisedResponse,
+        UnaryEncoding,
+        SubsetSelection,
+        LocalHashing,
+        HadamardResponse,
+    )
+}
+r"""All mechanisms by their names."""
+
+
+def read_report(argument: str, text: str) -> LocalReport:
+    r"""Parse a local mechanism: ``randomised-response:epsilon=1,values=10``.
+
+    >>> read_report("--noise", "randomised-response:epsilon=1,values=10").values
+    10
+
+    Raises :class:`InvalidParameter`, naming the argument.
+    """
+    name, rest = split_name(text)
+    kind = find_name(argument, text, FAMILIES, name=name)
+    known = ["epsilon", "values", *(["encoding"] if kind is UnaryEncoding else [])]
+    given: dict[str, Any] = {**read_keys(argument, text, rest, known, owner=name, needed=known[:2])}
+    try:
+        return kind(**given | {"values": whole_number("values", given["values"])})
+    except InvalidParameter as error:
+        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None

@@ -69,6 +69,14 @@ class LocalReport(ABC):
         r"""The largest ratio P(report | v)/P(report | w), exact; at most e^epsilon."""
 
     @property
+    @abstractmethod
+    def triple(self) -> Fraction:
+        r"""The probability that a report supports the user's value and two others.
+
+        It holds for some two other values, so ``values`` must be at least 3.
+        """
+
+    @property
     def loss(self) -> Enclosure:
         r"""The pure epsilon of one report: log ``ratio``.
 
@@ -155,6 +163,16 @@ class LocalReport(ABC):
         68.43...
         """
         return spread(self.own, self.other, users, Fraction(count))
+
+    @property
+    def text(self) -> str:
+        r"""The mechanism as ``name:key=value``, without its scope.
+
+        >>> from dpcore.local import LocalHashing
+        >>> LocalHashing(epsilon="1/2", values=20).text
+        'local-hashing:epsilon=1/2,values=20'
+        """
+        return f"{self.name}:epsilon={self.epsilon},values={self.values}"
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields and both probabilities as a JSON object, exact numbers as text."""

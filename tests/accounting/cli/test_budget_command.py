@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from accounting.cli import composition_options
 from accounting.release.curve import PrivacyCurve
+from dpcore.local import FAMILIES
 from dpcore.noise_text import read_noise
 from tests.support.typed import Command
 
@@ -154,6 +155,17 @@ def test_sampling(command: Command) -> None:
     rare = command("epsilon", *words, "--poisson", "1%").json
     assert rare["epsilon"]["upper"] < 0.05 < whole["lower"]
     assert rare["parts"][0]["part"]["rate"] == "1/100"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_local_reports_alone_and_shuffled(command: Command, name: str) -> None:
+    report = [f"--noise={name}:epsilon=2,values=5", "--delta", "1e-6"]
+    alone = command("epsilon", *report, "--json").json["epsilon"]
+    assert 1.99 < alone["lower"] <= alone["upper"] <= 2
+    shuffled = command("epsilon", *report, "--scheme", "shuffled:users=2e4", "--json").json
+    assert 0.01 < shuffled["epsilon"]["lower"] <= shuffled["epsilon"]["upper"] < 0.08
+    assert shuffled["parts"][0]["part"]["users"] == 20_000
+    assert "follow the protocol" in shuffled["assumptions"][0]
 
 
 # -- curves ------------------------------------------------------------------------------------

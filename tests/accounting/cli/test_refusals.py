@@ -55,6 +55,22 @@ ALONE: Final = {
 
 TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget epsilon": [
+        (
+            "--noise unary-encoding:epsilon=1",
+            "--noise = unary-encoding:epsilon=1: values is missing",
+        ),
+        ("--noise local-hashing:epsilon=1,values=1", "values must be >= 2"),
+        (
+            "--noise local-hashing:epsilon=1,values=9 --sensitivity 2",
+            "--sensitivity = 2: must be 1",
+        ),
+        ("--noise local-hashing:epsilon=1,values=9 --poisson 1%", "--poisson = 1%"),
+        ("--noise local-hashing:epsilon=1,values=9 --relation add-remove", "--relation"),
+        (
+            "--noise local-hashing:epsilon=1,values=9 --scheme poisson:rate=1%",
+            "--scheme = poisson:rate=1%: must be shuffled:users=N",
+        ),
+        ("--noise local-hashing:epsilon=1,values=9 --scheme shuffled:users=0", "--scheme"),
         ("--noise normal:sigma=1", ": must start with one of gaussian, laplace, discrete-"),
         ("--noise skellam:variance=9 --rounds 2e12", "--rounds = 2000000000000: must be at most"),
         ("--rounds 1 --rounds 2", "--rounds"),
