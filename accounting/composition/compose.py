@@ -51,8 +51,9 @@ _NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
 _EACH: Final = Fraction(4, 5)
 """The fraction of the requested width for each of two listings, and half of it for delta."""
 
-_ALLOCATED: Final = Fraction(1, 10**4)
-"""The relative width of totals that contain allocated epochs."""
+_ALLOCATED: Final = Fraction(22, 10**5)
+_NARROWEST: Final = Fraction(1, 10**4)
+"""The usual and the least relative width of totals that contain allocated epochs."""
 
 _SIZE: Final = "the losses of such noise are outside the range of floats"
 
@@ -167,7 +168,7 @@ class Composition(Guarantee):
         if not self.in_pairs:
             return self._with_assumptions(by_orders())
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
-        near = max(relative, _ALLOCATED) if orders else relative
+        near = _ALLOCATED if orders and relative < _NARROWEST else relative
         try:
             rounds = [(dominating_pairs(source), count) for source, count in self.parts]
             found = over_totals(rounds, lambda total: solve(total, near))

@@ -31,9 +31,12 @@ class LossPart(ABC):
     def above(self) -> bool | None:
         r"""Whether listings bound the loss from above, or from below; None if it is exact."""
 
-    def cut(self, spare: float) -> Self:
-        r"""The same loss, but losses of total P-mass ``spare`` may be counted as infinite."""
-        del spare
+    def cut(self, spare: float, width: float = math.inf) -> Self:
+        r"""The same loss, but losses of total P-mass ``spare`` may be counted as infinite.
+
+        ``width`` is the requested relative width of the total.
+        """
+        del spare, width
         return self
 
     @property

@@ -201,7 +201,7 @@ class ContourIntegral:
         if not self._side or spare < _LEAST_SPARE:
             return self
         spare = 2.0 ** math.floor(math.log2(spare))
-        return ContourIntegral(parts=tuple((each.cut(spare), k) for each, k in self.parts))
+        return ContourIntegral(parts=tuple((each.cut(spare, wanted), k) for each, k in self.parts))
 
     @property
     def _side(self) -> int:

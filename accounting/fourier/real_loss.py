@@ -18,7 +18,7 @@ from flint import arb
 
 from accounting.fourier.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.fourier.factor import LossPart
-from accounting.loss.allocation_loss import Side, allocated
+from accounting.loss.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
 from accounting.loss.cell_table import Focus, LossTable, Tables
 from accounting.loss.density import Density
 from accounting.loss.discrete_loss import Floats, Listing
@@ -51,8 +51,9 @@ class TabledLoss(LossPart):
     kinds: Tables
     above: bool
 
-    def cut(self, spare: float) -> TabledLoss:
+    def cut(self, spare: float, width: float = math.inf) -> TabledLoss:
         r"""The same loss with every table truncated."""
+        del width
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property
@@ -150,6 +151,12 @@ class AllocatedLoss(_Listed):
     density: Density
     rounds: int
     side: Side
+    count: int = USUAL_ATOMS
+
+    def cut(self, spare: float, width: float = math.inf) -> AllocatedLoss:
+        r"""The same loss with as many atoms as the width requires."""
+        del spare
+        return replace(self, count=atoms_for(width))
 
     @property
     def above(self) -> bool:
@@ -159,7 +166,7 @@ class AllocatedLoss(_Listed):
     @property
     def atoms(self) -> Listing:
         r"""The atoms of the epoch."""
-        return allocated(self.density, self.rounds, self.side)
+        return allocated(self.density, self.rounds, self.side, self.count)
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss is infinite."""

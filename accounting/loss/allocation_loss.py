@@ -22,8 +22,10 @@ from accounting.loss.discretisation import Cells, log_bound
 from accounting.loss.real_cells import RealPair
 
 _UNIT: Final = 2.0**-53
-_ATOMS: Final = 2000
-"""The number of atoms of a sum; the bounds on epsilon then differ by about 1e-4."""
+USUAL_ATOMS: Final = 2000
+"""The usual number of atoms of a sum; the bounds on epsilon then differ by about 2e-4."""
+
+_ATOMS: Final = ((5e-4, 1500), (8.4e-5, USUAL_ATOMS), (0.0, 4000))
 
 _EVEN: Final = 0.25
 _FINE: Final = 39
@@ -68,19 +70,31 @@ class _Ratios:
     hidden: float
 
 
+def atoms_for(width: float) -> int:
+    r"""The number of atoms of a sum for bounds of about this relative ``width``, if possible.
+
+    >>> atoms_for(8e-4), atoms_for(8e-5)
+    (1500, 4000)
+    """
+    return next(atoms for least, atoms in _ATOMS if width >= least)
+
+
 @lru_cache(maxsize=32)
-def allocated(density: Density, rounds: int, side: Side) -> Listing:
-    r"""The loss of one epoch of ``rounds`` >= 1 rounds with a shift of 1 in one random round."""
+def allocated(density: Density, rounds: int, side: Side, atoms: int = USUAL_ATOMS) -> Listing:
+    r"""The loss of one epoch of ``rounds`` >= 1 rounds with a shift of 1 in one random round.
+
+    Sums have at most about ``atoms`` atoms.
+    """
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
-    edges, reach = pair.edges(Focus(3.0), 4 * _ATOMS), _REACH * density.deviation
+    edges, reach = pair.edges(Focus(3.0), 4 * atoms), _REACH * density.deviation
     # Less than 1e-20 of the mass lies beyond the edges, and counts as a ratio of infinity or 0.
     cells = pair.cells(edges[(edges > -reach) & (edges < 1 + reach)])
-    base = _regridded(_first(cells, side), side)
+    base = _regridded(_first(cells, side), side, atoms)
     total = base
     for bit in bin(rounds)[3:]:
-        total = _regridded(_sum(total, total, side), side)
+        total = _regridded(_sum(total, total, side), side, atoms)
         if bit == "1":
-            total = _regridded(_sum(total, base, side), side)
+            total = _regridded(_sum(total, base, side), side, atoms)
     ratios = total.values / rounds * (1 + side.ratio * 2 * _UNIT)
     return _listed(ratios, total.masses, base.hidden, side)
 
@@ -128,7 +142,7 @@ def _sum(one: _Ratios, two: _Ratios, side: Side) -> _Ratios:
     return _Ratios(values, masses, max(one.hidden, two.hidden))
 
 
-def _regridded(law: _Ratios, side: Side) -> _Ratios:
+def _regridded(law: _Ratios, side: Side, atoms: int) -> _Ratios:
     # Reduce the law to few cells, which are dense where the divergences are decided: the mass and
     # mean of each cell are kept, at its two ends or at its mean. A cell is a range of leading bits,
     # which increase with the values. Sums of n numbers >= 0 have a relative error <= n u.
@@ -146,7 +160,7 @@ def _regridded(law: _Ratios, side: Side) -> _Ratios:
     for tilt, part in _TILTS:
         dense = np.cumsum(np.cbrt(fine * (means + np.minimum(means, _LARGEST) ** (tilt + 1))))
         place += part * dense / dense[-1]
-    labels = np.minimum((place * _ATOMS).astype(np.int64), _ATOMS - 1)
+    labels = np.minimum((place * atoms).astype(np.int64), atoms - 1)
     starts = np.flatnonzero(np.diff(labels, prepend=-1))
     slip = float(np.bincount(bits).max() + len(occupied) + 8) * 2 * _UNIT
     whole = np.add.reduceat(fine, starts)

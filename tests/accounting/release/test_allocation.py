@@ -203,6 +203,12 @@ def test_many_rounds_and_epochs() -> None:
     run = compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon("1e-5")
     assert run.lower is not None
     assert 2.3402 < run.lower < 2.3406 < run.upper < 2.3410
+    narrow = compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon(
+        "1e-5", "1e-4"
+    )
+    assert narrow.lower is not None
+    assert run.lower < narrow.lower < narrow.upper < run.upper < narrow.lower * (1 + 2e-4)
+    assert narrow.upper < narrow.lower * (1 + 1e-4)
     # Not the cost of Poisson samples of the same rate: that is 2.3816.
     assert run.upper < Fraction("2.38")
 
@@ -220,7 +226,6 @@ def test_many_rounds_and_epochs() -> None:
 def test_broken_listings_are_seen(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocation_loss, "_ATOMS", 200)
     original = getattr(allocation_loss, name)
     broken = mutated(getattr(original, "__wrapped__", original), old, new)
     # The mutant of the cached function is not cached, and nothing broken is remembered.
@@ -231,7 +236,9 @@ def test_broken_listings_are_seen(
         truth = of_two_rounds(1.0, epsilon, present=present)
         density = one("1").density
         low, high = (
-            make(density, 2, Side(above=above, present=present)).delta(Fraction(epsilon))[above]
+            make(density, 2, Side(above=above, present=present), 200).delta(Fraction(epsilon))[
+                above
+            ]
             for above in (False, True)
         )
         return bool(low <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= high)
