@@ -130,7 +130,9 @@ class ContourIntegral:
         def evaluate(total: ContourSum) -> Enclosure:
             low, high = total.bounds(exact)
             found = Enclosure.of((hidden + low).union(hidden + high))
-            return Enclosure(min(found.lower, certain), min(found.upper, certain))
+            return Enclosure(
+                *(min(max(each, Fraction(0)), certain) for each in (found.lower, found.upper))
+            )
 
         def aim(found: Enclosure) -> tuple[Saddle, float]:
             # The hidden mass is known, so the remainder may have a larger relative error.
