@@ -175,7 +175,9 @@ class Histogram(ReleaseOptions):
     def query(self, queries: Any) -> Any:
         if (self.keys is None) != self.unknown_keys:
             given = self.keys or ABSENT
-            raise InvalidParameter("--keys", given, "give either --keys or --unknown-keys")
+            raise InvalidParameter(
+                "--keys", given, "give exactly one of --keys FILE and --unknown-keys"
+            )
         keys = None if self.keys is None else tuple(read_names("--keys", self.keys, "key"))
         return queries.Histogram(column=self.column, keys=keys)
 
@@ -272,7 +274,8 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
             )
             if found.receipt is not None:
                 paid = {"charge": found.receipt.number, "users": found.receipt.paid}
-                charge = _Charge(paid, [(name, str(value)) for name, value in paid.items()])
+                said = f"{found.receipt.paid} users, as charge number {found.receipt.number}"
+                charge = _Charge(paid, [("charged", said)])
         _show(found, charge, as_json=as_json)
         if charge is not None and not charge.document.get("fits", True):
             raise typer.Exit(BudgetExhausted.exit_code)
@@ -313,7 +316,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
     said = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
     lines = [*_values(found), ("noise", found.noise), ("guarantee", f"{said} ({relation} a user)")]
     if found.standard_error is not None:
-        lines.append(("standard error", up(Fraction(found.standard_error), 6)))
+        lines.append(("standard error", f"{up(Fraction(found.standard_error), 6)} of the noise"))
     lines += [("note", found.answer.note)] if found.answer.note else []
     lines += [] if charge is None else charge.lines
     if found.repeated:

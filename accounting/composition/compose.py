@@ -353,5 +353,5 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Guarantee():
             raise NotDerived(f"a composition of {part!r}", "compose the guarantees of its releases")
     raise InvalidParameter(
-        "parts", part, "must be a guarantee or a mechanism, or a pair with its rounds"
+        "parts", part, "must be a guarantee or a mechanism, or a pair such as (guarantee, 1000)"
     )

@@ -218,7 +218,7 @@ class Count(Additive):
     r"""The number of rows, at most ``rows_per_user`` per user."""
 
     name: ClassVar[str] = "count"
-    needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
+    needs: ClassVar[str] = "of each user at most rows_per_user rows count, chosen at random"
 
     def moves(self, scope: TableScope) -> Moves:
         moved = Sensitivity(scope.rows_per_user)
@@ -365,7 +365,7 @@ class Histogram(Additive):
     """
 
     name: ClassVar[str] = "histogram"
-    needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
+    needs: ClassVar[str] = "of each user at most rows_per_user rows count, chosen at random"
 
     column: str
     keys: tuple[str, ...] | None = None

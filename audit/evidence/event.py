@@ -133,8 +133,8 @@ class Tally:
 
     @property
     def looked_at(self) -> int:
-        r"""The number of runs from which an event can be learned: all numbers, which are ordered,
-        and each label after its first occurrence. 0 if all outputs are equal.
+        r"""The number of runs that can inform the choice of an event: those with a number, and
+        those with a label that occurred before. 0 if all outputs are equal.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0

@@ -115,7 +115,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The random streams of an audit, by purpose. A changed number changes the draws of seeds."""
+    r"""The random streams of an audit, by purpose. A new number changes what every seed draws."""
 
     WORLDS = 0
     MIXING = 1

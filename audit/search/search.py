@@ -46,7 +46,7 @@ SHARE: Final = 4
 r"""One run in this many is used for training."""
 
 STREAM: Final = 1 << 31
-r"""The first word of the spawn keys of a search, which no random stream of an audit uses."""
+r"""The first word of the spawn keys of a search; the random streams of an audit never use it."""
 
 _LEAST: Final = 1000
 _BRACKETS: Final = (0.6, 0.2, 0.2)  # of the training runs: first candidates, then changes twice
