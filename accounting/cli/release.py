@@ -316,7 +316,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
     said = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
     lines = [*_values(found), ("noise", found.noise), ("guarantee", f"{said} ({relation} a user)")]
     if found.standard_error is not None:
-        lines.append(("standard error", f"{up(Fraction(found.standard_error), 6)} of the noise"))
+        lines.append(("standard error", up(Fraction(found.standard_error), 6)))
     lines += [("note", found.answer.note)] if found.answer.note else []
     lines += [] if charge is None else charge.lines
     if found.repeated:
