@@ -308,9 +308,10 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def _group(source: Any) -> int | None:
-    # The number of units in which neighbours differ, if a sampled description states it.
-    if isinstance(source, Description):
-        return source.group
+    # The number of units in which neighbours differ: 1 for a mechanism; None for a claim or a curve
+    # without sampling, which do not state it.
+    if isinstance(source, Derivable):
+        return source.group if isinstance(source, Description) else 1
     own = source.description if isinstance(source, OneRelease) else None
     return None if own is None or own.scheme.everybody else own.group
 

@@ -17,6 +17,7 @@ from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix_mechanism import MatrixMechanism
 from accounting.release.report_curve import WORD, ReportCurve
 from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Unit
 from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
 
@@ -41,10 +42,13 @@ def guarantee_from_json(data: Any) -> Guarantee:
     reason = ("reason",) if "reason" in data else ()
     _check_fields("composition", data, "claim", "parts", "scope", *reason)
     reasons = (str(data["reason"]),) if "reason" in data else ()
-    found = _composed(data["parts"])
+    found, scope = _composed(data["parts"]), scope_from_json(data["scope"])
+    if scope not in (found.scope, replace(found.scope, unit=Unit.USER)):
+        # A user's total may consist of rounds for one contribution, at the sensitivity of the user.
+        raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
     return replace(
         found,
-        scope=scope_from_json(data["scope"]),
+        scope=scope,
         assumptions=tuple(dict.fromkeys((*found.assumptions, *reasons))),
     )
 

@@ -29,9 +29,11 @@ from dpcore import (
     Mechanism,
     Poisson,
     PolyaDifference,
+    Relation,
     Scope,
     Sensitivity,
     Skellam,
+    Unit,
 )
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
@@ -337,6 +339,23 @@ def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -
         assert whole.lower
         assert bound.upper <= whole.upper * (1 + 2**-20)
     assert not guarantee_from_json(found.to_json()).epsilon("1e-3").lower
+
+
+@pytest.mark.parametrize(
+    ("of_part", "of_whole"),
+    [
+        (Scope(relation=Relation.ADD_REMOVE), Scope()),
+        (Scope(), Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)),
+        (Scope(unit=Unit.USER), Scope()),
+    ],
+)
+def test_a_read_total_has_a_scope_that_its_parts_allow(of_part: Scope, of_whole: Scope) -> None:
+    parts = compose((Pure(1, scope=of_part), 2)).to_json()
+    stated = {"claim": "composition", "parts": parts, "scope": of_whole.to_json()}
+    with pytest.raises(InvalidParameter, match="as for the parts"):
+        guarantee_from_json(stated)
+    of_users = Scope(unit=Unit.USER, relation=of_part.relation)
+    assert guarantee_from_json({**stated, "scope": of_users.to_json()}).scope == of_users
 
 
 def delta_of_choices(at: float, count: int, epsilon: float) -> float:
