@@ -6,7 +6,7 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
@@ -95,6 +95,8 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("name,x\nada,1\n", "user = user: is not a column of .*, which has name, x"),
         ("user,y\nada,1\n", "column = x: is not a column"),
         ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row must have a user"),
+        ("x,user\n1,ada\n2, ada\n", "row 2, column user = ada: must have no space before"),
+        ("user,x\nada,1\nada ,1\n,1\n", "row 3, column user: must be given"),
         ("user,x\nada,1\nbob,\n", "row 2, column x: must be a finite number"),
         ("user,x\nada,1\nbob,n/a\n", "row 2, column x = n/a: must be a finite number"),
         ("user,x\nada,NaN\n", "row 1, column x = NaN"),
@@ -147,8 +149,9 @@ BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [{"a": 1}] * 2, KEYS, NO_TEXT.format("x")),
     ("user", ["ada", None], tuple(QUESTIONS), r"row 2, column user: must be given"),
     ("user", ["ada", ""], tuple(QUESTIONS), r"row 2, column user = : must be given"),
-    ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must be printable"),
+    ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must have no space"),
     ("user", ["ada", "b\nb"], tuple(QUESTIONS), r"row 2, column user = b b: must be printable"),
+    ("user", [timedelta(1)] * 2, tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [1.5, math.nan], tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [["ada"], ["bob"]], tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [b"ada", b"\xff"], tuple(QUESTIONS), NO_TEXT.format("user")),
