@@ -22,6 +22,8 @@ from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
 
 _MECHANISM: Final = ("noise", "sensitivity", "scope")
+_OF_A_VALUE: Final = ("released", "question", "mechanism")
+r"""The keys that a ledger adds to the guarantee of a charge whose value it stores."""
 
 
 def guarantee_from_json(data: Any) -> Guarantee:
@@ -37,6 +39,8 @@ def guarantee_from_json(data: Any) -> Guarantee:
     """
     if isinstance(data, list):
         return _composed(data)
+    if isinstance(data, Mapping) and "released" in data:
+        data = {key: each for key, each in data.items() if key not in _OF_A_VALUE}
     if not isinstance(data, Mapping) or data.get("claim") != "composition":
         return _part(data)
     reason = ("reason",) if "reason" in data else ()
