@@ -36,6 +36,7 @@ Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row must have a user"
 _SPACED: Final = "must have no space before or after it: 'ada' and ' ada' would be two users"
+_CHANGED: Final = "changed while it was read"
 _VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 
 
@@ -147,6 +148,21 @@ class Table:
                 shown = ", ".join(self.columns[:8])
                 reason = f"is not a column of {self.name}, which has {shown}"
                 raise InvalidParameter(argument, column, reason)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        r"""Raise :class:`InvalidParameter` if the file changes within the block."""
+        before = self._state()
+        yield
+        if self._state() != before:
+            raise InvalidParameter("table", self.name, _CHANGED)
+
+    def _state(self) -> tuple[int, int, int] | None:
+        if self.source is not None:
+            return None
+        with _reading(self.name):
+            found = Path(self.name).stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     # -- what a query reads -------------------------------------------------------------------
 
@@ -299,7 +315,7 @@ class Table:
         users = ((scope.user, missing, _NOBODY), (scope.user, invalid, _SPACED))
         for column, bad, reason in (*users, *more):
             self._refuse(column, bad, reason)
-        raise InvalidParameter("table", self.name, "changed while it was read")
+        raise InvalidParameter("table", self.name, _CHANGED)
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
         polars = _polars()

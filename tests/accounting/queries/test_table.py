@@ -228,6 +228,24 @@ def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
         assert ledger.charges() == 1
 
 
+def test_a_file_that_grows_between_its_users_and_its_rows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, users = written(tmp_path, "user,x\nada,1\n"), Table.users
+
+    def late(self: Table, scope: TableScope) -> list[str]:
+        found = users(self, scope)
+        with Path(table.name).open("a", encoding="utf-8") as file:
+            file.write("eve,1\n")
+        return found
+
+    monkeypatch.setattr(Table, "users", late)
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
+        with pytest.raises(InvalidParameter, match="changed while it was read"):
+            release(Count(), table, REPLACE, Target(epsilon="1/8"), ledger=ledger, batch="one")
+        assert ledger.charges() == 0
+
+
 def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:
     budget = Pure(1, scope=SCOPE.scope)
     with Ledger.create(str(tmp_path / "l.db"), budget=budget) as ledger:
