@@ -128,9 +128,17 @@ class Composition(Guarantee):
         )
         return total if len(found) == 1 else replace(total, lower=None)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        r"""The parts and their rounds, as text."""
-        return [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+    def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
+        r"""The parts and their rounds, as text; a :meth:`record` if these imply less."""
+        found = self.record()
+        parts: list[dict[str, Any]] = found["parts"]
+        return parts if compose(*self.parts) == self else found
+
+    def record(self) -> dict[str, Any]:
+        r"""The parts and their rounds, the scope and the assumptions, as text."""
+        parts = [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+        found = {"claim": "composition", "parts": parts, "scope": self.scope.to_json()}
+        return {**found, "reason": "; ".join(self.assumptions)} if self.assumptions else found
 
     def _repr_html_(self) -> str:
         rows = [(f"{rounds} x", source) for source, rounds in self.parts]
