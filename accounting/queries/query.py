@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -398,11 +398,10 @@ class Histogram(Additive):
             reason = "must be given and > 0: a key of a single user may appear"
             raise InvalidParameter("delta", target.delta, reason)
         free = Target(epsilon=target.epsilon, rho=target.rho)
-        added = noisy(self.moves(scope), scope, free)
-        threshold = least_threshold(added.noise, target.delta, scope.rows_per_user)
-        return NoisyThreshold(
-            mechanism=added, threshold=threshold, rows_per_user=scope.rows_per_user
-        )
+        added, rows = noisy(self.moves(scope), scope, free), scope.rows_per_user
+        # Many rows are refused here: the search of the threshold takes their square.
+        planned = NoisyThreshold(mechanism=added, threshold=1, rows_per_user=rows)
+        return replace(planned, threshold=least_threshold(added.noise, target.delta, rows))
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
         found = table.keys(scope, self.column, rng)

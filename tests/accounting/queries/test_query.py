@@ -259,6 +259,14 @@ def test_a_quantile_is_scored_by_rank() -> None:
             lambda: plan(Histogram(column="x"), TableScope(user="u"), Target(epsilon=1)),
             "delta = 0: must be given",
         ),
+        (
+            lambda: plan(
+                Histogram(column="x"),
+                TableScope(user="u", rows_per_user=1 << 20),
+                Target(epsilon=1, delta="1e-6"),
+            ),
+            "rows_per_user = 1048576: must be <= 1024",
+        ),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(make: Any, match: str) -> None:
