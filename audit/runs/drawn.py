@@ -196,11 +196,6 @@ class DrawnRuns:
         self.blocks.append(
             BlockRuns(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
         )
-        if first and all(output is None for output in outputs):
-            several = len(self.plan.pairs) > 1
-            where = f"on pair {block.pair + 1} of {len(self.plan.pairs)}, " if several else ""
-            reason = f"{where}returned nothing: every output is None"
-            raise TargetFailed(self.target.spelling, reason)
 
     def _shown(
         self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]
@@ -260,8 +255,13 @@ class DrawnRuns:
     def finish(self, stopped: str) -> DrawnRuns:
         r"""Record why the drawing ended, and return self."""
         self.stopped = stopped
+        several = len(self.plan.pairs) > 1
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
+            if self.error is None and _nothing_but_none(self.outputs(pair)):
+                where = f"on pair {pair + 1} of {len(self.plan.pairs)}, " if several else ""
+                reason = f"{where}returned nothing: every output is None"
+                self.error = TargetFailed(self.target.spelling, reason)
         return self
 
     def _together(self, pair: int) -> None:
@@ -276,6 +276,10 @@ class DrawnRuns:
             outputs = whole[start : (start := start + len(kept.outputs))]
             shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
             self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
+
+
+def _nothing_but_none(outputs: Outputs) -> bool:
+    return len(outputs) > 0 and all(output is None for output in outputs)
 
 
 def _holds_floats(value: object) -> bool:

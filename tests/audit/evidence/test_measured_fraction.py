@@ -156,6 +156,14 @@ def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
         audit(silent, "epsilon=1", pairs=pairs, runs=2000, seed=1, allow_constant=True)
 
 
+def test_a_target_that_rarely_answers_has_not_failed() -> None:
+    def rare(d: int, rng: np.random.Generator) -> int | None:
+        return d if rng.random() < (0.002, 0.005)[d] else None
+
+    report = audit(rare, "epsilon=1,delta=0.005", pair=(0, 1), runs=2000, seed=1)
+    assert report.verdict == "not_refuted"
+
+
 def test_what_is_needed_is_what_could_have_refuted() -> None:
     worlds = np.arange(500) % 2 == 0
 
