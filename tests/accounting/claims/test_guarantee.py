@@ -112,9 +112,6 @@ def test_a_narrower_answer_is_asked_for_with_one_word() -> None:
         assert narrow.lower <= wide.upper
 
 
-# -- tests between two worlds ----------------------------------------------------------------------
-
-
 def agrees(promise: Guarantee, exact: PrivacyCurve, slack: float) -> bool:
     """Whether the lines of the curve give its trade-off, never more and hardly less."""
     for alpha in ("0", "1/1000", "1/10", "1/2", "9/10", "1"):
@@ -144,9 +141,6 @@ def test_a_line_is_what_epsilon_and_delta_allow() -> None:
     wrong = mutated(line_error, "factor * ball(alpha)", "ball(alpha) / factor")
     at = (Fraction(1), Fraction(0), Fraction(q))
     assert wrong(*at) > line_error(*at) + Fraction(1, 10)
-
-
-# -- what guarantee() accepts ----------------------------------------------------------------------
 
 
 def test_boxes_of_bits_are_derived_like_everything_else() -> None:

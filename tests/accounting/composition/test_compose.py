@@ -173,9 +173,6 @@ def test_boxes_of_any_symmetric_noise_are_rounds_of_one_coordinate() -> None:
     assert box == rows
 
 
-# -- the numbers of the design -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("noise", "rounds", "delta", "shown"),
     [
@@ -212,8 +209,6 @@ def test_at_delta_zero_the_largest_losses_add() -> None:
     assert compose((curve(NARROW), 2), curve(LAPLACE)).epsilon(0).upper == math.inf
     assert compose(Pure(1), Approx(1, "1e-9")).epsilon(0).lower == math.inf
 
-
-# -- laws of composition -------------------------------------------------------------------------
 
 PARTS = st.sampled_from(
     [curve(LAPLACE), curve(NARROW), curve(WIDE), curve(SKELLAM), Pure("1/3"), Approx("1/4", "1/50")]
@@ -294,9 +289,6 @@ def test_subsampled_rounds_take_one_direction_for_all() -> None:
     add = [(b, a) for a, b in remove]
     worst = max(many.delta([side] * 3, Fraction(1, 10)) for side in (remove, add))
     assert holds(found, worst, 3 * many.lost([p]))
-
-
-# -- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -468,9 +460,6 @@ def test_noise_too_narrow_for_floats_is_enclosed_all_the_same() -> None:
     found = compose((curve(noise), 10), curve(NARROW)).epsilon("1e-5")
     assert found.lower is not None
     assert 10 * 680 < found.lower < 5 * 10**1000 < found.upper
-
-
-# -- twins that must be rejected -----------------------------------------------------------------
 
 
 def test_a_total_that_forgets_the_delta_of_a_claim_is_seen() -> None:

@@ -53,9 +53,6 @@ def curve(noise: Noise, shift: int = 1, scope: Scope = ADD_REMOVE) -> PrivacyCur
     return PrivacyCurve(noise=noise, sensitivity=shift, scope=scope)
 
 
-# -- without the extra ------------------------------------------------------------------------
-
-
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = [name for name in sys.modules if name.startswith("dp_accounting.")]
     for name in ("dp_accounting", "dp_accounting.dp_event", *loaded):
@@ -68,9 +65,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(MissingExtra, match=r"dpcore\[interop\]"):
             call()
-
-
-# -- nodes ------------------------------------------------------------------------------------
 
 
 def small(kind: Callable[..., Any] = nodes, step: float = 0.1) -> bool:
@@ -134,9 +128,6 @@ def test_too_fine_an_interval_is_refused(dp: Any) -> None:
         to_pld(curve(GAUSSIAN), interval=0)
 
 
-# -- distributions ----------------------------------------------------------------------------
-
-
 @by_day(5)
 @pytest.mark.parametrize(("noise", "shift"), LAWS, ids=repr)
 @pytest.mark.parametrize("interval", ["1e-4", "1/128"])
@@ -183,9 +174,6 @@ def test_claims_and_lists_as_distributions(dp: Any) -> None:
             to_pld(refused)
     with pytest.raises(NotDerived):
         to_pld(compose(Assumed(Pure(1), "a data sheet"), curve(GAUSSIAN, scope=Scope())))
-
-
-# -- events -----------------------------------------------------------------------------------
 
 
 def test_events_of_ours(events: Any) -> None:
@@ -356,9 +344,6 @@ def test_no_round_trip_lowers_the_risk(dp: Any) -> None:
         for delta in ("1e-6", "1e-2"):
             before, after = total.epsilon(delta), back.epsilon(delta)
             assert after.upper >= (before.lower or 0)
-
-
-# -- the accountant ---------------------------------------------------------------------------
 
 
 def test_an_accountant_of_ours(dp: Any, events: Any) -> None:

@@ -177,9 +177,6 @@ def test_the_loss_is_never_bounded(noise: Noise) -> None:
     assert ours.enclose_tradeoff(0) == Enclosure.exactly(1)
 
 
-# -- mutants -----------------------------------------------------------------------------------
-
-
 def late(kind: type[ShiftedPair]) -> Any:
     def ray(self: ShiftedPair, epsilon: Fraction) -> Cell | None:
         cell = kind.ray(self, epsilon)

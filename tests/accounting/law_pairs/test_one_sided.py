@@ -178,9 +178,6 @@ def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction
     assert back.lower <= epsilon
 
 
-# -- mutants -----------------------------------------------------------------------------------
-
-
 def delta_of(pair: OneSidedPair | RevealingPair, epsilon: str) -> Enclosure:
     return narrowed(partial(pair.delta, Fraction(epsilon)), 64)
 

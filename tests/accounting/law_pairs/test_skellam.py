@@ -104,9 +104,6 @@ def test_what_takes_too_long_is_refused_with_the_reason() -> None:
         wide.enclose_zcdp()
 
 
-# -- mutants -----------------------------------------------------------------------------------
-
-
 @by_day(6)
 @pytest.mark.parametrize("delta", ["1/2", "1e-6", "1e-30", "1e-100"])
 @pytest.mark.parametrize(

@@ -208,9 +208,6 @@ def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) ->
     assert real_gaussian_delta(ratio, high * (1 + slack)).lower <= Fraction(1, 10**6)
 
 
-# -- mutants ---------------------------------------------------------------------------------------
-
-
 def all_between(case: int, gap: str = "2e-2") -> bool:
     forget()
     return all(between(table_of(p), world, gap) for p, world in directions(*CASES[case]))

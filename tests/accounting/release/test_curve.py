@@ -111,9 +111,6 @@ def test_the_largest_shift_is_the_worst(case: Case) -> None:
         assert all(small.upper <= large.upper for small, large in pairwise(found))
 
 
-# -- laws without a file of their own -----------------------------------------------------------
-
-
 @by_day(2)
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
@@ -193,9 +190,6 @@ def test_what_no_theorem_gives_is_refused() -> None:
     ):
         with pytest.raises(NotDerived, match="cannot derive "):
             question()
-
-
-# -- values known from elsewhere ----------------------------------------------------------------
 
 
 def test_discrete_laplace_is_pure_exactly() -> None:

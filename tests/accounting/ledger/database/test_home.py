@@ -30,8 +30,6 @@ def opened(file: Path) -> Ledger:
     return Ledger.create(str(file), budget=BUDGET)
 
 
-# -- mounts ------------------------------------------------------------------------------------
-
 # Two folders, one file, a process for each: what becomes of a charge through either.
 TWO_PATHS = """
 import subprocess, sys
@@ -92,9 +90,6 @@ def test_a_file_that_is_mounted_alone_takes_no_charge(
     first, found = mounted(*two_paths, *two_paths, *blind)
     assert first == "paid"
     assert found.startswith(second.format(two_paths[1]))
-
-
-# -- homes -------------------------------------------------------------------------------------
 
 
 def moved(file: Path) -> Path:
@@ -178,9 +173,6 @@ def test_what_does_not_fit_is_not_adopted(url: str) -> None:
         adopt("absent.db")
 
 
-# -- private -----------------------------------------------------------------------------------
-
-
 def modes(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
 
@@ -208,9 +200,6 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
         )
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
-
-
-# -- backup ------------------------------------------------------------------------------------
 
 
 def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: Path) -> None:
