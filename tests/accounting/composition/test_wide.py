@@ -20,6 +20,7 @@ from accounting.release.dominating_pairs import DominatingPairs, over_totals
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
 from tests.support.accounting import samples
+from tests.support.accounting.amounts import ends
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)
 AT = Fraction(1, 10**6)
@@ -57,9 +58,10 @@ def test_it_meets_the_engine_that_lists_outcomes(
 ) -> None:
     source, near = wide(sigma, shift, rate), Fraction(1, 10**5)
     assert source.directions
-    found, truth = compose((source, rounds)).epsilon(AT, near), listed(source, rounds, near)
-    assert found.lower is not None
-    assert truth.lower is not None
+    found, truth = (
+        ends(compose((source, rounds)).epsilon(AT, near)),
+        ends(listed(source, rounds, near)),
+    )
     assert max(found.lower, truth.lower) <= min(found.upper, truth.upper)
     assert found.upper - found.lower <= 4 * near * found.upper
     # The noise of another sigma, as near as 1e-4, has no part of that interval.
@@ -72,11 +74,9 @@ def test_it_meets_the_engine_that_lists_outcomes(
 def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
     """Of sigma 5000: under a shift of 1000 its outcomes are too many to be listed."""
     rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
-    found = compose((wide(5000, shift, rate), rounds)).epsilon(AT)
+    found = ends(compose((wide(5000, shift, rate), rounds)).epsilon(AT))
     real = RealCurve(noise=Gaussian(sigma=Fraction(5000, shift)), sensitivity=1, scope=SCOPE)
-    beside = compose((samples.poisson(curve=real, rate=rate), rounds)).epsilon(AT)
-    assert found.lower is not None
-    assert beside.lower is not None
+    beside = ends(compose((samples.poisson(curve=real, rate=rate), rounds)).epsilon(AT))
     assert found.upper - found.lower <= 2 * near * found.upper
     # They differ by 1e-12 or less: the truth of the real one is this one's too, to that.
     assert max(found.lower, beside.lower) <= min(found.upper, beside.upper)
@@ -92,23 +92,21 @@ def test_it_lies_between_two_grids_of_another_library() -> None:
         .get_delta_for_epsilon(1.0)
         for above in (False, True)
     )
-    found = compose((wide(250, 250, "1/20"), 30)).delta(1, Fraction(1, 10**4))
-    assert found.lower is not None
+    found = ends(compose((wide(250, 250, "1/20"), 30)).delta(1, Fraction(1, 10**4)))
     assert low <= found.lower <= found.upper <= high
-    more = compose((wide(250, 250, "0.051"), 30)).delta(1, Fraction(1, 10**4))
-    assert more.lower is not None
+    more = ends(compose((wide(250, 250, "0.051"), 30)).delta(1, Fraction(1, 10**4)))
     assert more.lower > high
 
 
 def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
     """Two rounds at sigma 50, where single integers show, cost less than noise on the reals."""
     source = wide(50, 12, "1/2")
-    found, truth = compose((source, 2)).epsilon(AT), listed(source, 2, Fraction(1, 10**7))
-    assert found.lower is not None
-    assert truth.lower is not None
+    found, truth = (
+        ends(compose((source, 2)).epsilon(AT)),
+        ends(listed(source, 2, Fraction(1, 10**7))),
+    )
     assert found.lower <= truth.lower <= truth.upper <= found.upper
     assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
     real = RealCurve(noise=Gaussian(sigma=Fraction(50, 12)), sensitivity=1, scope=SCOPE)
-    beside = compose((samples.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7")
-    assert beside.lower is not None
+    beside = ends(compose((samples.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7"))
     assert beside.lower > truth.upper
