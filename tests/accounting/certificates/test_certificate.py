@@ -40,9 +40,6 @@ def curve(text: str, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
     return PrivacyCurve(noise=read_noise(text), sensitivity=sensitivity)
 
 
-# -- what is certified holds ---------------------------------------------------------------------
-
-
 SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
     ("discrete-gaussian:sigma_squared=400", 1, ["2", "5/2"]),
     ("discrete-gaussian:sigma_squared=100", Sensitivity.box((1, 2)), ["2"]),
@@ -155,9 +152,6 @@ def test_a_run_is_what_one_person_may_have_taken_part_in(
 def test_a_batch_released_twice_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="twice"):
         certify([*releases((("ada",),)), *releases((("ada",),))])
-
-
-# -- what is not certified -----------------------------------------------------------------------
 
 
 def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:

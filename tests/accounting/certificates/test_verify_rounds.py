@@ -206,9 +206,6 @@ def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert too_small(claim, shown.pure())
 
 
-# -- what the engine refuses -----------------------------------------------------------------------
-
-
 def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> bool:
     values, moved = dict(part["noise"]), part["sensitivity"]
     amount = tuple(moved["amount"]) if moved["norm"] == "box" else moved["amount"]

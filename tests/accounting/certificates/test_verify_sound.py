@@ -111,9 +111,6 @@ def test_a_point_that_is_no_rational_fails() -> None:
     assert status(poisson, point) == [Status.FAILS]
 
 
-# -- how long, and how much ----------------------------------------------------------------------
-
-
 HUGE = str(10**1999)
 TINIEST = f"1/{10**1990}"
 SOME = ("0.4", "0.5")
@@ -182,8 +179,6 @@ BETA = math.exp(-1 / 3)
 LARGEST = -math.log(
     BETA * mpmath.hyp2f1(0.5, 1.5, 2, BETA**2) / mpmath.hyp2f1(0.5, 0.5, 1, BETA**2) / 2
 )
-
-# -- delta = 0 -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from dpcore import InvalidParameter
 from dpcore.noise_text import noise_from_json, read_noise
 from tests.support.typed import Command
 
-# -- calibration -------------------------------------------------------------------------------
-
 
 def test_calibrate(command: Command) -> None:
     words = ["--rounds", 50, "--epsilon", 2, "--delta", "1e-6"]
@@ -41,9 +39,6 @@ def test_calibrate_pure_and_honest(command: Command) -> None:
     less = command("calibrate", *words, "--honest", "90%", "--json").json
     assert less["honest_fraction"] == "9/10"
     assert Fraction(less["noise"]["scale"]) > 25
-
-
-# -- returning users ---------------------------------------------------------------------------
 
 
 def test_returning(command: Command) -> None:

@@ -21,9 +21,6 @@ GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
 LAPLACE = ["--noise", "discrete-laplace:scale=20"]
 
 
-# -- the contract ------------------------------------------------------------------------------
-
-
 def test_epsilon_of_a_thousand_skellam(command: Command) -> None:
     answer = command("epsilon", *SKELLAM, "--rounds", 1000, "--delta", "1e-6", "--json")
     assert (answer.code, answer.err) == (0, "")
@@ -166,9 +163,6 @@ def test_local_reports_alone_and_shuffled(command: Command, name: str) -> None:
     assert 0.01 < shuffled["epsilon"]["lower"] <= shuffled["epsilon"]["upper"] < 0.08
     assert shuffled["parts"][0]["part"]["users"] == 20_000
     assert "follow the protocol" in shuffled["assumptions"][0]
-
-
-# -- curves ------------------------------------------------------------------------------------
 
 
 def test_a_curve_falls(command: Command, tmp_path: Path) -> None:

@@ -51,9 +51,6 @@ def opened(command: Command) -> Command:
     return command
 
 
-# -- what it does ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("budget", "counters"),
     [("rho=1/2", {"rho": "1/2"}), ("epsilon=3", {"epsilon": "3"}), ("epsilon=1,delta=1e-6", None)],
@@ -195,9 +192,6 @@ def test_several_queries_of_a_batch_are_one_charge(opened: Command) -> None:
     assert opened("show", "--json").json["charges"] == 1
 
 
-# -- damage ------------------------------------------------------------------------------------
-
-
 def edited(command: Command, statement: str) -> None:
     with sqlite3.connect(command.path) as connection:
         assert connection.execute(statement).rowcount == 1
@@ -233,8 +227,6 @@ def test_what_is_no_ledger(command: Command) -> None:
     assert answer.code in (2, 3)
     assert len(answer.err.splitlines()) == 1
 
-
-# -- refusals ----------------------------------------------------------------------------------
 
 CHARGE = ["charge", "--batch", "one"]
 CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]

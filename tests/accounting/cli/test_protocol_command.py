@@ -65,9 +65,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return Command(capsys)
 
 
-# -- plans ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_plans_keep_their_promise_and_say_so(command: Command, instance: str) -> None:
     answer = command("plan", instance, "--honest", "75%", "--json")
@@ -150,9 +147,6 @@ def test_no_bound_is_printed_above_a_target_that_is_met(
     assert found["meets_target"]
     assert ends["lower"] <= ends["upper"] <= float(Fraction(small))
     assert ends["upper"] - ends["lower"] <= 1e-5 * ends["upper"]
-
-
-# -- simulations ------------------------------------------------------------------------------
 
 
 @by_day(2)

@@ -69,9 +69,6 @@ def of_one_gaussian() -> str:
     return certify(curve, deltas=["1e-6"]).text()
 
 
-# -- the words and the codes ---------------------------------------------------------------------
-
-
 def test_an_honest_run_holds(command: Verify) -> None:
     answer = command(of_a_run())
     assert answer.code == 0
@@ -131,9 +128,6 @@ def test_a_changed_run_does_not_hold(command: Verify) -> None:
     assert {each["status"] for each in found.json["findings"]} >= {"fails", "unchecked"}
 
 
-# -- how long ------------------------------------------------------------------------------------
-
-
 def of_many_claims() -> str:
     claims = [enclosed("delta", str(3 + Fraction(i, 7)), "0.001", "0.002") for i in range(64)]
     return certificate([noise("skellam", 1, 500, variance="100")], claims)
@@ -168,9 +162,6 @@ def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> No
     answer = command(of_one_gaussian(), "--deadline", seconds)
     assert (answer.code, answer.out) == (2, "")
     assert "--deadline" in answer.err
-
-
-# -- who reads what ------------------------------------------------------------------------------
 
 
 NOT_JSON = "is not a certificate: it is not JSON"
@@ -266,9 +257,6 @@ def test_a_reader_that_does_not_read_is_named(
     assert all(value in answer.err for value in values)
     assert "defect" not in answer.err
     assert answer.err.count("\n") == 1
-
-
-# -- how much is read ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

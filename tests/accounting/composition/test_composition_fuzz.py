@@ -275,8 +275,6 @@ def test_methods_overlap(
         assert all(one.overlaps(other) for one, other in itertools.combinations(found, 2))
 
 
-# -- monotony -------------------------------------------------------------------------------------
-
 FAST = st.one_of(
     st.builds(claim, CLAIMED, LOST),
     st.builds(laplaces, SCALES, SHIFTS),
@@ -313,9 +311,6 @@ def test_more_noise_costs_less(rounds: int) -> None:
         for less, more in itertools.pairwise(found):
             assert less.upper >= more.lower
             assert more.upper < less.lower
-
-
-# -- twins that must be rejected ------------------------------------------------------------------
 
 
 def test_hidden_mass_that_is_forgotten_is_seen() -> None:

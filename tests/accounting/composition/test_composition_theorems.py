@@ -57,9 +57,6 @@ def table(guarantee: Any, visits: int, delta: Fraction = DELTA) -> tuple[Route, 
     return routes(per_user(guarantee, max_visits=visits), delta)
 
 
-# -- each route by itself ----------------------------------------------------------------------
-
-
 def law_of(curve: PrivacyCurve, reach: int) -> list[tuple[Any, Any]]:
     law = LAWS[curve.noise.name]
     return [(law.pmf(curve.noise, k), law.pmf(curve.noise, k - 1)) for k in range(-reach, reach)]
@@ -176,9 +173,6 @@ def reason(found: Sequence[Route], method: str) -> str:
     return route.reason
 
 
-# -- other guarantees --------------------------------------------------------------------------
-
-
 @by_day(3)
 @pytest.mark.parametrize(
     ("guarantee", "without"),
@@ -229,9 +223,6 @@ def test_bad_input_is_refused() -> None:
     for delta in (0, 1, -1, 2):
         with pytest.raises(InvalidParameter, match="delta"):
             routes(per_user(SKELLAM, max_visits=2), delta)
-
-
-# -- twins -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from accounting.release.dominating_pairs import DominatingPairs, over_totals
 from accounting.release.real_curve import RealCurve
 from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity
 from tests.support.accounting import samples
+from tests.support.accounting.amounts import ends
 from tests.support.accounting.lists import curve
 
 SCOPE = Scope(relation=Relation.ADD_REMOVE)
@@ -60,9 +61,10 @@ def test_it_meets_the_engine_that_lists_outcomes(
 ) -> None:
     source, near = wide(sigma, shift, rate), Fraction(1, 10**5)
     assert source.directions
-    found, truth = compose((source, rounds)).epsilon(AT, near), listed(source, rounds, near)
-    assert found.lower is not None
-    assert truth.lower is not None
+    found, truth = (
+        ends(compose((source, rounds)).epsilon(AT, near)),
+        ends(listed(source, rounds, near)),
+    )
     assert max(found.lower, truth.lower) <= min(found.upper, truth.upper)
     assert found.upper - found.lower <= 4 * near * found.upper
     # The noise of another sigma, as near as 1e-4, has no part of that interval.
@@ -75,11 +77,9 @@ def test_it_meets_the_engine_that_lists_outcomes(
 def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
     """Of sigma 5000: under a shift of 1000 its outcomes are too many to be listed."""
     rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
-    found = compose((wide(5000, shift, rate), rounds)).epsilon(AT)
+    found = ends(compose((wide(5000, shift, rate), rounds)).epsilon(AT))
     real = RealCurve(noise=Gaussian(sigma=Fraction(5000, shift)), sensitivity=1, scope=SCOPE)
-    beside = compose((samples.poisson(curve=real, rate=rate), rounds)).epsilon(AT)
-    assert found.lower is not None
-    assert beside.lower is not None
+    beside = ends(compose((samples.poisson(curve=real, rate=rate), rounds)).epsilon(AT))
     assert found.upper - found.lower <= 2 * near * found.upper
     # They differ by 1e-12 or less: the truth of the real one is this one's too, to that.
     assert max(found.lower, beside.lower) <= min(found.upper, beside.upper)
@@ -95,25 +95,23 @@ def test_it_lies_between_two_grids_of_another_library() -> None:
         .get_delta_for_epsilon(1.0)
         for above in (False, True)
     )
-    found = compose((wide(250, 250, "1/20"), 30)).delta(1, Fraction(1, 10**4))
-    assert found.lower is not None
+    found = ends(compose((wide(250, 250, "1/20"), 30)).delta(1, Fraction(1, 10**4)))
     assert low <= found.lower <= found.upper <= high
-    more = compose((wide(250, 250, "0.051"), 30)).delta(1, Fraction(1, 10**4))
-    assert more.lower is not None
+    more = ends(compose((wide(250, 250, "0.051"), 30)).delta(1, Fraction(1, 10**4)))
     assert more.lower > high
 
 
 def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
     """Two rounds at sigma 50, where single integers show, cost less than noise on the reals."""
     source = wide(50, 12, "1/2")
-    found, truth = compose((source, 2)).epsilon(AT), listed(source, 2, Fraction(1, 10**7))
-    assert found.lower is not None
-    assert truth.lower is not None
+    found, truth = (
+        ends(compose((source, 2)).epsilon(AT)),
+        ends(listed(source, 2, Fraction(1, 10**7))),
+    )
     assert found.lower <= truth.lower <= truth.upper <= found.upper
     assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
     real = RealCurve(noise=Gaussian(sigma=Fraction(50, 12)), sensitivity=1, scope=SCOPE)
-    beside = compose((samples.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7")
-    assert beside.lower is not None
+    beside = ends(compose((samples.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7"))
     assert beside.lower > truth.upper
 
 
@@ -124,13 +122,13 @@ def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
     one = nbinom.pmf(np.arange(10_000), 0.5, -np.expm1(-1 / 400))
     p = np.convolve(one, one[::-1])
     loss, p = np.log(p[1:] / p[:-1]), p[1:]
-    ends = []
+    sums = []
     for places in (np.floor(loss / step).astype(int), np.ceil(loss / step).astype(int)):
         law = np.bincount(places - places.min(), p)
         total = np.fft.irfft(np.fft.rfft(law, 1 << 18) ** rounds, 1 << 18)
         at = (np.arange(1 << 18) + rounds * places.min()) * step
-        ends.append(float(-np.expm1(np.minimum(0.5 - at, 0)) @ total))
+        sums.append(float(-np.expm1(np.minimum(0.5 - at, 0)) @ total))
     assert found.lower is not None
-    assert ends[0] < found.lower
-    assert found.upper < ends[1] < 1.03 * ends[0]
+    assert sums[0] < found.lower
+    assert found.upper < sums[1] < 1.03 * sums[0]
     assert found.upper - found.lower < Fraction(1, 10**6) * found.upper

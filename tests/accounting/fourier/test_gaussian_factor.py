@@ -197,9 +197,6 @@ def test_thirty_different_gaussians() -> None:
     assert found.overlaps(of_pairs(pairs, lambda line: line.epsilon("1e-6", "1e-6")))
 
 
-# -- mutants -----------------------------------------------------------------------------------
-
-
 def broken(method: str, function: Any) -> type[GaussianSampled]:
     return type("Broken", (GaussianSampled,), {method: function, "__slots__": ()})
 

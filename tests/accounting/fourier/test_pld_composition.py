@@ -74,9 +74,6 @@ def inverts(found: Enclosure, parts: Parts, target: Fraction) -> bool:
         return bool(high and low)
 
 
-# -- enumeration -------------------------------------------------------------------------------
-
-
 @settings(max_examples=effort(20, 60), deadline=None)
 @given(small_parts(), st.fractions(min_value=0, max_value=12, max_denominator=40), st.data())
 def test_delta_encloses_the_enumerated_curve(
@@ -117,9 +114,6 @@ def test_narrow_between_the_atoms() -> None:
     found = ContourIntegral(parts=((COIN, 4),)).delta(Fraction(21, 10), "1e-10")
     assert holds(found, delta(((COIN, 4),), Fraction(21, 10)))
     assert relative_width(found) <= 1e-10
-
-
-# -- edges -------------------------------------------------------------------------------------
 
 
 def test_the_hidden_mass_is_the_floor_of_the_curve() -> None:
@@ -196,9 +190,6 @@ def test_what_is_refused(argument: str, call: Any) -> None:
     assert caught.value.argument == argument
 
 
-# -- laws --------------------------------------------------------------------------------------
-
-
 @by_day(3)
 @pytest.mark.parametrize("rounds", [1, 7, 50])
 @pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=9), DiscreteLaplace(scale="7/2")])
@@ -270,9 +261,6 @@ def test_a_mixed_list_is_the_list_in_any_order() -> None:
     again = of_pairs(laws[::-1], lambda line: line.epsilon("1e-6", "1e-5"))
     assert first.overlaps(again)
     assert relative_width(first) <= 1e-5
-
-
-# -- a closed form: the real Gaussian, whose loss is Normal(v/2, v) -----------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,9 +348,6 @@ def test_a_law_in_closed_form() -> None:
             found = line.delta(epsilon, "1e-7")
             assert holds(found, normal_delta(law.variance * rounds, epsilon))
             assert relative_width(found) <= 1e-7
-
-
-# -- the lemma ---------------------------------------------------------------------------------
 
 
 def test_the_bump_is_above_what_smoothing_adds() -> None:

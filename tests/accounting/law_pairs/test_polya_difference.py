@@ -88,9 +88,6 @@ def test_either_side_of_shape_1_is_near_it(shape: str) -> None:
         assert abs(near - Fraction(laplace.delta(epsilon).upper)) < Fraction(1, 10**5)
 
 
-# -- mutants -----------------------------------------------------------------------------------
-
-
 @by_day(1)
 @pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
 def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:

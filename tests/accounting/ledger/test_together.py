@@ -37,8 +37,6 @@ def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request
     return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
 
 
-# -- many --------------------------------------------------------------------------------------
-
 STORY = [
     wanted("ada bob", "1/2", "a"),
     wanted("ada", "1/2", "b"),
@@ -97,8 +95,6 @@ def test_wrong_arguments_of_one_charge_nobody(ledger: Ledger) -> None:
         ledger.charge_many([7])  # type: ignore[list-item]  # what is refused
     assert ledger.charges() == 0
 
-
-# -- compositions ------------------------------------------------------------------------------
 
 GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=PER_USER)
 LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1, scope=PER_USER)
@@ -199,8 +195,6 @@ def test_a_composition_that_no_theorem_prices_is_refused(ledger: Ledger) -> None
         ledger.charge(["ada"], per_user("1/8"), users=["ada"], batch="one")  # type: ignore[call-overload]  # what is refused
     assert ledger.charges() == 0
 
-
-# -- marks -------------------------------------------------------------------------------------
 
 FLIP = f"UPDATE ledger_users SET spent_0 = spent_0 - {1 << 59}"  # noqa: S608 - by hand
 

@@ -55,9 +55,6 @@ def of_shift(noise: Noise, shift: Shift) -> PrivacyCurve:
     return curve(noise, Sensitivity.box(steps(shift)))
 
 
-# -- the vectors ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("amount", range(1, 13))
 def test_the_maximal_vectors_dominate_every_vector(amount: int) -> None:
     for sensitivity, power in ((Sensitivity.l1(amount), 1), (Sensitivity.l2_squared(amount), 2)):
@@ -117,9 +114,6 @@ def test_l1_of_other_laws_is_not_that_of_one_coordinate(noise: Noise) -> None:
         with pytest.raises(NotDerived, match="one coordinate at a time"):
             ask(curve(noise, Sensitivity.l1(2)))
         assert ask(curve(noise, Sensitivity.l1(1))) == ask(curve(noise, Sensitivity(1)))
-
-
-# -- exact curves -------------------------------------------------------------------------------
 
 
 def test_the_worst_vector_under_l2_is_not_the_concentrated_one() -> None:
@@ -187,9 +181,6 @@ def test_many_laplace_coordinates_are_a_composition(rounds: int, epsilon: str) -
     # Both values come from characteristic functions, and agree with dp-accounting to its digits.
     found = curve(DiscreteLaplace(scale=20), Sensitivity.box((1,) * rounds)).enclose_epsilon("1e-6")
     assert abs(Fraction(found.lower) - Fraction(epsilon)) <= Fraction(1, 10**9)
-
-
-# -- what holds at any size ---------------------------------------------------------------------
 
 
 def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:

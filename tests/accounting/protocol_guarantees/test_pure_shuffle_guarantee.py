@@ -101,9 +101,6 @@ def test_without_covers_the_ends_give_a_user_away() -> None:
     assert bound(HARDLY_COVERED) == pytest.approx(found, abs=1e-8)
 
 
-# -- mutants: each must fall below the brute force on a protocol that is not private enough -------
-
-
 def refuted(monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, case: PureShuffle) -> None:
     true = worst_loss(case, case.users)
     assert bound(case) >= true - TIGHT
@@ -148,9 +145,6 @@ def test_what_a_narrow_window_drops_is_added_again() -> None:
     )
     wide = pure_shuffle_guarantee._loss_at_centre(CERTIFIED, 7, 3)
     assert forgetful(CERTIFIED, 7, 3) < 2 * wide < narrow(CERTIFIED, 7, 3)
-
-
-# -- plans ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

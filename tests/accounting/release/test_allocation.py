@@ -22,6 +22,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.effort import by_day
 from tests.support.accounting import samples
+from tests.support.accounting.amounts import ends
 from tests.support.dpcore.mutants import mutated
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
@@ -83,8 +84,7 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
     for epsilon in ("1/2", "3/2", "3"):
         e = float(Fraction(epsilon))
         truth = max(of_two_rounds(1.0, e, present=side) for side in (True, False))
-        found = epoch.delta(epsilon)
-        assert found.lower is not None
+        found = ends(epoch.delta(epsilon))
         assert found.lower <= truth <= found.upper
         assert found.upper - found.lower < Fraction(1, 100) * found.upper
     # Less than one Gaussian for sure, and more than its half.
@@ -93,9 +93,8 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
 
 def test_ratios_beyond_the_powers_of_floats() -> None:
     # At sigma 1/5 ratios reach e^60, whose 13th power is not a float.
-    found = samples.allocated(curve=one("1/5"), rounds=2).delta(1)
+    found = ends(samples.allocated(curve=one("1/5"), rounds=2).delta(1))
     truth = of_two_rounds(0.2, 1.0, present=True)
-    assert found.lower is not None
     assert truth * (1 - 1e-3) <= found.lower <= truth <= found.upper <= truth * (1 + 1e-3)
 
 
@@ -197,16 +196,13 @@ def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
 @pytest.mark.nightly
 def test_many_rounds_and_epochs() -> None:
     r"""234 rounds, and 60 such epochs, beside an uncertified computation in floats."""
-    once = samples.allocated(curve=one("1"), rounds=20).epsilon("1e-6")
-    assert once.lower is not None
+    once = ends(samples.allocated(curve=one("1"), rounds=20).epsilon("1e-6"))
     assert 2.0299 < once.lower < 2.0303 < once.upper < 2.0306
-    run = compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon("1e-5")
-    assert run.lower is not None
+    run = ends(compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon("1e-5"))
     assert 2.3402 < run.lower < 2.3406 < run.upper < 2.3410
-    narrow = compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon(
-        "1e-5", "1e-4"
+    narrow = ends(
+        compose((samples.allocated(curve=one("11/10"), rounds=234), 60)).epsilon("1e-5", "1e-4")
     )
-    assert narrow.lower is not None
     assert run.lower < narrow.lower < narrow.upper < run.upper < narrow.lower * (1 + 2e-4)
     assert narrow.upper < narrow.lower * (1 + 1e-4)
     # Not the cost of Poisson samples of the same rate: that is 2.3816.

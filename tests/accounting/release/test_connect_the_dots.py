@@ -38,8 +38,6 @@ from tests.support.dpcore.mutants import mutated, rewired
 World = list[tuple[Fraction, Fraction]]
 DIGITS = 50
 
-# -- a second path: finite worlds in exact rationals ---------------------------------------------
-
 
 def curve(world: World, x: Fraction) -> Fraction:
     return sum((max(p - x * q, Fraction(0)) for p, q in world), Fraction(0))
@@ -140,8 +138,6 @@ def test_no_pairs_are_refused() -> None:
         dominating(())
 
 
-# -- real noise ------------------------------------------------------------------------------------
-
 CASES: list[tuple[Noise, Sensitivity, Any]] = [
     (Poisson(mean=9), Sensitivity(2), Worlds(mass=poisson(9), most=2, low=0, high=90)),
     (
@@ -220,9 +216,6 @@ def test_two_rounds_of_either_direction_are_below_two_of_it() -> None:
         mixed = [curve(both(*rounds), x) for rounds in ((up, up), (up, down), (down, down))]
         assert max(mixed) <= bound + Fraction(1, 2**100)
         assert bound <= max(mixed) * Fraction(3, 2)
-
-
-# -- mutants ---------------------------------------------------------------------------------------
 
 
 def dominated(through: Callable[[Any], ConnectTheDotsPair]) -> bool:

@@ -34,8 +34,6 @@ from tests.support.dpcore.mutants import mutated
 
 SYMMETRIC = ("laplace", "gaussian", "skellam", "coins")
 
-# -- pairs -----------------------------------------------------------------------------------------
-
 
 def listing_of(kinds: Tables) -> Listing:
     ((_, table),) = kinds
@@ -143,9 +141,6 @@ def test_a_product_of_coordinates_is_sampled_too() -> None:
             assert found <= exact * mpmath.mpf("1.0001") + mpmath.mpf("1e-12")
 
 
-# -- fixed size ------------------------------------------------------------------------------------
-
-
 def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
     """Above all worlds at every epsilon of either sign, near them at 0 and above; and twice."""
     pair = samples.fixed(curve=case.replaced(), sample=sample, population=population).pair()
@@ -180,9 +175,6 @@ def test_one_pair_lies_above_two_rounds_in_any_order() -> None:
             bound = composed(((Fraction(1), pair),), 2, at)
             assert truth <= bound + mpmath.mpf("1e-12")
             assert bound <= truth * mpmath.mpf("1.2")
-
-
-# -- mutants ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,6 @@ def holds(found: Callable[[str], Enclosure], worlds: Iterable[World]) -> bool:
     return True
 
 
-# -- one round -------------------------------------------------------------------------------------
-
-
 @by_day(6)
 @each_case
 @pytest.mark.parametrize("rate", ["1/10", "2/3"])
@@ -106,9 +103,6 @@ def test_the_ends_of_delta() -> None:
     )
 
 
-# -- Renyi, words, refusals ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "skellam"])
 @pytest.mark.parametrize("order", ["3/2", "2", "7"])
 def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
@@ -171,9 +165,6 @@ def test_what_is_out_of_range_is_refused_by_name() -> None:
     for make, argument in REFUSED:
         with pytest.raises(InvalidParameter, match=rf"^{argument} = "):
             make()
-
-
-# -- mutants ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

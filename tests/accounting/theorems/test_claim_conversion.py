@@ -241,9 +241,6 @@ def test_a_total_has_no_lower_bound_from_a_converted_claim() -> None:
         assert as_approx(pair, "1e-6") == pair == as_approx_at(pair, 1)
 
 
-# -- round trips ------------------------------------------------------------------------------
-
-
 @settings(max_examples=40, deadline=None)
 @given(EPSILONS, DELTAS)
 def test_no_round_trip_lowers_the_risk(e: Fraction, delta: str) -> None:

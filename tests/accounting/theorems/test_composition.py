@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, Bound, PrivacyCurve, Pure, StatedGuarantee, compose
+from accounting import Approx, PrivacyCurve, Pure, StatedGuarantee, compose
 from accounting.composition import composition_theorems as theorems
 from accounting.composition.composition_theorems import advanced_over_splits
 from accounting.theorems.claim_conversion import as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter
-from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, rational
+from tests.support.accounting.amounts import ends
 from tests.support.accounting.brute import close, real
 from tests.support.dpcore.mutants import mutated
 
@@ -48,11 +48,6 @@ def hockey_stick(world: World, epsilon: Fraction | int | str) -> Any:
     return mpmath.fsum(max(p - factor * q, 0) for p, q in world)
 
 
-def ends(found: Bound) -> Enclosure:
-    assert found.lower is not None
-    return Enclosure(found.lower, found.upper)
-
-
 @pytest.mark.parametrize(
     ("claim", "rounds"),
     [
@@ -73,11 +68,10 @@ def test_claims_compose_to_every_outcome(claim: Pure | Approx, rounds: int) -> N
         for at in (Fraction(0), e / 3, e, 2 * e, rounds * e + 1):
             assert close(ends(total.delta(at)), hockey_stick(world, at))
         for target in ("1/3", "1/10", "1/20", "1/100", "1e-6"):
-            found = total.epsilon(target)
+            found = ends(total.epsilon(target))
             if found.upper == math.inf:
                 assert 1 - (1 - hidden) ** rounds > Fraction(target)
                 continue
-            assert found.lower is not None
             above, below = (Fraction(end) for end in (found.upper, found.lower))
             assert hockey_stick(world, above) <= real(target) * (1 + mpmath.mpf(10) ** -18)
             slack = 1 - Fraction(1, 10**15)

@@ -67,9 +67,6 @@ def after(opened: Filter, charges: Sequence[Any]) -> tuple[tuple[int, ...], int]
     return total, admitted
 
 
-# -- what one filter is -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 def test_a_filter_is_data(budget: Word) -> None:
     opened = filter_for(budget)
@@ -116,9 +113,6 @@ def test_ten_tenths_are_a_whole() -> None:
         total, admitted = after(opened, [Pure(each)] * (int(many) + 1))
         assert admitted == many
         assert opened.spent(total) == PureBound(budget)
-
-
-# -- prices -----------------------------------------------------------------------------------
 
 
 @given(st.sampled_from(BUDGETS), st.lists(AMOUNTS, max_size=12))
@@ -242,9 +236,6 @@ def test_a_stored_filter_is_read_strictly() -> None:
         filter_from_json([stored])  # type: ignore[arg-type]  # the twin passes what types forbid
 
 
-# -- approximate privacy ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "8"])
 @pytest.mark.parametrize("slack", ["1e-9", "1/4"])
 def test_the_approximate_filter_holds_no_less_than_the_theorem(epsilon: str, slack: str) -> None:
@@ -280,8 +271,6 @@ def binomial(each: Any, many: int, at: Any) -> Any:
             total += mass * -mpmath.expm1(at - loss)
     return total
 
-
-# -- a list that was chosen on the way is no filter --------------------------------------------
 
 TARGET = Fraction(9, 10)
 FIRST = Fraction(7, 10)

@@ -1,11 +1,12 @@
-"""The numbers inside a claim, as exact rationals: what tests compare."""
+"""The numbers inside a claim, as exact rationals, and both ends of a bound: what tests compare."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from accounting import Approx, Assumed, Pure, Rdp, StatedGuarantee, ZCdp
+from accounting import Approx, Assumed, Bound, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.claims.claim import points_of
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
 
 
@@ -32,3 +33,9 @@ def epsilon(claim: StatedGuarantee) -> Fraction:
 
 def delta(claim: StatedGuarantee) -> Fraction:
     return amounts(claim)[1]
+
+
+def ends(found: Bound) -> Enclosure:
+    """Both ends of a bound that has a lower one."""
+    assert found.lower is not None
+    return Enclosure(found.lower, found.upper)

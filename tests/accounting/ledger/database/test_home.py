@@ -30,8 +30,6 @@ def opened(file: Path) -> Ledger:
     return Ledger.create(str(file), budget=BUDGET)
 
 
-# -- mounts ------------------------------------------------------------------------------------
-
 # Two folders, one file, a process for each: what becomes of a charge through either.
 TWO_PATHS = """
 import subprocess, sys
@@ -92,9 +90,6 @@ def test_a_file_that_is_mounted_alone_takes_no_charge(
     first, found = mounted(*two_paths, *two_paths, *blind)
     assert first == "paid"
     assert found.startswith(second.format(two_paths[1]))
-
-
-# -- homes -------------------------------------------------------------------------------------
 
 
 def moved(file: Path) -> Path:
@@ -178,9 +173,6 @@ def test_what_does_not_fit_is_not_adopted(url: str) -> None:
         adopt("absent.db")
 
 
-# -- private -----------------------------------------------------------------------------------
-
-
 def modes(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
 
@@ -230,9 +222,6 @@ def test_a_path_that_is_no_file_is_refused_and_keeps_its_mode(tmp_path: Path, ki
         Ledger.open(str(tmp_path / kind))
     assert modes(tmp_path)["pipe"] == 0o666
     assert {*modes(tmp_path)} == {"pipe", "folder", "link"}
-
-
-# -- backup ------------------------------------------------------------------------------------
 
 
 def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: Path) -> None:
