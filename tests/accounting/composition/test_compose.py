@@ -24,6 +24,7 @@ from accounting import (
 )
 from accounting.claims.bound import Bound
 from accounting.claims.claim import BoundedRange
+from accounting.composition.compose import Composition
 from accounting.composition.from_json import guarantee_from_json
 from accounting.law_pairs import bounded_range
 from accounting.ledger.request import for_user
@@ -32,6 +33,7 @@ from dpcore import (
     DiscreteGaussianSum,
     DiscreteLaplace,
     InvalidParameter,
+    Mechanism,
     PolyaDifference,
     Relation,
     Scope,
