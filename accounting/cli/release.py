@@ -143,16 +143,21 @@ class Mean(Sum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile(Sum):
-    r"""Release a quantile of a column, chosen from a grid over its range.
+    r"""Release one or several quantiles of a column, chosen from a grid over its range.
 
     Example: dpcore release quantile visits.csv --column amount --clip 0 200 --step 1/2 -q 0.9 \
     --user user_id --epsilon 1/2
     """
 
-    q: str = option("Q", "The quantile, e.g. 1/2 for the median.", "-q", default="1/2")
+    q: list[str] | None = option(
+        "Q",
+        "The quantile, e.g. 1/2 for the median; repeat it, in increasing order, for several, which "
+        "share the budget equally. (default: 1/2)",
+        "-q",
+    )
 
     def query(self, queries: Any) -> Any:
-        return queries.Quantile(**self._range(), q=self.q)
+        return queries.Quantile(**self._range(), q=tuple(self.q or ["1/2"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,19 +336,18 @@ def _values(found: Released) -> list[tuple[str, str]]:
     if value is None:
         return [("plan", f"{found.query.name}, {found.target.text}; nothing was read or drawn")]
     if isinstance(value, dict):
-        cells = [(key, n, ends[key]) for key, n in value.items()]
-        return [(key, f"{_decimal(n)} ({_between(e)})") for key, n, e in cells] or [
-            ("keys", "none")
-        ]
+        cells = [(key, f"{_decimal(n)}{_between(ends[key])}") for key, n in value.items()]
+        return cells or [("keys", "none")]
     if isinstance(value, list):
         return [("keys", ", ".join(value))]
-    rest = "" if ends is None else f" ({_between(ends)})"
-    return [(found.query.name, f"{_decimal(value)}{rest}")]
+    return [(found.query.name, f"{_decimal(value)}{_between(ends)}")]
 
 
 def _between(ends: Any) -> str:
+    if ends is None:
+        return ""
     low, high = ends
-    return f"{_decimal(low)} to {_decimal(high, up)}"
+    return f" ({_decimal(low)} to {_decimal(high, up)})"
 
 
 def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str:
@@ -353,6 +357,8 @@ def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _number(each) for key, each in value.items()}
     if isinstance(value, Fraction):
         return int(value) if value.denominator == 1 else float(value)
     return value
