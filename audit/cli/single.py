@@ -45,7 +45,7 @@ def _leave_isolated(
 ) -> NoReturn:
     # Audit a target in its own process, print the report and end the command; errors about an
     # argument are reported under the option in ``names``.
-    from audit.sandbox.process import error_fields, error_from_fields
+    from audit.sandbox.isolated_process import error_fields, error_from_fields
     from audit.sandbox.sandbox import importing, run_isolated
 
     def there() -> tuple[tuple[str, ...], str, int, tuple[Any, ...] | None]:
@@ -372,7 +372,7 @@ def exact(
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim
-    from audit.evidence.sample_verdict import versions
+    from audit.evidence.sample_outcome import versions
     from audit.exact.divergence import decide
     from audit.exact.report import ExactReport
 

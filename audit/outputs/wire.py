@@ -81,7 +81,7 @@ def pack(value: object, objects: Objects) -> bytes:
     r"""Serialise a value for another process.
 
     This runs code of the value (its hash, equality and repr): see
-    :func:`audit.outputs.watchdog.reading`.
+    :func:`audit.outputs.call_guard.reading`.
     """
     file = io.BytesIO()
     _Pickler(file, objects).dump(value)

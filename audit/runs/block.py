@@ -22,8 +22,8 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
 from audit.errors import TargetFailed
 from audit.features.feature import Feature, with_time
+from audit.outputs.call_guard import current, reading
 from audit.outputs.output_parser import Outputs, concatenate, draw_worlds, same
-from audit.outputs.watchdog import current, reading
 from audit.spec import AuditSpec
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.evidence.many_tests import FamilyProcess, watch_views
+from audit.evidence.combine_tests import FamilyProcess, watch_views
 from audit.evidence.prequential_test import block_ends
 from audit.evidence.view import View
 from audit.features.defaults import default_features
 from audit.features.feature import Feature, require_fixed
+from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
-from audit.outputs.watchdog import Watchdog, reading, stdout_to_stderr
 from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
 
@@ -109,8 +109,8 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""A context for reading outputs (:func:`audit.outputs.watchdog.reading`), with the audit's
-        time limit and standard output redirected.
+        r"""A context for reading outputs (:func:`audit.outputs.call_guard.reading`), with the
+        audit's time limit and standard output redirected.
         """
         with (
             stdout_to_stderr(),

@@ -38,7 +38,7 @@ from audit.evidence.one_run import (
     lines_of,
     one_run_p_value,
 )
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.report.sentences import confidence
 from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.command.input_file import read_text, rows_of

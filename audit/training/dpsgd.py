@@ -24,9 +24,9 @@ from scipy import stats
 
 from audit.claims.verdicts import level
 from audit.errors import TargetFailed
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.fit.fit import fit
-from audit.outputs.watchdog import RAISED, Watchdog, failure, stdout_to_stderr
+from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

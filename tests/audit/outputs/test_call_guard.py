@@ -13,7 +13,7 @@ import pytest
 import dpcore.command.app
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.outputs.watchdog import TimeUp, Watchdog, failure, reading, stdout_to_stderr
+from audit.outputs.call_guard import TimeUp, Watchdog, failure, reading, stdout_to_stderr
 from audit.runs.block import Plan
 from audit.runs.drawn import DrawnRuns
 from audit.sample import report_of
