@@ -2,8 +2,8 @@ r"""Run the targets and feature maps of a command in a child process.
 
 The auditor never imports their code. A sandbox loads a target, draws blocks of its runs and applies
 maps to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its
-process is a failure of the target (``audit.sandbox.isolated_process``). Callables that are passed to
-the Python functions of ``audit`` run in the caller's process instead.
+process is a failure of the target (``audit.sandbox.isolated_process``). Callables that are passed
+to the Python functions of ``audit`` run in the caller's process instead.
 """
 
 from __future__ import annotations
