@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import os
 import pickle
+import threading
 from collections import namedtuple
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -84,6 +85,11 @@ class Equal:
         return self.value
 
 
+class Holder:
+    def __init__(self, cells: Any) -> None:
+        self.cells = cells
+
+
 def test_what_is_like_a_plain_value_is_one_of_that_name() -> None:
     point, colour = through([Point(1, 2), Colour.RED])
     assert (type(point).__name__, point, repr(point)) == ("Point", (1, 2), "Point(x=1, y=2)")
@@ -123,7 +129,29 @@ def test_several_processes_number_alike_what_shows_itself() -> None:
         unpack(pack([Colour.RED, Equal(1)], Objects(shared=True)), known) for _ in range(2)
     )
     assert first[0] is second[0]
-    assert first[1] is not second[1]  # by its address, which is of a process
+    assert first[1] is second[1]
+    lock, other = (
+        unpack(pack([threading.Lock()], Objects(shared=True)), known)[0] for _ in range(2)
+    )
+    assert lock is not other  # by its address, which is of a process
+
+
+def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omits_numbers() -> (
+    None
+):
+    known = dict[int, Any]()
+    cells = np.zeros(5000)
+    first, second = (
+        unpack(pack([Holder(each)], Objects(shared=True)), known)[0]
+        for each in (cells, cells + (np.arange(5000) == 2500))
+    )
+    assert identity(first) != identity(second)
+
+
+def test_attributes_that_hold_data_arrive() -> None:
+    one, same, other = through([Equal(1), Equal(1), Equal(2)])
+    assert (one.own, one is same, other.own) == ({"value": 1}, True, {"value": 2})
+    assert identity(one) != identity(other)
 
 
 class Hostile:
