@@ -207,6 +207,22 @@ class SeededLayers(Right):
         return np.concatenate([half, -half])[:size]
 
 
+class CentredNoise(Right):
+    """The mean of the noise is subtracted: the sum of all coordinates has none."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        found = super().noise(size, rng)
+        return np.asarray(found - found.mean())
+
+
+class CommonNoise(Right):
+    """A fifth of the variance of each coordinate is common to all."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        own, common = super().noise(size, rng), super().noise(1, rng)
+        return np.asarray(0.8**0.5 * own + 0.2**0.5 * common)
+
+
 class ShuffledNoise(Right):
     """The same noise at every step, in another order."""
 
@@ -347,6 +363,8 @@ BROKEN: dict[type[Right], str] = {
     LayerWithoutNoise: "coordinates",
     QuietLayer: "coordinates",
     SeededLayers: "noise",
+    CentredNoise: "coordinates",
+    CommonNoise: "coordinates",
     ShuffledNoise: "noise",
     NoiseOfFullBatches: "noise",
     LastUnclipped: "clipping",
