@@ -191,11 +191,11 @@ class LayerWithoutNoise(Right):
 
 
 class QuietLayer(LayerWithoutNoise):
-    """One coordinate in two hundred has a third of the noise."""
+    """One coordinate in two hundred has a quarter of the noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         found = Right.noise(self, size, rng)
-        found[-1] /= 3
+        found[-1] /= 4
         return found
 
 
