@@ -370,7 +370,8 @@ _known: Final[dict[type, bool]] = {}
 class Table:
     r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
 
-    A Series is one column; ``name`` is the name of the Series, or of the index of a DataFrame.
+    A Series is one column; ``name`` is the name of the Series, or of the index of a DataFrame;
+    ``attrs`` are the attributes that pandas keeps with a table.
     """
 
     name: Hashable
@@ -378,10 +379,11 @@ class Table:
     types: tuple[str, ...]
     index: tuple[Hashable, ...] | None
     values: tuple[list[Any], ...]
+    attrs: dict[Hashable, Any]
 
 
 _WRITERS[Table] = lambda value, objects: _tuple(
-    (value.name, value.columns, value.types, value.index, value.values), objects
+    (value.name, value.columns, value.types, value.index, value.values, value.attrs), objects
 )
 
 
@@ -457,6 +459,7 @@ def table_of(output: Any) -> Table | None:
         types=tuple(str(column.dtype) for column in columns),
         index=labels,
         values=tuple(map(_plain, columns)),
+        attrs=dict(getattr(output, "attrs", {})),
     )
 
 

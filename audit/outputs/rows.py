@@ -270,7 +270,8 @@ def _table(name: str, table: Any, path: str, cells: Cells) -> str:
         own = path + _step(key) if table.columns else path
         parts.append(f"{_named(key)}: {kind}{_items(values, own, cells)}")
     index = "" if table.index is None else f", index {identity(table.index)}"
-    return f"{name}({', '.join(parts)}{index})"
+    more = _fields(table.attrs.items(), f"{path}.attrs", cells) if table.attrs else ""
+    return f"{name}({', '.join(parts)}{index}){more}"
 
 
 _Reader: TypeAlias = Callable[[Any, str, Cells], str]

@@ -118,7 +118,7 @@ _SENT: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     Fraction: lambda value: ("Fraction", value.numerator, value.denominator),
     Decimal: lambda value: ("Decimal", str(value)),
     Table: lambda value: (
-        "table", value.name, value.columns, value.types, value.index, value.values,
+        "table", value.name, value.columns, value.types, value.index, value.values, value.attrs,
     ),
 }  # fmt: skip
 
@@ -188,8 +188,8 @@ _MADE: Final[dict[str, Callable[..., Any]]] = {
     "complex": complex,
     "Fraction": Fraction,
     "Decimal": Decimal,
-    "table": lambda name, columns, types, index, values: Table(
-        name=name, columns=columns, types=types, index=index, values=values
+    "table": lambda name, columns, types, index, values, attrs: Table(
+        name=name, columns=columns, types=types, index=index, values=values, attrs=attrs
     ),
 }
 

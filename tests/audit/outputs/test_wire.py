@@ -210,6 +210,15 @@ def test_what_has_parts_arrives_with_its_parts(output: object) -> None:
     np.testing.assert_array_equal(table.numbers[0], table.numbers[1])
 
 
+def test_the_attributes_of_a_table_are_read() -> None:
+    frames = [pd.DataFrame({"n": [1]}) for _ in range(2)]
+    for rows, frame in enumerate(frames):
+        frame.attrs["rows"] = rows
+    for one, other in (frames, through(frames)):
+        assert identity(one) != identity(other)
+        assert Schema().read([one, other]).numbers.tolist() == [[1.0, 0.0], [1.0, 1.0]]
+
+
 def test_several_processes_number_apart_what_differs_out_of_sight() -> None:
     known = dict[int, Any]()
     found = [unpack(pack(Answer(1, [x]), Objects(shared=True)), known) for x in (0.5, 0.75)]
