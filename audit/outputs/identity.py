@@ -14,6 +14,7 @@ import datetime as dt
 import enum
 import math
 import re
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -415,9 +416,14 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
 
 
 def attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an object that hold plain data, including those that its repr omits."""
+    r"""The attributes of an object that hold plain data, including those that its repr omits.
+
+    None for classes of Python itself, which may cache a text or a hash in an attribute.
+    """
     if isinstance(output, StandIn):
         return output.own
+    if str(type(output).__module__).partition(".")[0] in sys.stdlib_module_names:
+        return {}
     state = object.__getstate__(output)
     parts = state if isinstance(state, tuple) else (state,)
     found = {name: value for part in parts if type(part) is dict for name, value in part.items()}
