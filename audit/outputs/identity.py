@@ -418,11 +418,13 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
 def attributes_of(output: Any) -> dict[str, Any]:
     r"""The attributes of an object that hold plain data, including those that its repr omits.
 
-    None for classes of Python itself, which may cache a text or a hash in an attribute.
+    None for classes of Python itself, which may cache a text or a hash in an attribute, and for
+    members of an enum.
     """
     if isinstance(output, StandIn):
         return output.own
-    if str(type(output).__module__).partition(".")[0] in sys.stdlib_module_names:
+    library = str(type(output).__module__).partition(".")[0] in sys.stdlib_module_names
+    if library or isinstance(output, enum.Enum):
         return {}
     state = object.__getstate__(output)
     parts = state if isinstance(state, tuple) else (state,)

@@ -10,7 +10,7 @@ import threading
 from collections import namedtuple
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import IntEnum
+from enum import Enum, IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -85,6 +85,10 @@ class Equal:
         return self.value
 
 
+class Kind(Enum):
+    ONE = 1
+
+
 class Holder:
     def __init__(self, cells: Any) -> None:
         self.cells = cells
@@ -149,6 +153,7 @@ def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omi
 
 
 def test_attributes_that_hold_data_arrive() -> None:
+    assert through([Kind.ONE])[0].own == {}  # its value is in its repr
     one, same, other = through([Equal(1), Equal(1), Equal(2)])
     assert (one.own, one is same, other.own) == ({"value": 1}, True, {"value": 2})
     assert identity(one) != identity(other)
