@@ -6,7 +6,6 @@ import datetime as dt
 import math
 import os
 import pickle
-import threading
 from collections import namedtuple
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -134,10 +133,8 @@ def test_several_processes_number_alike_what_shows_itself() -> None:
     )
     assert first[0] is second[0]
     assert first[1] is second[1]
-    lock, other = (
-        unpack(pack([threading.Lock()], Objects(shared=True)), known)[0] for _ in range(2)
-    )
-    assert lock is not other  # by its address, which is of a process
+    mine, other = (unpack(pack([object()], Objects(shared=True)), known)[0] for _ in range(2))
+    assert mine is not other  # by its address, which is of a process
 
 
 def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omits_numbers() -> (
