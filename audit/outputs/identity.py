@@ -14,6 +14,7 @@ import datetime as dt
 import enum
 import math
 import re
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -415,9 +416,16 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
 
 
 def attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an object that hold plain data, including those that its repr omits."""
+    r"""The attributes of an object that hold plain data, including those that its repr omits.
+
+    None for classes of Python itself, which may cache a text or a hash in an attribute, and for
+    members of an enum.
+    """
     if isinstance(output, StandIn):
         return output.own
+    library = str(type(output).__module__).partition(".")[0] in sys.stdlib_module_names
+    if library or isinstance(output, enum.Enum):
+        return {}
     state = object.__getstate__(output)
     parts = state if isinstance(state, tuple) else (state,)
     found = {name: value for part in parts if type(part) is dict for name, value in part.items()}

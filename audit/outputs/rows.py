@@ -238,6 +238,8 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
     dtype = value.dtype
     name = _NAMES.get(dtype.name, dtype.name)
     if isinstance(value, np.ma.MaskedArray):
+        if not value.ndim:
+            return f"masked {name} {_walk(value.tolist(), path, cells)}"
         return f"masked {name}{value.shape}{_items(value.tolist(), path, cells)}"
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -100,6 +101,17 @@ EQUAL = [
     (Hidden(1), Hidden(1)),
     (Silent(Bare(1)), Silent(Bare(2))),  # only attributes that hold plain data are read
 ]
+
+
+def test_an_attribute_in_which_python_caches_a_text_is_not_read() -> None:
+    one, other = PurePath("a/b"), PurePath("a/b")
+    str(other)
+    assert identity(one) == identity(other)
+
+
+def test_a_masked_number_is_read_as_none() -> None:
+    found = row_of(np.ma.masked)
+    assert (found.structure, found.cells) == ("masked float NoneType", [("", "None")])
 
 
 @pytest.mark.parametrize("made", [Bare, ValueError])

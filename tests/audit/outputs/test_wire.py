@@ -6,11 +6,10 @@ import datetime as dt
 import math
 import os
 import pickle
-import threading
 from collections import namedtuple
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import IntEnum
+from enum import Enum, IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -85,6 +84,10 @@ class Equal:
         return self.value
 
 
+class Kind(Enum):
+    ONE = 1
+
+
 class Holder:
     def __init__(self, cells: Any) -> None:
         self.cells = cells
@@ -130,10 +133,8 @@ def test_several_processes_number_alike_what_shows_itself() -> None:
     )
     assert first[0] is second[0]
     assert first[1] is second[1]
-    lock, other = (
-        unpack(pack([threading.Lock()], Objects(shared=True)), known)[0] for _ in range(2)
-    )
-    assert lock is not other  # by its address, which is of a process
+    mine, other = (unpack(pack([object()], Objects(shared=True)), known)[0] for _ in range(2))
+    assert mine is not other  # by its address, which is of a process
 
 
 def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omits_numbers() -> (
@@ -149,6 +150,7 @@ def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omi
 
 
 def test_attributes_that_hold_data_arrive() -> None:
+    assert through([Kind.ONE])[0].own == {}  # its value is in its repr
     one, same, other = through([Equal(1), Equal(1), Equal(2)])
     assert (one.own, one is same, other.own) == ({"value": 1}, True, {"value": 2})
     assert identity(one) != identity(other)
