@@ -95,8 +95,7 @@ class ShuffledCurve(OneRelease):
 
     def to_json(self) -> dict[str, Any]:
         r"""The mechanism and the number of users."""
-        report, users = self.reports.report.to_json(), self.reports.users
-        return {"claim": WORD, "report": report, "users": users}
+        return {"claim": WORD, **self.reports.to_json()}
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
