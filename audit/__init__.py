@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim, read_claim
     from audit.errors import TargetFailed
     from audit.evidence.event import Witness
-    from audit.evidence.sample_verdict import Outcome
+    from audit.evidence.sample_outcome import Outcome
     from audit.fit.fit import FitReport
     from audit.replay.declared import declare
     from audit.replay.findings import Finding

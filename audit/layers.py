@@ -21,7 +21,7 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import INTERRUPTED, LayerRun
 from audit.errors import TargetFailed
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.targets.spelling import read_target

@@ -23,13 +23,13 @@ import numpy as np
 from audit.claims.claim import Claim
 from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
+from audit.evidence.combine_tests import weigh, weigh_views
 from audit.evidence.event import Witness
-from audit.evidence.many_tests import weigh, weigh_views
 from audit.evidence.measured_fraction import unmeasured
-from audit.evidence.sample_verdict import Weighed, versions
+from audit.evidence.sample_outcome import Weighed, versions
+from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up
-from audit.outputs.watchdog import stdout_to_stderr
 from audit.report.report import AuditReport
 from audit.runs.block import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
 from audit.runs.drawn import DrawnRuns
@@ -265,7 +265,7 @@ def run_baselines(
 ) -> AuditReport:
     r"""Add the bounds of other methods and the figures, for the reported view and point."""
     from audit.evidence.baseline_bounds import compare
-    from audit.evidence.many_tests import LEADER
+    from audit.evidence.combine_tests import LEADER
     from audit.evidence.trace import trace
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band

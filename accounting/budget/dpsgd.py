@@ -88,7 +88,9 @@ class TrainingRun:
             least = f"must be at least {size}/{data}: fewer epochs contain no batch"
             raise InvalidParameter("epochs", str(self.epochs), least)
         if self.rounds not in (0, whole):
-            raise InvalidParameter("epochs", str(self.epochs), "use either epochs or rounds")
+            raise InvalidParameter(
+                "epochs", str(self.epochs), "give exactly one of epochs and rounds"
+            )
         object.__setattr__(self, "rounds", whole)
 
     @property

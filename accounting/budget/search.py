@@ -227,7 +227,8 @@ def search(
         height = _next(root, known[0], known[1], stride, float(unknown.step), trusted=trusted)
         stride *= 2
     raise PrecisionExhausted(
-        "the search could not separate two adjacent values: choose another target"
+        "it could not be decided which of two adjacent values meets the target: change the "
+        "target slightly"
     )
 
 

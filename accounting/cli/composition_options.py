@@ -394,7 +394,9 @@ def _between(argument: str, text: str, before: list[int], last: int) -> Iterator
         yield int(at)
         at = following(at)
     if at != last:
-        raise InvalidParameter(argument, text, f"the dots do not lead to {last}")
+        raise InvalidParameter(
+            argument, text, f"the sequence does not contain {last}: end with one of its terms"
+        )
 
 
 def read_names(argument: str, path: str, what: str) -> list[str]:

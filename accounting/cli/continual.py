@@ -184,7 +184,9 @@ def matrix(
     )
     at = rational("--delta", delta)
     if (noise is None) == (epsilon is None):
-        raise InvalidParameter("--noise", noise or ABSENT, "use either --noise or --epsilon")
+        raise InvalidParameter(
+            "--noise", noise or ABSENT, "give exactly one of --noise and --epsilon"
+        )
     names = ("noise", "strategy", "sensitivity", "epsilon", "delta")
     options = {name: f"--{name}" for name in names}
     with named(**options):

@@ -190,6 +190,8 @@ def show_command(
         damages = [str(damage) for damage in book.check()]
         if user is None:
             _describe(book, as_json=as_json, damages=damages)
+            if not (as_json or damages) and book.users():
+                show([_line("one user", "dpcore ledger show --user NAME: what is spent and left")])
         elif not damages:
             _show_user(book, user, as_json=as_json)
         else:
@@ -337,7 +339,9 @@ def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) ->
 
 def _names(users: str | None, users_file: str | None) -> list[str]:
     if (users is None) == (users_file is None):
-        raise InvalidParameter("--users", users or ABSENT, "use either --users or --users-file")
+        raise InvalidParameter(
+            "--users", users or ABSENT, "give exactly one of --users and --users-file"
+        )
     if users is not None:
         return [name.strip() for name in users.split(",")]
     return read_names("--users-file", str(users_file), "user")
@@ -355,7 +359,7 @@ def _cost(
     from accounting.release.curve import PrivacyCurve
 
     if (not noise) == (claim is None):
-        must = "use either --noise, or --claim with --reason"
+        must = "give exactly one of --noise, and --claim with --reason"
         raise InvalidParameter("--noise", " ".join(noise or ()) or ABSENT, must)
     if noise:
         if reason is not None:

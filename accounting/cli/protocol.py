@@ -60,7 +60,10 @@ class PlanOptions:
         "N", "Values are rounded to multiples of 1/N. (default: the paper's N)"
     )
     scaling: str = option(
-        "S", "For renyi and concentrated: larger values give less error and more bits.", default="1"
+        "S",
+        "The scale of the encoding (renyi and concentrated): larger values give a smaller rounding "
+        "error and longer messages.",
+        default="1",
     )
     coordinates: str = option(
         "N", "The number of entries in each user's vector (vector-shuffle).", default="1"

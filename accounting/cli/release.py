@@ -143,16 +143,21 @@ class Mean(Sum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile(Sum):
-    r"""Release a quantile of a column, chosen from a grid over its range.
+    r"""Release one or several quantiles of a column, chosen from a grid over its range.
 
     Example: dpcore release quantile visits.csv --column amount --clip 0 200 --step 1/2 -q 0.9 \
     --user user_id --epsilon 1/2
     """
 
-    q: str = option("Q", "The quantile, e.g. 1/2 for the median.", "-q", default="1/2")
+    q: list[str] | None = option(
+        "Q",
+        "The quantile, e.g. 1/2 for the median; repeat it, in increasing order, for several, which "
+        "share the budget equally. (default: 1/2)",
+        "-q",
+    )
 
     def query(self, queries: Any) -> Any:
-        return queries.Quantile(**self._range(), q=self.q)
+        return queries.Quantile(**self._range(), q=tuple(self.q or ["1/2"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +180,9 @@ class Histogram(ReleaseOptions):
     def query(self, queries: Any) -> Any:
         if (self.keys is None) != self.unknown_keys:
             given = self.keys or ABSENT
-            raise InvalidParameter("--keys", given, "give either --keys or --unknown-keys")
+            raise InvalidParameter(
+                "--keys", given, "give exactly one of --keys FILE and --unknown-keys"
+            )
         keys = None if self.keys is None else tuple(read_names("--keys", self.keys, "key"))
         return queries.Histogram(column=self.column, keys=keys)
 
@@ -272,7 +279,8 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
             )
             if found.receipt is not None:
                 paid = {"charge": found.receipt.number, "users": found.receipt.paid}
-                charge = _Charge(paid, [(name, str(value)) for name, value in paid.items()])
+                said = f"{found.receipt.paid} users, as charge number {found.receipt.number}"
+                charge = _Charge(paid, [("charged", said)])
         _show(found, charge, as_json=as_json)
         if charge is not None and not charge.document.get("fits", True):
             raise typer.Exit(BudgetExhausted.exit_code)
@@ -328,19 +336,18 @@ def _values(found: Released) -> list[tuple[str, str]]:
     if value is None:
         return [("plan", f"{found.query.name}, {found.target.text}; nothing was read or drawn")]
     if isinstance(value, dict):
-        cells = [(key, n, ends[key]) for key, n in value.items()]
-        return [(key, f"{_decimal(n)} ({_between(e)})") for key, n, e in cells] or [
-            ("keys", "none")
-        ]
+        cells = [(key, f"{_decimal(n)}{_between(ends[key])}") for key, n in value.items()]
+        return cells or [("keys", "none")]
     if isinstance(value, list):
         return [("keys", ", ".join(value))]
-    rest = "" if ends is None else f" ({_between(ends)})"
-    return [(found.query.name, f"{_decimal(value)}{rest}")]
+    return [(found.query.name, f"{_decimal(value)}{_between(ends)}")]
 
 
 def _between(ends: Any) -> str:
+    if ends is None:
+        return ""
     low, high = ends
-    return f"{_decimal(low)} to {_decimal(high, up)}"
+    return f" ({_decimal(low)} to {_decimal(high, up)})"
 
 
 def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str:
@@ -350,6 +357,8 @@ def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _number(each) for key, each in value.items()}
     if isinstance(value, Fraction):
         return int(value) if value.denominator == 1 else float(value)
     return value

@@ -114,10 +114,10 @@ class RunOptions:
     def run(self) -> TrainingRun:
         r"""The training run; its noise multiplier is 1 if the command solves for it."""
         if (self.noise_multiplier is None) == (self.epsilon is None):
-            reason = "use either --noise-multiplier or --epsilon"
+            reason = "give exactly one of --noise-multiplier and --epsilon"
             raise InvalidParameter("--noise-multiplier", self.noise_multiplier or ABSENT, reason)
         if (self.epochs is None) == (self.rounds is None):
-            reason = "use either --epochs or --rounds"
+            reason = "give exactly one of --epochs and --rounds"
             raise InvalidParameter("--epochs", self.epochs or ABSENT, reason)
         with named(**_OPTIONS):
             return TrainingRun(

@@ -129,9 +129,17 @@ class Composition(Guarantee):
         )
         return total if len(found) == 1 else replace(total, lower=None)
 
-    def to_json(self) -> list[dict[str, Any]]:
-        r"""The parts and their rounds, as text."""
-        return [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+    def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
+        r"""The parts and their rounds, as text; a :meth:`record` if these imply less."""
+        found = self.record()
+        parts: list[dict[str, Any]] = found["parts"]
+        return parts if compose(*self.parts) == self else found
+
+    def record(self) -> dict[str, Any]:
+        r"""The parts and their rounds, the scope and the assumptions, as text."""
+        parts = [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
+        found = {"claim": "composition", "parts": parts, "scope": self.scope.to_json()}
+        return {**found, "reason": "; ".join(self.assumptions)} if self.assumptions else found
 
     def _repr_html_(self) -> str:
         rows = [(f"{rounds} x", source) for source, rounds in self.parts]
@@ -309,9 +317,10 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def _group(source: Any) -> int | None:
-    # The number of units in which neighbours differ, if a sampled description states it.
-    if isinstance(source, Description):
-        return source.group
+    # The number of units in which neighbours differ: 1 for a mechanism; None for a claim or a curve
+    # without sampling, which do not state it.
+    if isinstance(source, Derivable):
+        return source.group if isinstance(source, Description) else 1
     own = source.description if isinstance(source, OneRelease) else None
     return None if own is None or own.scheme.everybody else own.group
 
@@ -353,5 +362,5 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Guarantee():
             raise NotDerived(f"a composition of {part!r}", "compose the guarantees of its releases")
     raise InvalidParameter(
-        "parts", part, "must be a guarantee or a mechanism, or a pair with its rounds"
+        "parts", part, "must be a guarantee or a mechanism, or a pair such as (guarantee, 1000)"
     )

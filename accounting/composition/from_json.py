@@ -20,10 +20,13 @@ from accounting.release.report_curve import WORD, ReportCurve
 from accounting.release.shuffled_curve import WORD as SHUFFLED
 from dpcore.errors import InvalidParameter
 from dpcore.local import FAMILIES, LocalReport, ShuffledReports
+from dpcore.mechanism import Unit
 from dpcore.noise_text import noise_from_json, sensitivity_from_json
 from dpcore.numbers.parameter import text
 
 _MECHANISM: Final = ("noise", "sensitivity", "scope")
+_OF_A_VALUE: Final = ("released", "question", "mechanism")
+r"""The keys that a ledger adds to the guarantee of a charge whose value it stores."""
 
 
 def guarantee_from_json(data: Any) -> Guarantee:
@@ -39,15 +42,20 @@ def guarantee_from_json(data: Any) -> Guarantee:
     """
     if isinstance(data, list):
         return _composed(data)
+    if isinstance(data, Mapping) and "released" in data:
+        data = {key: each for key, each in data.items() if key not in _OF_A_VALUE}
     if not isinstance(data, Mapping) or data.get("claim") != "composition":
         return _part(data)
     reason = ("reason",) if "reason" in data else ()
     _check_fields("composition", data, "claim", "parts", "scope", *reason)
     reasons = (str(data["reason"]),) if "reason" in data else ()
-    found = _composed(data["parts"])
+    found, scope = _composed(data["parts"]), scope_from_json(data["scope"])
+    if scope not in (found.scope, replace(found.scope, unit=Unit.USER)):
+        # A user's total may consist of rounds for one contribution, at the sensitivity of the user.
+        raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
     return replace(
         found,
-        scope=scope_from_json(data["scope"]),
+        scope=scope,
         assumptions=tuple(dict.fromkeys((*found.assumptions, *reasons))),
     )
 

@@ -47,17 +47,18 @@ def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int,
 
 def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tuple[int, ...]]:
     # For each number of rows: the least probability that no key is released, rounded down, and the
-    # number of rows of the first key at that minimum.
-    hidden = [Fraction(noise.enclose_cdf(threshold - 1 - c).lower) for c in range(most + 1)]
-    unseen = [(Fraction(1), 0)]
+    # number of rows of the first key at that minimum. Probabilities are multiples of 2^-_BITS.
+    cdf = (Fraction(noise.enclose_cdf(threshold - 1 - c).lower) for c in range(most + 1))
+    hidden = [math.floor(each * (1 << _BITS)) for each in cdf]
+    unseen = [(1 << _BITS, 0)]
     for rows in range(1, most + 1):
         found, c = min((hidden[c] * unseen[rows - c][0], c) for c in range(1, rows + 1))
-        unseen.append((Fraction(math.floor(found * (1 << _BITS)), 1 << _BITS), c))
+        unseen.append((found >> _BITS, c))
     counts, left = [], most
     while left:
         counts.append(unseen[left][1])
         left -= counts[-1]
-    return unseen[-1][0], tuple(counts)
+    return Fraction(unseen[-1][0], 1 << _BITS), tuple(counts)
 
 
 def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:

@@ -129,8 +129,7 @@ class ContourIntegral:
 
         def evaluate(total: ContourSum) -> Enclosure:
             low, high = total.bounds(exact)
-            found = Enclosure.of((hidden + low).union(hidden + high))
-            return Enclosure(min(found.lower, certain), min(found.upper, certain))
+            return _within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
 
         def aim(found: Enclosure) -> tuple[Saddle, float]:
             # The hidden mass is known, so the remainder may have a larger relative error.

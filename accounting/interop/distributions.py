@@ -80,8 +80,8 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
     if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
-        reason = "a dp-accounting PLD cannot record its assumptions"
-        raise NotDerived(f"a distribution of {source!r}", reason)
+        reason = "a PLD cannot record the assumptions"
+        raise NotDerived(f"a dp-accounting PLD of {source!r}", reason)
     parts = source.parts if isinstance(source, Composition) else ((source, 1),)
     return _composed([(_round(kind, one, step), rounds) for one, rounds in parts])
 

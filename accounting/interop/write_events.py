@@ -77,7 +77,7 @@ def event_from_json(text: str) -> Event:
 def document_of(text: str) -> Any:
     r"""Parse a JSON document; raises :class:`InvalidParameter` if it is invalid."""
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refused, object_pairs_hook=_without_twins)
     except RecursionError:
         raise InvalidParameter(_ARGUMENT, "...", "is nested too deeply") from None
     except ValueError as error:
@@ -118,6 +118,15 @@ def _each(value: Any, convert: Any, kind: type) -> Any:
     if isinstance(value, (list, tuple)):
         return [_each(one, convert, kind) for one in value]
     return value
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:40]!a} is given twice")
+    return found
 
 
 def _refused(constant: str) -> NoReturn:

@@ -66,7 +66,7 @@ class GaussianPair(RayPair):
         return self.ray(Fraction(near))[0]
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The tails A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed directly."""
+        r"""A(m) - B(m) and B(m), A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed."""
         rest = self.noise.sf_ball(m + self.shift - 1)
         if self.shift > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest

@@ -195,7 +195,7 @@ class RevealingPair(ClosedPair):
         return self.noise.cdf_ball(self.shift - 1)
 
     def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses P(m) = p(m+d) and Q(m) = p(m)."""
+        r"""The shifted laws P(m) = p(m+d) and Q(m) = p(m)."""
         return Coordinates(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:

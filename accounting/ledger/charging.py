@@ -27,6 +27,7 @@ from accounting.ledger.errors import (
     ValueLost,
 )
 from accounting.ledger.history import (
+    MECHANISM,
     QUESTION,
     RELEASED,
     RENEWALS,
@@ -475,6 +476,8 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
         otherwise = "at another price"
     elif request.record.get(QUESTION) != record.get(QUESTION):
         otherwise = "for another question"
+    elif request.record.get(MECHANISM) != record.get(MECHANISM):
+        otherwise = "for another mechanism"
     elif request.record != record:
         otherwise = "for another guarantee"
     elif (

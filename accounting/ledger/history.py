@@ -23,6 +23,9 @@ HISTORY: Final = 1
 QUESTION: Final = "question"
 """The key, in a charge's guarantee, of the question that its released value answers."""
 
+MECHANISM: Final = "mechanism"
+"""The key, in a charge's guarantee, of the mechanism, unless the guarantee states its noise."""
+
 RELEASED: Final = "released"
 """The key, in a charge's guarantee, of the digest of the value that was drawn with it."""
 

@@ -25,13 +25,13 @@ from accounting.ledger.check import Damage, damages
 from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
-from accounting.ledger.history import HISTORY, QUESTION, Charge, canonical
+from accounting.ledger.history import HISTORY, MECHANISM, QUESTION, Charge, canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Drawable, Priceable, Request, cost
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport
-from dpcore.mechanism import Release, Scope, Unit
+from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold
@@ -293,6 +293,9 @@ class Ledger:
         if question is not None:
             text("question", question, "must be text")
             asked = replace(asked, record={**asked.record, QUESTION: question})
+        if not isinstance(mechanism, Mechanism):
+            # Mechanisms of one guarantee answer differently: a repeated call must name the same.
+            asked = replace(asked, record={**asked.record, MECHANISM: mechanism.to_json()})
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport) and (
             rows_per_user not in (None, 1) or np.shape(value) != (len(asked.names),)

@@ -168,7 +168,7 @@ def cost(
         )
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):
-        return _price_of(keeper, found), _record_of(found)
+        return _price_of(keeper, found), _plain(found.record())
     return keeper.price(found), _plain(found.to_json())
 
 
@@ -229,14 +229,6 @@ def _finite(whole: Composition, upper: End) -> Fraction:
         reason = "no theorem bounds its cost in the quantity of the budget"
         raise NotDerived(f"a price of {whole!r}", reason)
     return Fraction(upper)
-
-
-def _record_of(whole: Composition) -> dict[str, Any]:
-    parts, scope = whole.to_json(), whole.scope.to_json()
-    record = {"claim": "composition", "parts": parts, "scope": scope}
-    if whole.assumptions:
-        record["reason"] = "; ".join(whole.assumptions)
-    return _plain(record)
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:

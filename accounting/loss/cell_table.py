@@ -214,7 +214,7 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number for the base if the mixture is the first law of the pair; otherwise 0."""
+        r"""The number of such cells of the base if the mixture is the first law; otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:

@@ -85,7 +85,7 @@ class Density(ABC):
 
     @abstractmethod
     def exponent(self, x: Floats) -> Floats:
-        r"""The exponent t(x), with error at most 4 u t, for a float x."""
+        r"""The exponent t(x), with a relative error of at most 4 u = 2^-51, for a float x."""
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:

@@ -457,6 +457,12 @@ def _sketch(window: _Window) -> Sketch:
     if window.single and window.listed:
         return sketch_of(_single(window))
     spread = np.linspace(float(window.first), float(window.last), _POINTS)
+    # Few outputs next to a turning point may have the largest losses.
+    steps = [
+        sign << j for j in range((window.last - window.first).bit_length()) for sign in (-1, 1)
+    ]
+    near = [m + 1 + step for m in window.pair.bends() for step in (0, *steps)]
+    spread = np.union1d(spread, [float(m) for m in near if window.first < m < window.last])
     edges = np.unique(spread.astype(np.int64) if spread[-1] < 2**53 else spread)
     x = np.concatenate((edges[:1] - 1.0, (edges[1:] + edges[:-1] - 1) / 2, edges[-1:]))
     if window.listed:

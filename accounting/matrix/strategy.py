@@ -168,7 +168,7 @@ class Toeplitz(Strategy):
         return sum((ball(each * each) for each in self._exact), arb(0))
 
     def gram(self) -> Products:
-        r"""The partial sums of c_s c_(s+d): column i has the first T - i coefficients."""
+        r"""C^T C: entry (i, i + d) is the sum of c_s c_(s+d) over s < T - i - d."""
         self._few()
         last, given = self.rounds, self._exact
         scale = lcm(*(each.denominator for each in given))

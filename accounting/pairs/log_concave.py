@@ -73,7 +73,7 @@ class ShiftedPair(RayPair):
         return first, last
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The tails A(m) = P(X >= m) and B(m) = P(X >= m+d)."""
+        r"""A(m) - B(m) and B(m), for the tails A(m) = P(X >= m) and B(m) = P(X >= m+d)."""
         rest = self.noise.sf_ball(m + self.shift - 1)
         if self.shift > _SUMMED:
             return self.noise.sf_ball(m - 1) - rest, rest

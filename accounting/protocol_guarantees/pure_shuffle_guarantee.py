@@ -27,7 +27,7 @@ from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
 
 MOST_WIDTH: Final = 1 << 12
@@ -126,11 +126,9 @@ def plan_pure_shuffle(
     (g/epsilon) ln(1/cover). The result is not certified; use :func:`purity`.
     """
     n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)
-    h = n if honest is None else integer("honest", honest, at_least=1)
+    h = n if honest is None else integer("honest", honest, at_least=1, at_most=n, limit="users")
     e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
-    q = positive_rational("failure", failure, "must be > 0: bounded messages need covers")
-    if h > n or q >= 1:
-        raise InvalidParameter("honest" if h > n else "failure", h if h > n else q, "is too large")
+    q = rational_in("failure", failure, "(0, 1)", "bounded messages need uniform covers")
     # The largest power of two that is at most failure/n.
     power = (-(-n * q.denominator // q.numerator) - 1).bit_length()
     scale = g / e

@@ -18,8 +18,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,7 +44,7 @@ from dpcore.numbers.parameter import (
     positive_rational,
     rational_in,
 )
-from dpcore.numbers.rounding import down
+from dpcore.numbers.rounding import down, exactly
 from dpcore.sampling.rng import Rng
 from dpcore.selection import NoisyThreshold, Rule, Selection
 
@@ -54,6 +55,9 @@ _MOST_STEPS: Final = 1 << 32
 _LEAST_STEP: Final = Fraction(1, 10**250)
 r"""The limit up to which floats hold all steps and bounds, and products of errors and steps."""
 _MOST_GRID: Final = 1 << 22
+_MOST_DENOMINATOR: Final = 1 << 16
+_FINE: Final = 64
+r"""Factors of scores are rounded by less than one part in this many."""
 _ROOT: Final = 1 << 40
 
 Interval: TypeAlias = tuple[Fraction, Fraction]
@@ -218,7 +222,7 @@ class Count(Additive):
     r"""The number of rows, at most ``rows_per_user`` per user."""
 
     name: ClassVar[str] = "count"
-    needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
+    needs: ClassVar[str] = "of each user at most rows_per_user rows count, chosen at random"
 
     def moves(self, scope: TableScope) -> Moves:
         moved = Sensitivity(scope.rows_per_user)
@@ -365,7 +369,7 @@ class Histogram(Additive):
     """
 
     name: ClassVar[str] = "histogram"
-    needs: ClassVar[str] = "rows beyond rows_per_user are not counted"
+    needs: ClassVar[str] = "of each user at most rows_per_user rows count, chosen at random"
 
     column: str
     keys: tuple[str, ...] | None = None
@@ -398,11 +402,10 @@ class Histogram(Additive):
             reason = "must be given and > 0: a key of a single user may appear"
             raise InvalidParameter("delta", target.delta, reason)
         free = Target(epsilon=target.epsilon, rho=target.rho)
-        added = noisy(self.moves(scope), scope, free)
-        threshold = least_threshold(added.noise, target.delta, scope.rows_per_user)
-        return NoisyThreshold(
-            mechanism=added, threshold=threshold, rows_per_user=scope.rows_per_user
-        )
+        added, rows = noisy(self.moves(scope), scope, free), scope.rows_per_user
+        # Many rows are refused here: the search of the threshold takes their square.
+        planned = NoisyThreshold(mechanism=added, threshold=1, rows_per_user=rows)
+        return replace(planned, threshold=least_threshold(added.noise, target.delta, rows))
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
         found = table.keys(scope, self.column, rng)
@@ -445,28 +448,51 @@ def _chosen(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile(Clipped):
-    r"""A multiple of ``step`` in [low, high] near the quantile ``q`` of the values.
+    r"""A multiple of ``step`` in [low, high] near the quantile ``q`` of the values, or near each.
 
-    The score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}), where q = p/s.
+    The score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}), where q = p/s. If
+    ``q`` is a tuple, the quantiles are chosen independently with equal parts of the target, and
+    released in increasing order.
     """
 
     name: ClassVar[str] = "quantile"
 
-    q: Exact = Exact("1/2", within="[0, 1]")
+    q: RationalLike | tuple[RationalLike, ...] = Fraction(1, 2)
 
     def __post_init__(self) -> None:
         Clipped.__post_init__(self)
+        given = self.q if isinstance(self.q, tuple) else (self.q,)
+        exact = tuple(rational_in("q", each, "[0, 1]") for each in given)
+        if not exact or any(not one < other for one, other in pairwise(exact)):
+            raise InvalidParameter("q", self.q, "must be numbers in increasing order")
+        for each in exact:
+            if each.denominator > _MOST_DENOMINATOR:
+                must = f"must have a denominator of at most {_MOST_DENOMINATOR}"
+                raise InvalidParameter("q", each, must)
+        object.__setattr__(self, "q", exact if len(exact) > 1 else exact[0])
         low, high = self.ends
         if high - low >= _MOST_GRID:
             reason = "is too small: at most 2^22 steps are supported"
             raise InvalidParameter("step", self.step, reason)
-        if self.q.denominator > 1 << 16:
-            raise InvalidParameter("q", self.q, "must have a denominator of at most 65536")
+
+    @property
+    def all(self) -> tuple[Fraction, ...]:
+        r"""The quantiles as a tuple."""
+        found: Any = self.q if isinstance(self.q, tuple) else (self.q,)
+        return tuple(found)
+
+    def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
+        r"""Factors that make the effects of a row on all scores about equal, and their maximum."""
+        replaced = relation is Relation.REPLACE
+        moves = [q.denominator if replaced else _larger(q) for q in self.all]
+        most = max(moves) * (_FINE if len(moves) > 1 else 1)
+        factors = tuple(most // each for each in moves)
+        largest = max(f * each for f, each in zip(factors, moves, strict=True))
+        return factors, largest
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
-        p, s = self.q.numerator, self.q.denominator
-        row = s if scope.relation is Relation.REPLACE else max(p, s - p)
-        return _chosen(scope, target, scope.rows_per_user * row)
+        moved = scope.rows_per_user * self.factors(scope.relation)[1]
+        return _chosen(scope, target, moved, len(self.all))
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
         low, high = self.ends
@@ -474,19 +500,35 @@ class Quantile(Clipped):
         for part in self.steps(table, scope, rng):
             counts += np.bincount(part - low, minlength=len(counts))
         upto = np.cumsum(counts)
-        p, s, n = self.q.numerator, self.q.denominator, upto[-1]
-        return -np.maximum(0, np.maximum(s * (upto - counts) - p * n, p * n - s * upto))
+        rows = []
+        for q, factor in zip(self.all, self.factors(scope.relation)[0], strict=True):
+            p, s, n = q.numerator, q.denominator, upto[-1]
+            missed = np.maximum(s * (upto - counts) - p * n, p * n - s * upto)
+            rows.append(-factor * np.maximum(0, missed))
+        return np.array(rows) if len(rows) > 1 else rows[0]
 
     def answer(self, drawn: Any, mechanism: Selection, confidence: Fraction) -> Answer:
         low, high = self.ends
-        # P(gap >= t) <= m e^(-unit t), for permute-and-flip and for the exponential mechanism.
-        m = high - low + 1
-        miss = 1 - confidence
+        # P(gap >= t) <= m e^(-unit t), for permute-and-flip and for the exponential mechanism, and
+        # the probabilities of all quantiles add.
+        m, miss = (high - low + 1) * len(self.all), 1 - confidence
         log = math.log(m) + math.log(miss.denominator) - math.log(miss.numerator)
-        ranks = math.ceil(Fraction(log) / mechanism.unit / self.q.denominator)
+        # A rank is s units of the score of q = p/s, times its factor.
+        factors, _ = self.factors(mechanism.scope.relation)
+        rank = min(f * q.denominator for f, q in zip(factors, self.all, strict=True))
+        ranks = math.ceil(Fraction(log) / mechanism.unit / rank)
         chance = down(confidence * 100, 6)
-        note = f"{_CLIPPED}; within {ranks} ranks of the quantile in {chance}% of releases"
-        return Answer((low + int(drawn)) * self.step, None, None, note)
+        each = "each quantile" if len(self.all) > 1 else "the quantile"
+        note = f"{_CLIPPED}; within {ranks} ranks of {each} in {chance}% of releases"
+        values = [(low + int(place)) * self.step for place in sorted(np.atleast_1d(drawn))]
+        if len(values) == 1:
+            return Answer(values[0], None, None, note)
+        names = [exactly(q) for q in self.all]
+        return Answer(dict(zip(names, values, strict=True)), None, dict.fromkeys(names), note)
+
+
+def _larger(q: Fraction) -> int:
+    return max(q.numerator, q.denominator - q.numerator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,23 +241,27 @@ def _paid(
             "of the table would reveal who is in it"
         )
         raise InvalidParameter("users", ABSENT, reason)
-    present = table.users(scope)
-    charged = present if users is None else list(users)
-    if not charged:
-        raise InvalidParameter("table", table.name, "has no rows: there is no user to charge")
-    others = set(present).difference(charged)
-    if others:
-        reason = "has rows, but is not among the charged users"
-        raise InvalidParameter("users", min(others), reason)
-    value = None
-    if not ledger.has(batch):
-        with _names_by_row(table, scope, given=users is not None):
-            poor = ledger.exhausted(charged, mechanism)
-        if poor:
-            left = {name: ledger.left(name) for name in poor[:3]}
-            price, _ = cost(ledger.filter, mechanism)
-            raise BudgetExhausted(batch, poor, len(charged), left, ledger.filter.format_cost(price))
-        value = planned.query.encode(table, scope, rng)
+    # The users who are charged are those whose rows are counted.
+    with table.unchanged():
+        present = table.users(scope)
+        charged = present if users is None else list(users)
+        if not charged:
+            raise InvalidParameter("table", table.name, "has no rows: there is no user to charge")
+        others = set(present).difference(charged)
+        if others:
+            reason = "has rows, but is not among the charged users"
+            raise InvalidParameter("users", min(others), reason)
+        value = None
+        if not ledger.has(batch):
+            with _names_by_row(table, scope, given=users is not None):
+                poor = ledger.exhausted(charged, mechanism)
+            if poor:
+                left = {name: ledger.left(name) for name in poor[:3]}
+                price, _ = cost(ledger.filter, mechanism)
+                raise BudgetExhausted(
+                    batch, poor, len(charged), left, ledger.filter.format_cost(price)
+                )
+            value = planned.query.encode(table, scope, rng)
     question = f"{planned.query!r} for {scope!r}"
     if len(question) > _LONGEST:
         digest = hashlib.sha256(question.encode()).hexdigest()

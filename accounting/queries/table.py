@@ -35,6 +35,8 @@ r"""The largest number of rows in memory: of one pass, of an engine's batch, of 
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row must have a user"
+_SPACED: Final = "must have no space before or after it: 'ada' and ' ada' would be two users"
+_CHANGED: Final = "changed while it was read"
 _VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 
 
@@ -147,6 +149,21 @@ class Table:
                 reason = f"is not a column of {self.name}, which has {shown}"
                 raise InvalidParameter(argument, column, reason)
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        r"""Raise :class:`InvalidParameter` if the file changes within the block."""
+        before = self._state()
+        yield
+        if self._state() != before:
+            raise InvalidParameter("table", self.name, _CHANGED)
+
+    def _state(self) -> tuple[int, int, int] | None:
+        if self.source is not None:
+            return None
+        with _reading(self.name):
+            found = Path(self.name).stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
     # -- what a query reads -------------------------------------------------------------------
 
     def users(self, scope: TableScope) -> list[str]:
@@ -229,7 +246,8 @@ class Table:
     def _named(self, scope: TableScope) -> Any:
         self.require(scope.user, argument="user")
         user = self._text(scope.user)
-        return _polars().when(user != "").then(user).alias(_USER)
+        valid = (user != "") & (user == user.str.strip_chars())
+        return _polars().when(valid).then(user).alias(_USER)
 
     def _passes(self, scope: TableScope, *columns: Any) -> tuple[int, Iterator[Any]]:
         # The rows in lazy frames of about _A_PASS rows, and the number of parts of each frame. All
@@ -274,7 +292,8 @@ class Table:
         # The column as text, if values have a unique spelling: 1 in a float column would be 1.0.
         polars, kind = _polars(), self._kind(column)
         words = polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Null
-        if not (kind.is_integer() or kind.is_temporal() or kind in words):
+        dates = kind.is_temporal() and kind != polars.Duration  # which has no text
+        if not (kind.is_integer() or dates or kind in words):
             reason = f"contains {kind}, but must contain text, integers or dates"
             raise InvalidParameter("column", column, reason)
         return polars.col(column).cast(polars.String, strict=False)
@@ -291,9 +310,12 @@ class Table:
 
     def _refuse_rows(self, scope: TableScope, *more: tuple[str, Any, str]) -> NoReturn:
         # Report the first bad row, which an earlier pass over the table has found.
-        for column, bad, reason in ((scope.user, self._named(scope).is_null(), _NOBODY), *more):
+        missing = self._text(scope.user).fill_null("") == ""
+        invalid = self._named(scope).is_null()
+        users = ((scope.user, missing, _NOBODY), (scope.user, invalid, _SPACED))
+        for column, bad, reason in (*users, *more):
             self._refuse(column, bad, reason)
-        raise InvalidParameter("table", self.name, "changed while it was read")
+        raise InvalidParameter("table", self.name, _CHANGED)
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
         polars = _polars()
@@ -338,7 +360,8 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     words = np.frombuffer(encryptor.update(blocks), dtype=np.uint64)[::2]
     # 40 bits of each word order the rows of a user; a tie is decided by the index of the row.
     if len(sizes) >> 24:
-        raise InvalidParameter("users", len(sizes), "must be < 2^24 in each part of the table")
+        must = "must be < 2^24 with more than rows_per_user rows in one part of the table: raise it"
+        raise InvalidParameter("users", len(sizes), must)
     owner = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     order = np.argsort(owner << 40 | words >> 24, kind="stable")
     counts = np.ones(len(users), dtype=bool)

@@ -107,7 +107,7 @@ class RealCurve(OneRelease):
         return _LEAST_SQUARE <= size <= _MOST_SQUARE
 
     def check_size(self) -> None:
-        r"""Raise :class:`InvalidParameter` for noise outside the range of float64."""
+        r"""Raise :class:`InvalidParameter` unless float64 can represent the losses."""
         if not self.in_floats:
             must = "must be between 1e-10 and 1e15 times the sensitivity"
             name = "sigma" if isinstance(self.noise, Gaussian) else "scale"

@@ -56,11 +56,11 @@ Law = dict[tuple[bool, ...], Fraction]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ShuffledCurve(OneRelease):
-    r"""The curve of all reports of :class:`ShuffledReports`, between two values of one user.
+    r"""The privacy curve of :class:`ShuffledReports`; neighbours differ in one user's value.
 
-    For randomised response of three or more values the two ends of epsilon differ by less than 0.1%
-    from 1000 users on; for the other mechanisms by up to 20%, and for two values or Hadamard
-    response by up to 50%. Totals of several shuffles have an upper end only.
+    For randomised response of three or more values the two bounds on epsilon differ by less than
+    0.1% from 1000 users on; for the other mechanisms by up to 20%, and for two values or Hadamard
+    response by up to 50%. Totals of several shuffles have only an upper bound.
 
     >>> from dpcore.local import RandomisedResponse
     >>> votes = ShuffledReports(report=RandomisedResponse(epsilon=4, values=100), users=10**6)

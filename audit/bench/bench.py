@@ -35,7 +35,7 @@ from audit.claims.claim import Claim, format_rational
 from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
 from audit.evidence.measured_fraction import unmeasured_pairs
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued

@@ -312,7 +312,7 @@ _SELECTION: Final = (
     Entry(
         name="noisy-max-one-draw",
         number=15,
-        sentence="All arms get the same draw of noise, which cancels when they are compared.",
+        sentence="The same draw is added to every count, so it cancels when counts are compared.",
         source="a draw of one number instead of one for each count",
         run=partial(noisy_max, shared=True),
         pair=([0, 1, 1, 1, 1], [1, 0, 0, 0, 0]),

@@ -89,9 +89,7 @@ class Written:
         return cls(report=report, text=report.to_text(), shown=shown, page=page)
 
     def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
-        r"""Write the files and standard output, and raise last, so that all other outputs are
-        written.
-        """
+        r"""Write the files and standard output; an error is raised after all of them were tried."""
         unwritten: InvalidParameter | None = None
         for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):
             try:

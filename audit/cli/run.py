@@ -105,7 +105,7 @@ def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | Non
 
 def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: str) -> Written:
     from audit.assembly import Audit
-    from audit.outputs.watchdog import stdout_to_stderr
+    from audit.outputs.call_guard import stdout_to_stderr
     from audit.sandbox.sandbox import Sandbox
 
     # Output printed by the target, also while outputs are read, must not mix with the report.

@@ -45,7 +45,7 @@ def _leave_isolated(
 ) -> NoReturn:
     # Audit a target in its own process, print the report and end the command; errors about an
     # argument are reported under the option in ``names``.
-    from audit.sandbox.process import error_fields, error_from_fields
+    from audit.sandbox.isolated_process import error_fields, error_from_fields
     from audit.sandbox.sandbox import importing, run_isolated
 
     def there() -> tuple[tuple[str, ...], str, int, tuple[Any, ...] | None]:
@@ -187,8 +187,7 @@ def canaries_command(
     ),
     relation: str = option(
         "WORD",
-        "How a canary is excluded: left out (add-remove), or replaced by something fixed "
-        "(replace).",
+        "How a canary is excluded: left out (add-remove), or replaced by a fixed record (replace).",
         default="add-remove",
     ),
     guesses: str | None = option(
@@ -348,8 +347,8 @@ def exact(
     *,
     claim: str | None = option(
         "CLAIM",
-        "What to prove or refute: epsilon=1, epsilon=1,delta=1e-6, or points of a claimed "
-        "curve such as rho=0.1 or discrete-gaussian:sigma_squared=4@1.",
+        "What to prove or refute: epsilon=1; epsilon=1,delta=1e-6; or a whole curve, tested at "
+        "several points: rho=0.1, or NOISE@SENSITIVITY.",
     ),
     epsilon: list[str] | None = option("E", "Compute delta at this epsilon; repeatable."),
     delta: list[str] | None = option("D", "Compute epsilon at this delta; repeatable."),
@@ -373,7 +372,7 @@ def exact(
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim
-    from audit.evidence.sample_verdict import versions
+    from audit.evidence.sample_outcome import versions
     from audit.exact.divergence import decide
     from audit.exact.report import ExactReport
 

@@ -240,7 +240,7 @@ def _side(place: str, found: dict[str, Any]) -> Side:
     try:
         compile(code, f"{place}.code", "exec")
     except (SyntaxError, ValueError) as error:
-        raise InvalidParameter(f"{place}.code", code, f"is not Python: {error}") from None
+        raise InvalidParameter(f"{place}.code", code, f"is not valid Python: {error}") from None
     if seen < 0 or math.isnan(seen):
         raise InvalidParameter(f"{place}.seen", seen, "must be a lower bound on epsilon, >= 0")
     return Side(

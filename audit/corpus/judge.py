@@ -21,7 +21,7 @@ import numpy as np
 from audit.assembly import Audit
 from audit.corpus.entry import ROLES, Entry, Role, Side
 from audit.corpus.environment import Environment, EnvironmentFailed, Installed, Worker, environments
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.spec import AuditSpec
 from audit.wording.ci_formats import Case, Outcome
 from audit.wording.result import Result, Statement, computed, fact, json_text, members, plain

@@ -28,7 +28,7 @@ from scipy.special import expit, xlog1py
 from audit.claims.verdicts import LOOKS, log_bar
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.prequential_test import GRID, read_claim
-from audit.evidence.sample_verdict import LARGEST_EXPONENT, Watched
+from audit.evidence.sample_outcome import LARGEST_EXPONENT, Watched
 from audit.evidence.threshold_rule import ThresholdFamily, Trial, learn_rule
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter

@@ -133,8 +133,8 @@ class Tally:
 
     @property
     def looked_at(self) -> int:
-        r"""The number of runs from which an event can be learned: all numbers, which are ordered,
-        and each label after its first occurrence. 0 if all outputs are equal.
+        r"""The number of runs that can inform the choice of an event: those with a number, and
+        those with a label that occurred before. 0 if all outputs are equal.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -187,6 +187,7 @@ class Tally:
             labels=self.labels,
             counts=counts,
             integral=integral,
+            zeros=self.numbers.signed_zeros,
         )
 
     def _cuts(self, *, integral: bool) -> tuple[NumberLine, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -216,8 +217,8 @@ class Cells:
 
     ``counts`` (2, cells) are the counts of the training runs; ``alone`` marks the intervals of one
     number that is far more frequent than its neighbours. ``after[i]`` (cut ``i`` lies just above a
-    frequent number) and ``integral`` (all numbers are integers) only affect the wording of an
-    event.
+    frequent number), ``integral`` (all numbers are integers) and ``zeros`` (0.0 and -0.0 occurred)
+    only affect the wording of an event.
     """
 
     cuts: NumberLine
@@ -226,6 +227,7 @@ class Cells:
     labels: Labels
     counts: Integers
     integral: bool
+    zeros: bool = False
 
     @property
     def intervals(self) -> int:
@@ -323,7 +325,9 @@ class Event:
         by their written form, -0.0 before 0.
         """
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
-        return wording([words for words, _ in pieces], of)
+        found = wording([words for words, _ in pieces], of)
+        zeros = self.cells.zeros and self.chosen[self.cells.cuts.search(self.cells.cuts.zeros)]
+        return found if np.all(zeros) or not np.any(zeros) else f"{found} (where -0.0 < 0.0)"
 
     def spans(self) -> list[tuple[float, float]]:
         r"""The intervals of numbers in the event, as floats for a figure: low <= x < high."""

@@ -153,7 +153,7 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 class ThresholdFamily:
     r"""The learned log-odds of dataset B in each cell, and the experts. The last expert guesses
     wherever the learned odds exceed epsilon, from the best cut on. It has no share of the level,
-    but a leader may follow it (:mod:`audit.evidence.many_tests`).
+    but a leader may follow it (:mod:`audit.evidence.combine_tests`).
     """
 
     cells: Cells

@@ -13,8 +13,8 @@ from typing import Final, Literal
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import LOOKS
-from audit.evidence.many_tests import gather_views, parts_of, view_seeds, watch_views
-from audit.evidence.sample_verdict import capped
+from audit.evidence.combine_tests import gather_views, parts_of, view_seeds, watch_views
+from audit.evidence.sample_outcome import capped
 from audit.evidence.view import View
 from audit.wording.result import fact
 from dpcore.numbers.enclosure import round_down

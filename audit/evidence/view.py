@@ -34,7 +34,7 @@ class View:
     ``outputs`` are scores, each by a model that was fitted only on earlier blocks of the test;
     ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)`` gives the
     scores of an audit of this many runs. ``followed`` means that the leader of the pair may follow
-    this view (:mod:`audit.evidence.many_tests`).
+    this view (:mod:`audit.evidence.combine_tests`).
     """
 
     pair: int = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun, VerdictWord
-from audit.evidence.sample_verdict import Outcome, versions
+from audit.evidence.sample_outcome import Outcome, versions
 from audit.exact.divergence import Decision, decide
 from audit.report.record import ExactFinding, ExactWitness
 from audit.report.report import AuditReport

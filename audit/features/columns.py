@@ -53,6 +53,8 @@ class Column:
                 return f"{display_path(self.path)} modulo {self.value!r}"
             case "count":
                 return f"count of {self.value:g}"
+            case "zero":
+                return f"sign of the zero {display_path(self.path)}"
             case _:
                 return self.what
 
@@ -122,6 +124,9 @@ class Reader:
                 return _coded(np.asarray(LOWEST_BIT(plain[:, column.place]), dtype=np.float64))
             case "modulo":
                 return _coded(parts_of_step(plain[:, column.place], step=column.value))
+            case "zero":
+                numbers, _ = table.column(column.place)
+                return _coded(np.where(numbers == 0.0, np.copysign(1.0, numbers), np.nan))
             case "count":
                 return _coded(
                     (table.numbers[:, : self.width] == column.value).sum(axis=1).astype(np.float64)
@@ -178,6 +183,10 @@ def learn_reader(table: Table, schema: Schema) -> Reader:
     ]
     if bool((table.structures != table.structures[:1]).any()):
         columns.append(Column(what="structure", labels=_labels(table.structures, schema)))
+    columns += [
+        Column(what="zero", place=place, path=paths[place])
+        for place in _signed_zeros(some.numbers).tolist()
+    ]
     if width > 1:
         columns += [Column(what="count", value=float(flag)) for flag in flags]
     if int(known.sum()) - flagged > int(known.sum()) / 100:
@@ -187,6 +196,12 @@ def learn_reader(table: Table, schema: Schema) -> Reader:
         if width > 1:
             columns += [Column(what=what) for what in ("sum", "max", "min", "argmax", "numbers")]
     return Reader(columns=tuple(columns), flags=tuple(map(float, flags)), paths=tuple(paths))
+
+
+def _signed_zeros(numbers: Floats) -> NDArray[np.intp]:
+    # The columns with 0.0 and -0.0.
+    zero, negative = numbers == 0.0, np.signbit(numbers)
+    return np.flatnonzero((zero & negative).any(axis=0) & (zero & ~negative).any(axis=0))
 
 
 def _varies(numbers: Floats, codes: Codes) -> bool:

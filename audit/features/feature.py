@@ -43,10 +43,10 @@ from audit.features.shapes import (
     coordinate,
     hashed,
 )
+from audit.outputs.call_guard import RAISED, current, failure
 from audit.outputs.copies import captured
 from audit.outputs.loading import load
 from audit.outputs.output_parser import Outputs, require_readable, same
-from audit.outputs.watchdog import RAISED, current, failure
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

@@ -38,7 +38,7 @@ from audit.claims.verdicts import (
     log_bar,
 )
 from audit.errors import TargetFailed
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.fit.sampler import Sampler, sampler_of
 from audit.fit.statistics import (
     SIMULATIONS,
@@ -53,7 +53,7 @@ from audit.fit.statistics import (
     log_wealth,
     log_wealths,
 )
-from audit.outputs.watchdog import stdout_to_stderr
+from audit.outputs.call_guard import stdout_to_stderr
 from audit.spec import AuditSpec
 from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.fit.statistics import Integers
-from audit.outputs.watchdog import RAISED, Watchdog, failure
+from audit.outputs.call_guard import RAISED, Watchdog, failure
 from audit.targets.target import Block, Catalogued, Target
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,7 +261,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) 
     return {
         **_calibrated(cells, seen.counts, coins),
         "tilted": _tilted(cells, seen.counts),
-        "cells": _binomial(seen.counts, cells.lower, cells.upper),
+        "cells": _by_cell(cells, seen),
         "residues": _by_residue(cells, seen),
     }
 
@@ -317,10 +317,21 @@ def _chernoff(score: Floats, upper: Floats, gained: float, draws: int) -> float:
     return min(1.0, math.exp(min(0.0, log_bound(theta) + _ROUNDING * size)))
 
 
-def _binomial(counts: Integers, lower: Floats, upper: Floats) -> float:
+def _by_cell(cells: FitCells, seen: CellCounts) -> float:
+    counts, lower, upper = map(_with_tails, (seen.counts, cells.lower, cells.upper))
+    wide = np.minimum(upper * (1 + _ERROR), 1.0)
+    return _binomial(seen.draws, counts, lower * (1 - _ERROR), wide)
+
+
+def _with_tails(cells: NDArray[Any]) -> NDArray[Any]:
+    # The values of all cells, and of the half-lines of at most half of the cells.
+    most = len(cells) // 2
+    return np.concatenate((cells, np.cumsum(cells)[1:most], np.cumsum(cells[::-1])[1:most]))
+
+
+def _binomial(draws: int, counts: Integers, lower: Floats, upper: Floats) -> float:
     # The upper bound of each tail: small counts with the lower probability, large counts with the
-    # upper one; Bonferroni over all cells.
-    draws = int(counts.sum())
+    # upper one; Bonferroni over all counts.
     few = stats.binom.cdf(counts, draws, lower)
     many = stats.binom.sf(counts - 1, draws, upper)
     both = 2 * np.minimum(few, many) * (1 + _ROUNDING)
@@ -331,7 +342,7 @@ def _by_residue(cells: FitCells, seen: CellCounts) -> float:
     best = 1.0
     for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
         lower, upper = cells.residue(modulus)
-        p_value = _binomial(counts, np.full(modulus, lower), np.full(modulus, upper))
+        p_value = _binomial(seen.draws, counts, np.full(modulus, lower), np.full(modulus, upper))
         best = min(best, len(cells.moduli) * p_value)
     return best
 

@@ -2,9 +2,9 @@ r"""The identity of an output: its type and exact value as text; different outpu
 
 Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are
 four outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set
-are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr
-and, if it has a hash, also by its own ``==``. DataFrames and Series of pandas and polars are read
-as plain data; neither library is imported here.
+are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr,
+its attributes that hold plain data and, if it has a hash, by its own ``==``. DataFrames and Series
+of pandas and polars are read as plain data; neither library is imported here.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import datetime as dt
 import enum
 import math
 import re
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, cast, overload
 
 import numpy as np
@@ -46,6 +48,7 @@ _BARE: Final = frozenset({"int64", "float64", "bool"})
 _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
 _WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
 _STRETCH: Final = 16384
+_DEEPEST: Final = 50
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -247,8 +250,7 @@ def _text(value: Any, objects: list[Hashable]) -> str:
     table = table_of(value)
     if table is not None:
         # The repr of a table omits rows and rounds numbers.
-        shape = (table.name, table.columns, table.types, table.index, table.values)
-        return f"{kind.__qualname__}{_text(shape, objects)}"
+        return f"{kind.__qualname__}{_text(table, objects)}"
     for base, bare in _ALL_BASES.items():
         if isinstance(value, base):
             own = getattr(value, "__dict__", None)
@@ -258,14 +260,20 @@ def _text(value: Any, objects: list[Hashable]) -> str:
 
 
 def _object(value: Any, objects: list[Hashable]) -> str:
-    # If its own == decides, an address in its repr is not part of its identity.
-    text = f"{type(value).__qualname__}: {value!r}"
-    try:
-        hash(value)
-    except TypeError:
-        return text
-    objects.append(value)
-    return without_address(text)
+    # An address in its repr is not part of its identity if its attributes or its own == decide.
+    kind, own = type(value), attributes_of(value)
+    text, plain = f"{kind.__qualname__}: {value!r}", cast("Any", object.__eq__)
+    bare = without_address(text)
+    same = kind.__eq__ is not plain or isinstance(value, StandIn) or (bare != text and not own)
+    if own:
+        bare += f", {_text(own, objects)}"
+    if same:
+        try:
+            hash(value)
+        except TypeError:
+            return bare if own else text
+        objects.append(value)
+    return bare
 
 
 def without_address(text: str) -> str:
@@ -363,7 +371,8 @@ _known: Final[dict[type, bool]] = {}
 class Table:
     r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
 
-    A Series is one column; ``name`` is the name of the Series, or of the index of a DataFrame.
+    A Series is one column; ``name`` is the name of the Series, or of the index of a DataFrame;
+    ``attrs`` are the attributes that pandas keeps with a table.
     """
 
     name: Hashable
@@ -371,6 +380,12 @@ class Table:
     types: tuple[str, ...]
     index: tuple[Hashable, ...] | None
     values: tuple[list[Any], ...]
+    attrs: dict[Hashable, Any]
+
+
+_WRITERS[Table] = lambda value, objects: _tuple(
+    (value.name, value.columns, value.types, value.index, value.values, value.attrs), objects
+)
 
 
 class StandIn:
@@ -396,7 +411,35 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
         return output.fields
     if not dataclasses.is_dataclass(type(output)):
         return None
-    return tuple((each.name, getattr(output, each.name)) for each in dataclasses.fields(output))
+    fields = {each.name: getattr(output, each.name) for each in dataclasses.fields(output)}
+    return tuple((attributes_of(output) | fields).items())
+
+
+def attributes_of(output: Any) -> dict[str, Any]:
+    r"""The attributes of an object that hold plain data, including those that its repr omits.
+
+    None for classes of Python itself, which may cache a text or a hash in an attribute, and for
+    members of an enum.
+    """
+    if isinstance(output, StandIn):
+        return output.own
+    library = str(type(output).__module__).partition(".")[0] in sys.stdlib_module_names
+    if library or isinstance(output, enum.Enum):
+        return {}
+    state = object.__getstate__(output)
+    parts = state if isinstance(state, tuple) else (state,)
+    found = {name: value for part in parts if type(part) is dict for name, value in part.items()}
+    return {name: value for name, value in found.items() if _is_data(value, _DEEPEST)}
+
+
+def _is_data(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind is np.ndarray or isinstance(value, np.generic):
+        return not value.dtype.hasobject
+    if kind not in _WRITERS or not depth:
+        return kind in _BY_REPR
+    items = chain(value.keys(), value.values()) if kind is dict else value
+    return all(_is_data(item, depth - 1) for item in items)
 
 
 def is_table(kind: type) -> bool:
@@ -416,26 +459,23 @@ def table_of(output: Any) -> Table | None:
         return None
     index = getattr(output, "index", None)
     labels = None if index is None or callable(index) else tuple(_plain(index))
-    if hasattr(output, "columns"):
-        names = tuple(output.columns)
-        if hasattr(output, "iloc"):
-            columns = [output.iloc[:, place] for place in range(len(names))]
-        else:
-            columns = list(output.get_columns())
-        return Table(
-            name=getattr(index, "name", None),
-            columns=names,
-            types=tuple(map(str, output.dtypes)),
-            index=labels,
-            values=tuple(map(_plain, columns)),
-        )
+    columns = columns_of(output)
+    several = hasattr(output, "columns")
     return Table(
-        name=output.name,
-        columns=(),
-        types=(str(output.dtype),),
+        name=getattr(index, "name", None) if several else output.name,
+        columns=tuple(output.columns) if several else (),
+        types=tuple(str(column.dtype) for column in columns),
         index=labels,
-        values=(_plain(output),),
+        values=tuple(map(_plain, columns)),
+        attrs=dict(getattr(output, "attrs", {})),
     )
+
+
+def columns_of(output: Any) -> list[Any]:
+    r"""The columns of a DataFrame; a Series or an index is one column."""
+    if hasattr(output, "get_columns"):
+        return list(output.get_columns())
+    return [column for _, column in output.items()] if hasattr(output, "columns") else [output]
 
 
 def _plain(column: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import TargetFailed
-from audit.outputs.watchdog import failure
+from audit.outputs.call_guard import failure
 from dpcore.command.packages import clash_of
 from dpcore.command.user_code import UserCode
 

@@ -22,11 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from audit.errors import Unreadable
 from audit.outputs.identity import (
     TEXTS,
+    attributes_of,
     display_name,
     fields_of,
     identity,
     is_table,
     table_of,
+    without_address,
     written,
 )
 from audit.wording.shorten import shortened
@@ -314,6 +316,8 @@ def _all_different(outputs: Outputs) -> list[str]:
     if len(found) < 2 or len(set(map(id, found))) < len(found):
         return []
     if any(fields_of(item) is not None or table_of(item) is not None for item in found):
+        return []
+    if any(attributes_of(item) or without_address(repr(item)) == repr(item) for item in found):
         return []
     names = " or ".join(sorted({type(item).__name__ for item in found}))
     return [f"no two outputs of type {names} are equal: return plain values"]

@@ -132,6 +132,16 @@ class NumberLine:
         negative_zero = (values == 0.0) & np.signbit(values)
         return bool((values == np.rint(values)).all()) and not bool(negative_zero.any())
 
+    @property
+    def zeros(self) -> NumberLine:
+        r"""The floats -0.0 and 0.0."""
+        return self.of_floats(np.array([-0.0, 0.0]), self.form or "")
+
+    @property
+    def signed_zeros(self) -> bool:
+        r"""Whether these sorted numbers are floats that include 0.0 and -0.0."""
+        return self.floats and bool(np.isin(self.zeros.places, self.places).all())
+
     def unique(self) -> tuple[NumberLine, Integers, Integers]:
         r"""The sorted distinct numbers, the first index of each, and the inverse (as in
         numpy.unique).

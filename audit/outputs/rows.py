@@ -4,7 +4,7 @@ The *structure* is everything but the values: types, keys and their order, nesti
 and the names of index and columns. A *column* holds a number or a label at one path, such as
 ``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]``, the third number in a text; ``.text`` is the
 text with its numbers blanked. JSON text is read as its value, text of several lines line by line,
-and an object of an unknown class by its repr. Each output is read separately.
+and an object of an unknown class by its repr and its attributes. Each output is read separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import BASES, fields_of, identity, table_of, without_address
+from audit.outputs.identity import (
+    BASES,
+    attributes_of,
+    fields_of,
+    identity,
+    table_of,
+    without_address,
+)
 from audit.outputs.output_parser import Outputs, adjoining
 from audit.outputs.reading import as_float
 
@@ -119,7 +126,9 @@ def _walk(value: Any, path: str, cells: Cells) -> str:
             own = getattr(value, "__dict__", None)
             more = _fields(own.items(), path, cells) if own else ""
             return f"{kind.__name__}{more}: {_walk(bare(value), path, cells)}"
-    return f"{kind.__name__}: {_text(without_address(repr(value)), path, cells)}"
+    own = attributes_of(value)
+    more = _fields(own.items(), path, cells) if own else ""
+    return f"{kind.__name__}{more}: {_text(without_address(repr(value)), path, cells)}"
 
 
 def _fields(pairs: Iterable[tuple[Any, Any]], path: str, cells: Cells) -> str:
@@ -229,6 +238,8 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
     dtype = value.dtype
     name = _NAMES.get(dtype.name, dtype.name)
     if isinstance(value, np.ma.MaskedArray):
+        if not value.ndim:
+            return f"masked {name} {_walk(value.tolist(), path, cells)}"
         return f"masked {name}{value.shape}{_items(value.tolist(), path, cells)}"
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"
@@ -261,7 +272,8 @@ def _table(name: str, table: Any, path: str, cells: Cells) -> str:
         own = path + _step(key) if table.columns else path
         parts.append(f"{_named(key)}: {kind}{_items(values, own, cells)}")
     index = "" if table.index is None else f", index {identity(table.index)}"
-    return f"{name}({', '.join(parts)}{index})"
+    more = _fields(table.attrs.items(), f"{path}.attrs", cells) if table.attrs else ""
+    return f"{name}({', '.join(parts)}{index}){more}"
 
 
 _Reader: TypeAlias = Callable[[Any, str, Cells], str]

@@ -1,10 +1,10 @@
 r"""Encode values for the pipe between the auditor and the process that runs audited code.
 
 The answers are data. Numbers, text, arrays and containers of them arrive unchanged. An object of
-any other class remains in its process: a stand-in arrives, with the name of its class, its repr and
-a number, and two stand-ins are the same if the objects are equal and have the same repr. That of a
-dataclass also has its fields, that of a table its content. The bytes are a pickle that may name
-nothing but :func:`_made`, so no code of the sender's classes runs here.
+any other class remains in its process: a stand-in arrives, with the name of its class, its repr,
+its attributes that hold data and a number, and two stand-ins are the same if the objects have the
+same identity. That of a dataclass also has its fields, that of a table its content. The bytes are a
+pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs here.
 
     what arrives from a list, a tuple, ... of a subclass is of a class of that name, of plain items
 """
@@ -24,7 +24,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.outputs.identity import BASES, StandIn, Table, fields_of, identity, table_of
+from audit.outputs.identity import (
+    BASES,
+    Name,
+    StandIn,
+    Table,
+    attributes_of,
+    fields_of,
+    identity,
+    table_of,
+)
 
 _PLAIN: Final = "biufcSUmM"
 _TOKEN: Final = 40  # bits, after those of a counter
@@ -43,13 +52,14 @@ class Objects:
     _first: dict[int, Any] = field(default_factory=dict)
     _token: int = field(default_factory=lambda: secrets.randbits(_TOKEN))
 
-    def number(self, value: Any, text: str) -> int:
-        r"""The number of the first equal object with the same representation."""
+    def number(self, value: Any, text: str, which: str | Name) -> int:
+        r"""The number of the first equal object with the same representation and identity."""
         kind = type(value)
         # The default repr is only an address.
-        address = getattr(kind, "__repr__", None) is object.__repr__
-        told = None if address else (text, repr(_own(value)))
-        alike = (kind, identity(value))
+        address, own = getattr(kind, "__repr__", None) is object.__repr__, _own(value)
+        shown = ("" if address else text, repr(own), str(identity(own)))
+        told = shown if own or not address else None
+        alike = (kind, which)
         found = self._numbers.get(alike)
         if found is None:
             found = len(self._numbers)
@@ -71,7 +81,7 @@ def pack(value: object, objects: Objects) -> bytes:
     r"""Serialise a value for another process.
 
     This runs code of the value (its hash, equality and repr): see
-    :func:`audit.outputs.watchdog.reading`.
+    :func:`audit.outputs.call_guard.reading`.
     """
     file = io.BytesIO()
     _Pickler(file, objects).dump(value)
@@ -108,7 +118,7 @@ _SENT: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     Fraction: lambda value: ("Fraction", value.numerator, value.denominator),
     Decimal: lambda value: ("Decimal", str(value)),
     Table: lambda value: (
-        "table", value.name, value.columns, value.types, value.index, value.values,
+        "table", value.name, value.columns, value.types, value.index, value.values, value.attrs,
     ),
 }  # fmt: skip
 
@@ -126,19 +136,22 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
         return _array(value)
     name, fields, table = kind.__name__, fields_of(value), table_of(value)
     # The repr of a dataclass may omit fields; that of a table omits rows and rounds numbers.
-    text = repr(value) if fields is None and table is None else str(identity(value))
-    number = value.number if isinstance(value, StandIn) else objects.number(value, text)
+    which = identity(value if table is None else table)
+    if table is not None:
+        text = f"{name}{which}"
+    else:
+        text = repr(value) if fields is None else str(which)
+    number = value.number if isinstance(value, StandIn) else objects.number(value, text, which)
     for base, plainly in BASES.items():
         if isinstance(value, base):
             return "like", number, name, text, base.__name__, plainly(value), _own(value)
-    return "object", number, name, text, fields, table
+    return "object", number, name, text, _own(value), fields, table
 
 
 def _own(value: Any) -> dict[str, Any]:
-    # The attributes of an instance of a plain type's subclass; other objects are sent by their
-    # repr.
+    # All attributes of an instance of a plain type's subclass, otherwise those that hold data.
     plain = any(isinstance(value, base) for base in BASES)
-    return dict(getattr(value, "__dict__", {})) if plain else {}
+    return dict(getattr(value, "__dict__", {})) if plain else attributes_of(value)
 
 
 def _array(value: Any) -> tuple[Any, ...]:
@@ -175,8 +188,8 @@ _MADE: Final[dict[str, Callable[..., Any]]] = {
     "complex": complex,
     "Fraction": Fraction,
     "Decimal": Decimal,
-    "table": lambda name, columns, types, index, values: Table(
-        name=name, columns=columns, types=types, index=index, values=values
+    "table": lambda name, columns, types, index, values, attrs: Table(
+        name=name, columns=columns, types=types, index=index, values=values, attrs=attrs
     ),
 }
 
@@ -208,7 +221,8 @@ class _Unpickler(pickle.Unpickler):
                 found.own = dict(own)
             else:
                 found = _class(name, object)()
-                found.own, (found.fields, found.table) = {}, held
+                own, found.fields, found.table = held
+                found.own = dict(own)
             found.number, found.text = number, text
             self._known[number] = found
             return found

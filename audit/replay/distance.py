@@ -64,8 +64,8 @@ def difference(
     a: Sequence[Number], b: Sequence[Number], norm: SensitivityNorm
 ) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
     r"""The exact difference of numbers, its norm (for l2, the squared norm), and a bound on the
-    contribution of float rounding to the norm: 2^-20 times the largest number for each coordinate,
-    as in single precision. None if a number is not finite.
+    contribution of float rounding to the norm: 2^-20 times the largest number, for each
+    coordinate, as in single precision. None if a number is not finite.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None

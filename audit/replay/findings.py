@@ -73,7 +73,7 @@ class Finding(Facts):
 
     def __post_init__(self) -> None:
         if self.refutes and self.severity != "error":
-            raise ValueError("a finding that refutes must be an error")
+            raise ValueError("a finding that refutes must have the severity 'error'")
 
     @property
     def named(self) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Final
 
-from audit.outputs.watchdog import Watchdog, stdout_to_stderr
+from audit.outputs.call_guard import Watchdog, stdout_to_stderr
 from audit.replay.declared import declarations
 from audit.replay.evidence import (
     appearances,

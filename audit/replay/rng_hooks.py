@@ -254,7 +254,7 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""Replace every random source, and references held by ``function``, within the block."""
+    r"""Replace every random source within the block, also where ``function`` refers to it."""
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError(
             "only one replay at a time: it replaces the random sources of the process"

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import TargetFailed, Unreadable
+from audit.outputs.call_guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.copies import captured, copies
 from audit.outputs.identity import identity
 from audit.outputs.output_parser import kind, require_readable
 from audit.outputs.rows import Cell, Row, row_of
-from audit.outputs.watchdog import RAISED, TimeUp, Watchdog, failure
 from audit.replay.rng_hooks import Session
 from audit.replay.tape import Changes, Draw, Place, Seeded, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup
 
 from audit.claims.claim import format_rational as exact_decimal
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.evidence.trace import Trace
 from audit.report.figure_data import Bin, Histogram
 from audit.wording.shorten import distinct, printable

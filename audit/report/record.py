@@ -23,7 +23,7 @@ from audit.claims.verdicts import (
 from audit.errors import TargetFailed
 from audit.evidence.event import Witness
 from audit.evidence.measured_fraction import unresolved
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.wording.result import Result, computed, fact, format_enclosure
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike

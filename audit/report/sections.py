@@ -16,7 +16,7 @@ from markupsafe import Markup
 from audit.claims.claim import Claim, format_rational
 from audit.claims.verdicts import format_p_value
 from audit.evidence.event import Witness
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.report.record import AuditRecord, ExactWitness
 from audit.report.sentences import confidence, leak, scored
 from audit.wording.html import Section, as_json, code, copied

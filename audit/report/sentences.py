@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from audit.errors import TargetFailed
     from audit.evidence.baseline_bounds import BaselineFinding
     from audit.evidence.measured_fraction import Coverage
-    from audit.evidence.sample_verdict import Outcome
+    from audit.evidence.sample_outcome import Outcome
     from audit.fit.fit import FitReport
 
 FAULTS: Final = "FAULTS FOUND"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.errors import TargetFailed
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.features.feature import Feature
 from audit.outputs.output_parser import Outputs
 from audit.outputs.stored import Unstorable, encode, pack, unpack

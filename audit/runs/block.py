@@ -22,8 +22,8 @@ from audit.claims.claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
 from audit.errors import TargetFailed
 from audit.features.feature import Feature, with_time
+from audit.outputs.call_guard import current, reading
 from audit.outputs.output_parser import Outputs, concatenate, draw_worlds, same
-from audit.outputs.watchdog import current, reading
 from audit.spec import AuditSpec
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
@@ -115,7 +115,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The random streams of an audit, by purpose. A changed number changes the draws of seeds."""
+    r"""The random streams of an audit, by purpose. A new number changes what every seed draws."""
 
     WORLDS = 0
     MIXING = 1

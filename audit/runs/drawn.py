@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.evidence.many_tests import FamilyProcess, watch_views
+from audit.evidence.combine_tests import FamilyProcess, watch_views
 from audit.evidence.prequential_test import block_ends
 from audit.evidence.view import View
 from audit.features.defaults import default_features
 from audit.features.feature import Feature, require_fixed
+from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
-from audit.outputs.watchdog import Watchdog, reading, stdout_to_stderr
 from audit.runs.block import Plan, Planned, worlds_of
 from audit.targets.target import Target
 
@@ -109,8 +109,8 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""A context for reading outputs (:func:`audit.outputs.watchdog.reading`), with the audit's
-        time limit and standard output redirected.
+        r"""A context for reading outputs (:func:`audit.outputs.call_guard.reading`), with the
+        audit's time limit and standard output redirected.
         """
         with (
             stdout_to_stderr(),
@@ -196,11 +196,6 @@ class DrawnRuns:
         self.blocks.append(
             BlockRuns(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
         )
-        if first and all(output is None for output in outputs):
-            several = len(self.plan.pairs) > 1
-            where = f"on pair {block.pair + 1} of {len(self.plan.pairs)}, " if several else ""
-            reason = f"{where}returned nothing: every output is None"
-            raise TargetFailed(self.target.spelling, reason)
 
     def _shown(
         self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]
@@ -260,8 +255,13 @@ class DrawnRuns:
     def finish(self, stopped: str) -> DrawnRuns:
         r"""Record why the drawing ended, and return self."""
         self.stopped = stopped
+        several = len(self.plan.pairs) > 1
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
+            if self.error is None and _nothing_but_none(self.outputs(pair)):
+                where = f"on pair {pair + 1} of {len(self.plan.pairs)}, " if several else ""
+                reason = f"{where}returned nothing: every output is None"
+                self.error = TargetFailed(self.target.spelling, reason)
         return self
 
     def _together(self, pair: int) -> None:
@@ -276,6 +276,10 @@ class DrawnRuns:
             outputs = whole[start : (start := start + len(kept.outputs))]
             shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
             self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
+
+
+def _nothing_but_none(outputs: Outputs) -> bool:
+    return len(outputs) > 0 and all(output is None for output in outputs)
 
 
 def _holds_floats(value: object) -> bool:

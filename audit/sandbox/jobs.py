@@ -27,10 +27,10 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import REPEATS, TargetFailed
-from audit.outputs.watchdog import Watchdog, reading, stdout_to_stderr
+from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, draw_block, keeps_to_its_seed
-from audit.sandbox.process import error_fields, error_from_fields, result_of, run_work
+from audit.sandbox.isolated_process import error_fields, error_from_fields, result_of, run_work
 from audit.targets.content import content_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Target

@@ -2,8 +2,8 @@ r"""Run the targets and feature maps of a command in a child process.
 
 The auditor never imports their code. A sandbox loads a target, draws blocks of its runs and applies
 maps to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its
-process is a failure of the target (``audit.sandbox.process``). Callables that are passed to the
-Python functions of ``audit`` run in the caller's process instead.
+process is a failure of the target (``audit.sandbox.isolated_process``). Callables that are passed
+to the Python functions of ``audit`` run in the caller's process instead.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.features.feature import Feature, own_map, read_feature
+from audit.outputs.call_guard import Watchdog
 from audit.outputs.output_parser import Outputs, concatenate
-from audit.outputs.watchdog import Watchdog
-from audit.sandbox.process import Ended, IsolatedProcess, Pipe
+from audit.sandbox.isolated_process import Ended, IsolatedProcess, Pipe
 from audit.targets.content import files_of, source_of
 from audit.targets.spelling import read_target
 from audit.targets.target import Block, Scalar, Target

@@ -30,9 +30,9 @@ from audit.errors import TargetFailed
 from audit.evidence.event import Tally
 from audit.features.defaults import default_features
 from audit.features.learned_score import learned_scores
+from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.reading import Integers, read
-from audit.outputs.watchdog import stdout_to_stderr
 from audit.runs.block import Plan
 from audit.sandbox.jobs import Drawer, check_reveals, drawer
 from audit.search.spaces import DatasetPair, Space, key, unique_pairs
@@ -46,7 +46,7 @@ SHARE: Final = 4
 r"""One run in this many is used for training."""
 
 STREAM: Final = 1 << 31
-r"""The first word of the spawn keys of a search, which no random stream of an audit uses."""
+r"""The first word of the spawn keys of a search; the random streams of an audit never use it."""
 
 _LEAST: Final = 1000
 _BRACKETS: Final = (0.6, 0.2, 0.2)  # of the training runs: first candidates, then changes twice

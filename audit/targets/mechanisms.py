@@ -2,21 +2,24 @@ r"""Local reports and private choices as targets.
 
     local:randomised-response,values=4,epsilon=1
     local:unary-encoding,values=6,epsilon=1,encoding=symmetric
+    local:randomised-response,values=3,epsilon=1,users=4
     select:noisy-max,epsilon=1,noise=laplace
     select:above-threshold,epsilon=1,count=2,sensitivity=1
 
 ``local:`` names a class of ``dpcore.local``. A dataset is the value of one user, and a run is the
 report; if a report has few outcomes, their law is listed, and the exact layer proves or refutes the
-claim on the pair. ``select:`` names permute-and-flip, exponential, noisy-max or above-threshold of
-``dpcore.selection``. A dataset is a list of scores, or of answers compared with 0; a run is the
-chosen index, or a row of 1 (above), 0 (below) and -1 (not answered); with ``gap=yes`` it is the
-index and its lead, or a row of gaps, -1 (below) and -2 (not answered). These laws are listed too:
-probabilities are rational functions of e^(-unit).
+claim on the pair. With ``users`` a run is the list of all reports in a shuffled order, the
+others have the last value. ``select:`` names permute-and-flip, exponential, noisy-max or
+above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
+0; a run is the chosen index, or a row of 1 (above), 0 (below) and -1 (not answered); with
+``gap=yes`` it is the index and its lead, or a row of gaps, -1 (below) and -2 (not answered). These
+laws are listed too: probabilities are rational functions of e^(-unit).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from math import comb, perm
 from typing import Any, Final
 
@@ -24,7 +27,7 @@ import numpy as np
 
 from audit.targets.target import Catalogued, Known, read_words
 from dpcore.errors import InvalidParameter
-from dpcore.local import FAMILIES, LocalReport, UnaryEncoding
+from dpcore.local import FAMILIES, LocalReport, ShuffledReports, UnaryEncoding
 from dpcore.numbers.exponential import ExpRational
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Rng
@@ -41,7 +44,7 @@ MOST_SPREAD: Final = 64
 r"""The largest distance of scores, or of answers and the threshold, in a listed law."""
 
 _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold")
-_WHOLE: Final = ("values", "sensitivity", "count")
+_WHOLE: Final = ("values", "sensitivity", "count", "users")
 
 
 def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int]) -> bool:
@@ -90,11 +93,16 @@ def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) ->
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""Parse the target ``local:words``."""
-    keys, needed = ("epsilon", "values", "encoding"), ("epsilon", "values")
+    keys, needed = ("epsilon", "values", "encoding", "users"), ("epsilon", "values")
     name, given = read_words(spelling, words, keys, needed, names=FAMILIES, whole=_WHOLE)
+    users = given.pop("users", None)
     if "encoding" in given and name != UnaryEncoding.name:
         raise InvalidParameter("target", spelling, "encoding applies only to unary-encoding")
-    return local_target(FAMILIES[name](**given), spelling=spelling, seeded=seeded)
+    made = FAMILIES[name](**given)
+    if users is None:
+        return local_target(made, spelling=spelling, seeded=seeded)
+    votes = ShuffledReports(report=made, users=users)
+    return shuffled_target(votes, spelling=spelling, seeded=seeded)
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
@@ -111,6 +119,35 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
         "about": ", of one report",
     }
     return Known.of(spelling, run, seeded=seeded, own=own, epsilon=epsilon)
+
+
+def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = True) -> Catalogued:
+    r"""Build a target with the shuffled reports of one user with the dataset's value and of others.
+
+    The others have the last value. The claim is the epsilon of one report.
+    """
+    report, others = votes.report, votes.users - 1
+
+    def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
+        values = [_value(dataset, report), *[report.values - 1] * others]
+        return [votes.release(values, rng=rng).tolist() for _ in range(n)]
+
+    def law(dataset: Any) -> dict[Hashable, Fraction]:
+        mine, theirs = report.law(_value(dataset, report)), report.law(report.values - 1)
+        rows: dict[tuple[Any, ...], tuple[Fraction, Fraction]] = {(): (Fraction(1), Fraction(0))}
+        # The masses of lists of others only, and of lists in which one place is the user's.
+        for _ in range(votes.users):
+            rows = {
+                (*row, x): (alone * theirs[x], within * theirs[x] + alone * mine[x])
+                for row, (alone, within) in rows.items()
+                for x in mine
+            }
+        return {row: within / votes.users for row, (_, within) in rows.items()}
+
+    if report.outcomes**votes.users > MOST_OUTCOMES:
+        return Catalogued.of(spelling, run, seeded=seeded, epsilon=report.epsilon)
+    own = {"laws": lambda pair: tuple(map(law, pair)), "about": ", of all reports"}
+    return Known.of(spelling, run, seeded=seeded, own=own, epsilon=report.epsilon)
 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.errors import TargetFailed
+from audit.outputs.call_guard import RAISED, current, failure
 from audit.outputs.copies import captured, copies
 from audit.outputs.output_parser import Outputs, join, require_readable
-from audit.outputs.watchdog import RAISED, current, failure
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise

@@ -277,8 +277,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_alpha,
         default=_ALPHA,
         metavar="ALPHA",
-        help="bound on the probability that any correct mechanism of the whole run is refuted "
-        "(1/1000)",
+        help="upper bound on the probability that a correct mechanism is refuted anywhere in the "
+        "whole run (default: 1/1000)",
     )
     group.addoption(
         "--dp-effort",

@@ -38,7 +38,7 @@ from audit.evidence.one_run import (
     lines_of,
     one_run_p_value,
 )
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.report.sentences import confidence
 from audit.wording.result import Result, Statement, computed, fact, format_share
 from dpcore.command.input_file import read_text, rows_of
@@ -349,13 +349,16 @@ def _verdict(*, refuted: bool, able: bool) -> CanaryVerdict:
     return "not_refuted" if able else "nothing_measured"
 
 
-def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _numbers(argument: str, given: ArrayLike) -> NDArray[np.float64]:
     try:
-        values = np.asarray(scores, dtype=np.float64)
-        given = np.asarray(included)
-        truth = given.astype(np.float64)
+        return np.asarray(given).astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter("scores", scores, f"must be numbers ({error})") from None
+        raise InvalidParameter(argument, given, f"must be numbers ({error})") from None
+
+
+def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    values, truth = _numbers("scores", scores), _numbers("included", included)
+    given = np.asarray(included)
     if values.ndim != 1 or not len(values):
         raise InvalidParameter("scores", scores, "must be a list of at least one number")
     if truth.shape != values.shape:

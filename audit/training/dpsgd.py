@@ -24,9 +24,9 @@ from scipy import stats
 
 from audit.claims.verdicts import level
 from audit.errors import TargetFailed
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.fit.fit import fit
-from audit.outputs.watchdog import RAISED, Watchdog, failure, stdout_to_stderr
+from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -410,16 +410,19 @@ def _same_noise(drawn: Floats) -> str:
 
 
 def _coordinates(standard: Floats, level: float) -> Check:
-    # The squares of a coordinate's noise add up to a chi-square variable.
+    # The squares of a coordinate's noise add up to a chi-square variable, and so do those of the
+    # sum of all coordinates, divided by the root of their number: the last column.
     calls, dimension = standard.shape
     with np.errstate(all="ignore"):
-        sums = np.nan_to_num((standard**2).sum(axis=0), nan=math.inf)
+        total = standard.sum(axis=1, keepdims=True) / math.sqrt(dimension)
+        sums = np.nan_to_num((np.hstack((standard, total)) ** 2).sum(axis=0), nan=math.inf)
     tails = np.minimum(stats.chi2.cdf(sums, calls), stats.chi2.sf(sums, calls))
     worst = int(np.argmin(tails))
-    p_value = min(1.0, 2 * dimension * float(tails[worst]) * _ROUNDING)
+    p_value = min(1.0, 2 * len(sums) * float(tails[worst]) * _ROUNDING)
+    name = f"coordinate {worst:,}" if worst < dimension else "the sum of all coordinates"
     told = (
-        f"the noise of coordinate {worst:,} has {math.sqrt(sums[worst] / calls):.4g} times the "
-        f"stated standard deviation in {calls:,} updates; the others are nearer to it"
+        f"the noise of {name} has {math.sqrt(sums[worst] / calls):.4g} times the stated standard "
+        f"deviation in {calls:,} updates; the others are nearer to it"
     )
     verdict: CheckVerdict = "refuted" if p_value <= level else "passed"
     return Check(name="coordinates", verdict=verdict, statement=told, p_value=p_value)

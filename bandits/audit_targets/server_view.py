@@ -397,7 +397,8 @@ class Devices(Privatizer):
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:
-            raise InvalidParameter("encoded_sum", encoded_sum, "must be a sum of rewards 0 and 1")
+            must = f"must be a multiple of {self.precision(pulls)}: rewards are 0 or 1 here"
+            raise InvalidParameter("encoded_sum", encoded_sum, must)
         # The last users drop out before sending their message.
         gone = pulls - self.reporting(pulls)
         held = np.repeat([0, 1, 0], [pulls - gone - ones, ones, gone])

@@ -124,8 +124,8 @@ class ExperimentOptions:
     )
     confidence: str | None = _how(
         "P",
-        "The probability that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
-        "(default: 0.1)",
+        "The failure probability: that a run drops the best arm, e.g. 1e-3, or 1/T as in the "
+        "theorems. (default: 0.1)",
     )
     renyi_tail: str | None = _how(
         "WORD",

@@ -386,8 +386,11 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     partners = {_key(row): row for row in second["rows"]}
     pairs = [(row, partners[_key(row)]) for row in first["rows"] if _key(row) in partners]
     if not pairs:
-        reason = "must have an algorithm and epsilon in common with B"
-        raise InvalidParameter("rows", len(first["rows"]), reason)
+        reason = (
+            "has no algorithm and epsilon in common with B; to compare two algorithms, run both in "
+            "one experiment: dpcore bandit run PRESET --algorithms a,b"
+        )
+        raise InvalidParameter("A", f"{len(first['rows'])} results", reason)
     return tuple(_ratio(one, other) for one, other in pairs)
 
 

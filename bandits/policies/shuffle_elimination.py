@@ -71,7 +71,7 @@ class JointRadius(PooledRadius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TkmsRadius(PooledRadius):
-    r"""The width I of TKMS (:func:`bandits.radius.radius.tkms_width`)."""
+    r"""The width I of Tenenbaum et al. 2021 (:func:`bandits.radius.radius.tkms_width`)."""
 
     name: ClassVar[str] = "paper"
 

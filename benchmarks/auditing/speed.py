@@ -17,7 +17,7 @@ from audit.catalogue import find
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.evidence.anytime_valid_test import watch
-from audit.evidence.many_tests import weigh_views
+from audit.evidence.combine_tests import weigh_views
 from audit.evidence.prequential_test import gather
 from audit.evidence.view import View
 from audit.features.feature import Feature, read_feature

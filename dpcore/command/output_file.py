@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,27 +21,28 @@ def check_writable(option: str, path: Path | None) -> None:
     r"""Raise an error, before any computation, if the path cannot be written."""
     if path is None:
         return
-    if path.is_dir():
-        raise InvalidParameter(option, str(path), "is a directory")
-    there = path.resolve()
-    if there.exists() and not os.access(there, os.W_OK):
-        raise InvalidParameter(option, str(path), "cannot be written to")
-    if not there.parent.is_dir():
-        raise InvalidParameter(option, str(path), f"there is no folder {path.parent}")
-    if not _special(there) and not os.access(there.parent, os.W_OK):
-        raise InvalidParameter(option, str(path), "is in a folder that cannot be written to")
+    with _named(option, path):
+        if path.is_dir():
+            raise InvalidParameter(option, str(path), "is a directory")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InvalidParameter(option, str(path), "cannot be written to")
+        if _special(path):
+            return
+        folder = _target(path).parent
+        if not folder.is_dir():
+            raise InvalidParameter(option, str(path), f"there is no folder {path.parent}")
+        if not os.access(folder, os.W_OK):
+            raise InvalidParameter(option, str(path), "is in a folder that cannot be written to")
 
 
 def check_folder(option: str, path: Path | None) -> None:
     r"""Create the folder if missing; raise an error if it cannot be written to."""
     if path is None:
         return
-    if path.exists() and not path.is_dir():
-        raise InvalidParameter(option, str(path), "is not a folder")
-    try:
+    with _named(option, path):
+        if path.exists() and not path.is_dir():
+            raise InvalidParameter(option, str(path), "is not a folder")
         path.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InvalidParameter(option, str(path), error.strerror or str(error)) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise InvalidParameter(option, str(path), "cannot be written to")
 
@@ -48,7 +50,10 @@ def check_folder(option: str, path: Path | None) -> None:
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
     r"""Check or create the folder; remove a new folder if the block fails and it is empty."""
-    fresh = path is not None and not path.exists()
+    fresh = False
+    if path is not None:
+        with _named(option, path):
+            fresh = not path.exists()
     check_folder(option, path)
     try:
         yield
@@ -79,10 +84,24 @@ def write_whole(option: str, path: Path, text: str) -> None:
 
     A symbolic link is followed and its target replaced; a device or a pipe is written to directly.
     """
+    with _named(option, path):
+        _write(path if _special(path) else _target(path), text)
+
+
+@contextmanager
+def _named(option: str, path: Path) -> Iterator[None]:
+    # Errors of the file system name the option.
     try:
-        _write(path.resolve(), text)
+        yield
     except OSError as error:
         raise InvalidParameter(option, str(path), error.strerror or str(error)) from error
+
+
+def _target(path: Path) -> Path:
+    # The file to which a symbolic link leads, even if it does not exist yet.
+    with suppress(FileNotFoundError):
+        return Path(os.path.realpath(path, strict=True))
+    return path.resolve()
 
 
 def _special(path: Path) -> bool:
@@ -110,6 +129,15 @@ def _runs(process: int) -> bool:
     return True
 
 
+def _mode(path: Path) -> int:
+    # The permissions of the file that is replaced, or those of a new file.
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
 def _write(path: Path, text: str) -> None:
     if _special(path):
         path.write_text(text, encoding="utf-8")
@@ -121,9 +149,7 @@ def _write(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
+        Path(name).chmod(_mode(path))
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink()

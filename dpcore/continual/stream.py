@@ -192,7 +192,7 @@ class RunningSum:
 
     @property
     def total(self) -> Total:
-        r"""The last released total; initially the sum 0 of no items, without noise."""
+        r"""The last released total; initially an exact 0."""
         return self._total
 
     def add(self, item: object) -> Total:
@@ -238,7 +238,7 @@ class RunningSum:
         return f"<{type(self).__name__} of {self.configuration.name}: {self._taken} items>"
 
     def __reduce__(self) -> NoReturn:
-        reason = "a copy would draw other noise for the same items"
+        reason = "a copy would add fresh noise to the same items"
         raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")
 
 

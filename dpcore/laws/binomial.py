@@ -152,7 +152,7 @@ class Binomial(CountNoise):
         return 1 / (1 + ball((1 - self.probability) / self.probability) * (-c).exp())
 
     def tilt(self, t: int) -> Fraction:
-        r"""The solution log(t (1-p)/((n-t) p)) of K'(c) = n p' = t, rounded as a float."""
+        r"""The c = log(t (1-p)/((n-t) p)) at which the tilted mean K'(c) is t, rounded."""
         most = self.trials - Fraction(1, 2)
         heads = min(max(Fraction(t), Fraction(1, 2)), most)
         tails = self.trials - heads

@@ -121,7 +121,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
     r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
 
     The law is log-concave, with n times the variance of one draw. ``accounting`` derives its
-    privacy curve; unlike a single discrete Gaussian, it has no closed form of the zCDP parameter.
+    privacy curve; unlike a single discrete Gaussian, its zCDP parameter has no closed form.
 
     The float64 functions cover count sigma_squared <= 2^60; beyond a variance of 2^22, or for more
     than 1024 draws, each distinct k costs about a millisecond. Raises :class:`InvalidParameter`

@@ -98,7 +98,9 @@ def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]
             threshold = integer_below(scaled)
             if scaled <= threshold + 1:
                 return min(threshold, _FULL - 1)
-    raise PrecisionExhausted("a threshold could not be rounded to 64 bits")
+    raise PrecisionExhausted(
+        f"a probability is undecided at {_MOST_BITS} bits: change the parameters"
+    )
 
 
 def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:

@@ -62,8 +62,9 @@ class Rule(Enum):
 class Selection:
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
-    ``sensitivity`` bounds the change of any one score between neighbours; ``epsilon`` is for all
-    choices together, each of which spends epsilon/count on the remaining candidates. ``monotonic``
+    With ``count`` rows of scores, one candidate of each row is chosen instead. ``sensitivity``
+    bounds the change of any one score between neighbours; ``epsilon`` is for all choices together,
+    each of which spends epsilon/count, in sequence on the remaining candidates. ``monotonic``
     states that between neighbours no two scores change in opposite directions, as for counts when
     a person is added or removed: half of the noise then suffices.
 
@@ -91,12 +92,23 @@ class Selection:
         r"""The exponent of a coin per unit of the gap: epsilon/(2 count Delta), or twice that."""
         return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
 
-    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> int | Integers:
+    def release(
+        self, value: Sequence[int] | Sequence[Sequence[int]] | Integers, *, rng: Rng = SYSTEM
+    ) -> int | Integers:
         r"""The chosen index into the scores ``value``, or an array of ``count`` indices in order.
 
+        >>> Selection(epsilon=40, sensitivity=1, count=2).release([[0, 9, 1], [5, 0, 0]]).tolist()
+        [1, 0]
+
         Raises :class:`InvalidParameter`, before any draw, unless there are at least ``count``
-        scores and all are integers of absolute value at most 2^52.
+        scores, or ``count`` rows of scores, and all are integers of absolute value at most 2^52.
         """
+        if np.ndim(value) == 2:  # rows
+            if len(value) != self.count:
+                must = f"must have {self.count} rows of scores, one for each choice"
+                raise InvalidParameter("value", value, must)
+            rows = [checked_scores(row, 1) for row in np.asarray(value)]
+            return np.array([self._choose(row.max() - row, rng) for row in rows], dtype=np.int64)
         left = checked_scores(value, self.count)
         places = np.arange(len(left))
         chosen: list[int] = []
@@ -162,7 +174,7 @@ class Selection:
         }
 
 
-def checked_scores(value: Sequence[int] | Integers, count: int) -> Integers:
+def checked_scores(value: Any, count: int) -> Integers:
     r"""Return a copy of the scores; raises what :meth:`Selection.release` raises."""
     scores = np.asarray(value)
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from audit.assembly import Audit
+from audit.evidence.combine_tests import LEADER
 from audit.evidence.event import Witness
-from audit.evidence.many_tests import LEADER
 from audit.outputs.output_parser import Outputs
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec

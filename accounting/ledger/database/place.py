@@ -76,13 +76,16 @@ def is_file(address: URL) -> bool:
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
-    r"""The device and inode of the file, or None if there is no file."""
+    r"""The device and inode of the file, or None if there is no file.
+
+    Raises :class:`LedgerUnavailable` for a folder, a device, a pipe or a file with two links.
+    """
     try:
         found = path.stat()
     except (OSError, ValueError):
         return None
     if not stat.S_ISREG(found.st_mode):
-        return None
+        raise LedgerUnavailable(where, "is not a regular file")
     if found.st_nlink > 1:
         reason = "has a second hard link, which would have a separate write-ahead log"
         raise LedgerUnavailable(where, reason)
@@ -169,7 +172,7 @@ def made_private(path: Path) -> None:
     r"""Create an empty private file at ``path``, if missing, before SQLite creates a readable one.
 
     The log and its index take the mode of the file. A non-empty file keeps the mode that its owner
-    gave it.
+    gave it. ``path`` must not contain links, and must not be a device or a pipe.
     """
     try:
         # The file is not opened: closing it would drop the locks of a thread that has it open.

@@ -90,7 +90,8 @@ class Store:
         ``create`` the tables, or the file, need not exist yet.
         """
         if create and self.is_file:
-            made_private(self._path)
+            identity(self._path, self.where)  # refuses a device, whose mode must not change
+            made_private(self._real)
         with self._transaction(reads=False, create=create) as connection:
             if not self.is_file:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")

@@ -163,7 +163,7 @@ def test_show_and_export(opened: Command) -> None:
     lines = dict(line.split(maxsplit=1) for line in opened("show").out.splitlines())
     assert lines == {
         "budget": "rho=1/2", "neighbours": "replace", "users": "2", "charges": "1",
-        "history": "intact",
+        "history": "intact", "one": "user   dpcore ledger show --user NAME: what is spent and left",
     }  # fmt: skip
     found = opened("show", "--json").json
     assert (found["users"], found["charges"], found["damages"]) == (2, 1, [])
@@ -219,8 +219,8 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
         (["open"], "--budget"),
-        ([*CHARGE, "--users", "ada"], "--noise: use either --noise, or --claim with"),
-        ([*CHARGE, *GAUSSIAN], "--users: use either --users or --users-file"),
+        ([*CHARGE, "--users", "ada"], "--noise: give exactly one of --noise, and --claim with"),
+        ([*CHARGE, *GAUSSIAN], "--users: give exactly one of --users and --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),

@@ -96,7 +96,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--sampling fixed --relation add-remove", "--relation"),
         ("--sampling shuffled --relation add-remove", "--relation"),
         ("--epochs 1e-9", "must be at least 10/1000: fewer epochs contain no batch"),
-        ("--epochs -", "--epochs: use either --epochs or --rounds"),
+        ("--epochs -", "--epochs: give exactly one of --epochs and --rounds"),
         ("--rounds 1", "--epochs"),
         ("--epochs - --rounds 0", "--rounds"),
     ],

@@ -219,7 +219,7 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
             ("--column", "amount", "--clip", "0", "8", "--step", "3", "--rho", "1"),
             "--step = 3: must divide both bounds",
         ),
-        ("histogram", ("--column", "city", "--epsilon", "1"), "give either --keys or"),
+        ("histogram", ("--column", "city", "--epsilon", "1"), "give exactly one of --keys"),
         (
             "histogram",
             ("--column", "city", "--keys", "red,green", "--epsilon", "1"),

@@ -165,6 +165,7 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ('{"class_name": "GaussianDpEvent", "noise_multiplier": -1}', "noise_multiplier"),
         ('{"class_name": "UnsupportedDpEvent"}', "cannot derive"),
         ("[" * 100000, "nested too deeply"),
+        ('{"name": "Gaussian", "noise_multiplier": 1, "noise_multiplier": 9}', "given twice"),
         ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deeply"),
     ],
 )

@@ -2,6 +2,7 @@ r"""Lists of releases against enumeration in mpmath, and what no list may do."""
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from typing import Any
@@ -10,9 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, Assumed, Pure, Rdp, ZCdp, compose, filter_for, guarantee
+from accounting import (
+    Approx,
+    Assumed,
+    Pure,
+    Rdp,
+    ZCdp,
+    compose,
+    filter_for,
+    guarantee,
+    per_user,
+)
 from accounting.claims.bound import Bound
 from accounting.claims.claim import BoundedRange
+from accounting.composition.compose import Composition
 from accounting.composition.from_json import guarantee_from_json
 from accounting.law_pairs import bounded_range
 from accounting.ledger.request import for_user
@@ -21,10 +33,13 @@ from dpcore import (
     DiscreteGaussianSum,
     DiscreteLaplace,
     InvalidParameter,
+    Mechanism,
     PolyaDifference,
+    Relation,
     Scope,
     Sensitivity,
     Skellam,
+    Unit,
 )
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
@@ -229,6 +244,40 @@ def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -
         assert whole.lower
         assert bound.upper <= whole.upper * (1 + 2**-20)
     assert not guarantee_from_json(found.to_json()).epsilon("1e-3").lower
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        per_user(curve(LAPLACE), max_visits=3),
+        compose(Assumed(Pure(1), "vendor's data sheet"), Pure(2)),
+        compose((Mechanism(noise=LAPLACE, sensitivity=1), 3)),
+    ],
+    ids=["user", "assumed", "derived"],
+)
+def test_a_total_in_json_keeps_its_scope_and_its_assumptions(total: Composition) -> None:
+    read = guarantee_from_json(json.loads(json.dumps(total.to_json())))
+    assert isinstance(read, Composition)
+    assert (read.parts, read.scope) == (total.parts, total.scope)
+    assert all(any(said in each for each in read.assumptions) for said in total.assumptions)
+    assert bool(read.assumptions) == bool(total.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("of_part", "of_whole"),
+    [
+        (Scope(relation=Relation.ADD_REMOVE), Scope()),
+        (Scope(), Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)),
+        (Scope(unit=Unit.USER), Scope()),
+    ],
+)
+def test_a_read_total_has_a_scope_that_its_parts_allow(of_part: Scope, of_whole: Scope) -> None:
+    parts = compose((Pure(1, scope=of_part), 2)).to_json()
+    stated = {"claim": "composition", "parts": parts, "scope": of_whole.to_json()}
+    with pytest.raises(InvalidParameter, match="as for the parts"):
+        guarantee_from_json(stated)
+    of_users = Scope(unit=Unit.USER, relation=of_part.relation)
+    assert guarantee_from_json({**stated, "scope": of_users.to_json()}).scope == of_users
 
 
 def delta_of_choices(at: float, count: int, epsilon: float) -> float:

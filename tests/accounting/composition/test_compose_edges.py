@@ -32,11 +32,13 @@ from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
     InvalidParameter,
+    Mechanism,
     PolyaDifference,
     Sensitivity,
     Skellam,
 )
 from dpcore.laws.poisson import Poisson as PoissonNoise
+from dpcore.selection import NoisyMax
 from tests.support.accounting.amounts import ends
 from tests.support.accounting.lists import curve, sampled
 from tests.support.dpcore.refusals import refusal
@@ -175,6 +177,8 @@ def test_groups_of_different_sizes_do_not_compose() -> None:
         (two, four),
         (guarantee(two), (guarantee(four), 3)),
         (compose(two), compose(four)),
+        (three, Mechanism(noise=laplace, sensitivity=1)),
+        (three, NoisyMax(epsilon=1, sensitivity=1)),
     ):
         with pytest.raises(InvalidParameter, match="groups of different sizes do not compose"):
             compose(*mixed)

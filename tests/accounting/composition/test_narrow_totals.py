@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.special import ndtr
+from scipy.stats import nbinom
 
 from accounting.claims.bound import Bound
 from accounting.composition.compose import compose
@@ -25,11 +26,12 @@ from accounting.release.composed_loss import ComposedLoss
 from accounting.release.curve import PrivacyCurve
 from accounting.release.dominating_pairs import DominatingPairs, over_totals
 from accounting.release.real_curve import RealCurve
-from dpcore import DiscreteGaussian, Relation, Scope, Sensitivity
+from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
 from tests.support.accounting import samples
 from tests.support.accounting.amounts import ends
+from tests.support.accounting.lists import curve
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -207,3 +209,22 @@ def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
     real = RealCurve(noise=Gaussian(sigma=Fraction(50, 12)), sensitivity=1, scope=SCOPE)
     beside = ends(compose((samples.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7"))
     assert beside.lower > truth.upper
+
+
+def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
+    """The loss is 0.28 at 0 and below 0.02 elsewhere: two zeros in 20 rounds exceed 1/2."""
+    rounds, step = 20, 1e-4
+    found = compose((curve(PolyaDifference(shape="1/2", scale=400)), rounds)).delta("1/2")
+    one = nbinom.pmf(np.arange(10_000), 0.5, -np.expm1(-1 / 400))
+    p = np.convolve(one, one[::-1])
+    loss, p = np.log(p[1:] / p[:-1]), p[1:]
+    sums = []
+    for places in (np.floor(loss / step).astype(int), np.ceil(loss / step).astype(int)):
+        law = np.bincount(places - places.min(), p)
+        total = np.fft.irfft(np.fft.rfft(law, 1 << 18) ** rounds, 1 << 18)
+        at = (np.arange(1 << 18) + rounds * places.min()) * step
+        sums.append(float(-np.expm1(np.minimum(0.5 - at, 0)) @ total))
+    assert found.lower is not None
+    assert sums[0] < found.lower
+    assert found.upper < sums[1] < 1.03 * sums[0]
+    assert found.upper - found.lower < Fraction(1, 10**6) * found.upper

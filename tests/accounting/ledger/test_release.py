@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from accounting import guarantee
+from accounting import guarantee, guarantee_from_json
 from accounting.claims.claim import Pure
 from accounting.ledger import (
     AlreadyCharged,
@@ -203,6 +203,31 @@ def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
     for mechanism, users in ((NOISY, ["bob"]), (CELLS, ["ada"])):
         with pytest.raises(InvalidParameter, match="was charged before"):
             ledger.release(mechanism, 1, users=users, batch="one")
+
+
+def test_mechanisms_of_one_guarantee_are_not_taken_for_each_other(ledger: Ledger) -> None:
+    asked: dict[str, Any] = {"users": ["ada"], "batch": "one", "rows_per_user": 1}
+    first = NoisyMax(epsilon="1/10", sensitivity=1)
+    released = ledger.release(first, [3, 4], **asked)
+    for other in (
+        NoisyMax(epsilon="1/10", sensitivity=1, monotonic=True),
+        AboveThreshold(epsilon="1/10", sensitivity=1, threshold=4),
+        Selection(epsilon="1/10", sensitivity=1),
+    ):
+        with pytest.raises(InvalidParameter, match="for another mechanism"):
+            ledger.release(other, [3, 4], **asked)
+    assert ledger.release(first, [3, 4], **asked).value == released.value
+    assert ledger.charges() == 1
+
+
+def test_the_guarantee_of_a_stored_value_is_read_back(ledger: Ledger) -> None:
+    asked: dict[str, Any] = {"users": ["ada"], "rows_per_user": 1}
+    lap = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    choice = NoisyMax(epsilon="1/10", sensitivity=1)
+    for batch, mechanism, value in (("one", lap, 3), ("two", choice, [1, 2])):
+        ledger.release(mechanism, value, batch=batch, question="how many", **asked)
+        found = guarantee_from_json(ledger.history()[-1].guarantee)
+        assert found.pure().upper == guarantee(mechanism).pure().upper
 
 
 def test_a_charge_and_a_release_are_not_taken_for_each_other(ledger: Ledger) -> None:

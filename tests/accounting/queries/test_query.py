@@ -25,7 +25,7 @@ from accounting.queries import (
     TopK,
 )
 from accounting.queries.query import Additive, Moves, Query, noisy, spread
-from accounting.queries.released import epsilon_at, guarantee_of, plan
+from accounting.queries.released import epsilon_at, guarantee_of, plan, release
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
@@ -51,6 +51,7 @@ QUERIES: tuple[Query, ...] = (
     Quantile(column="x", low=-1, high=3, q="1/3"),
     Quantile(column="x", low=-1, high=3),
     TopK(column="key", keys=("a", "b")),
+    Quantile(column="x", low=-1, high=3, q=("1/4", "1/3", "1/2")),
 )
 
 
@@ -63,7 +64,7 @@ def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
     if table is None:
         table = pl.DataFrame(schema={"user": pl.String, "x": pl.Float64, "key": pl.String})
     found = query.encode(Table.of(table), scope_of(relation), SeededRng(4))
-    numbers: list[int] = np.atleast_1d(found).tolist()
+    numbers: list[int] = np.ravel(found).tolist()
     return numbers
 
 
@@ -238,9 +239,30 @@ def test_a_quantile_is_scored_by_rank() -> None:
     assert scores.argmax() == 2
 
 
+def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None:
+    rows = [(f"u{n}", float(n % 101)) for n in range(1010)]
+    table = Table.of(pl.DataFrame(rows, schema=["user", "x"], orient="row"))
+    asked = Quantile(column="x", low=0, high=100, q=("1/10", "1/2", "9/10"))
+    for relation in Relation:
+        scope = TableScope(user="user", relation=relation)
+        found = release(asked, table, scope, Target(epsilon=10**6), rng=SeededRng(1))
+        assert found.value == {"0.1": 10, "0.5": 50, "0.9": 90}
+        assert found.privacy_parameters() == {"epsilon": 10**6}
+        # Each score has the effect of a row that all others have, up to one part in 64.
+        alone = [Quantile(column="x", low=0, high=100, q=q).factors(relation)[1] for q in asked.all]
+        factors, most = asked.factors(relation)
+        assert all(
+            most * 63 < 64 * f * each <= 64 * most for f, each in zip(factors, alone, strict=True)
+        )
+    noisy = release(asked, table, scope, Target(epsilon="1/100"), rng=SeededRng(8)).value
+    assert [*noisy.values()] == sorted(noisy.values())
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [
+        (lambda: Quantile(column="x", low=0, high=1, q=("1/2", "1/2")), "increasing order"),
+        (lambda: Quantile(column="x", low=0, high=1, q=()), "numbers in increasing"),
         (lambda: Sum(column="x", low=3, high=3), "clip = 3 3: must be LOW < HIGH"),
         (lambda: Sum(column="x", low=0, high=10, step=3), "step = 3: must divide both bounds"),
         (lambda: Sum(column="x", low=0, high=10, step=0), "step"),
@@ -258,6 +280,14 @@ def test_a_quantile_is_scored_by_rank() -> None:
         (
             lambda: plan(Histogram(column="x"), TableScope(user="u"), Target(epsilon=1)),
             "delta = 0: must be given",
+        ),
+        (
+            lambda: plan(
+                Histogram(column="x"),
+                TableScope(user="u", rows_per_user=1 << 20),
+                Target(epsilon=1, delta="1e-6"),
+            ),
+            "rows_per_user = 1048576: must be <= 1024",
         ),
     ],
 )

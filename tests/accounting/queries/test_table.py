@@ -6,7 +6,7 @@ import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
@@ -96,6 +96,8 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("name,x\nada,1\n", "user = user: is not a column of .*, which has name, x"),
         ("user,y\nada,1\n", "column = x: is not a column"),
         ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row must have a user"),
+        ("x,user\n1,ada\n2, ada\n", "row 2, column user = ada: must have no space before"),
+        ("user,x\nada,1\nada ,1\n,1\n", "row 3, column user: must be given"),
         ("user,x\nada,1\nbob,\n", "row 2, column x: must be a finite number"),
         ("user,x\nada,1\nbob,n/a\n", "row 2, column x = n/a: must be a finite number"),
         ("user,x\nada,NaN\n", "row 1, column x = NaN"),
@@ -148,8 +150,9 @@ BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [{"a": 1}] * 2, KEYS, NO_TEXT.format("x")),
     ("user", ["ada", None], tuple(QUESTIONS), r"row 2, column user: must be given"),
     ("user", ["ada", ""], tuple(QUESTIONS), r"row 2, column user = : must be given"),
-    ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must be printable"),
+    ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must have no space"),
     ("user", ["ada", "b\nb"], tuple(QUESTIONS), r"row 2, column user = b b: must be printable"),
+    ("user", [timedelta(1)] * 2, tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [1.5, math.nan], tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [["ada"], ["bob"]], tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [b"ada", b"\xff"], tuple(QUESTIONS), NO_TEXT.format("user")),
@@ -224,6 +227,24 @@ def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
         with pytest.raises(BudgetExhausted):
             release(AMOUNT, broken, REPLACE, Target(epsilon=1), ledger=ledger, batch="two")
         assert ledger.charges() == 1
+
+
+def test_a_file_that_grows_between_its_users_and_its_rows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, users = written(tmp_path, "user,x\nada,1\n"), Table.users
+
+    def late(self: Table, scope: TableScope) -> list[str]:
+        found = users(self, scope)
+        with Path(table.name).open("a", encoding="utf-8") as file:
+            file.write("eve,1\n")
+        return found
+
+    monkeypatch.setattr(Table, "users", late)
+    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
+        with pytest.raises(InvalidParameter, match="changed while it was read"):
+            release(Count(), table, REPLACE, Target(epsilon="1/8"), ledger=ledger, batch="one")
+        assert ledger.charges() == 0
 
 
 def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:

@@ -292,3 +292,9 @@ def test_a_wrong_positive_part_is_seen(old: str, new: str, monkeypatch: pytest.M
     monkeypatch.setattr(positive_part, "_TILT", 5)
     with pytest.raises(AssertionError):
         positive_mean(12, mutated(positive_part.mean_positive_part, old, new))
+
+
+def test_far_beyond_epsilon_the_bounds_on_delta_remain() -> None:
+    report = RandomisedResponse(epsilon="3.9", values=2)
+    found = guarantee(ShuffledReports(report=report, users=10**5)).delta("1.1")
+    assert (found.lower or 0) <= found.upper < Fraction(1, 10**100)

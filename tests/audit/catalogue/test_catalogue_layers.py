@@ -18,7 +18,7 @@ from audit.catalogue.randomised_response import SubsetAsTwoAnswers
 from audit.catalogue.randomness import float_laplace, grid
 from audit.catalogue.selection import MEDIAN, median_scores
 from audit.claims.curve_claim import read_claim
-from audit.evidence.many_tests import weigh_views
+from audit.evidence.combine_tests import weigh_views
 from audit.evidence.prequential_test import gather, resolution
 from audit.evidence.view import View
 from audit.features.feature import read_feature

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.evidence import event
-from audit.evidence.event import Tally, Witness, witness_of, wording
+from audit.evidence.event import Event, Tally, Witness, witness_of, wording
 from audit.evidence.prequential_test import gather
 from audit.evidence.threshold_rule import Trial, learn_rule
 from audit.outputs.output_parser import draw_worlds
@@ -79,6 +79,20 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
         found = int(cells.locate(read(np.array([float(heavy)])))[0])
         same = (numbers == heavy) & ~np.signbit(numbers)  # -0.0 is another number
         assert cells.counts[:, found].sum() == np.count_nonzero(same)
+
+
+@pytest.mark.parametrize(
+    ("zero", "words"), [(-0.0, "0 <= output < 1 (where -0.0 < 0.0)"), (0.0, "output in {0}")]
+)
+def test_an_event_with_one_of_two_zeros_says_which(zero: float, words: str) -> None:
+    outputs, worlds = [zero, 0.0, 1.0, -1.0] * 50, [False, True, True, False] * 50
+    cells = tally_of(outputs, worlds).cells()
+    chosen = np.zeros(cells.counts.shape[1], dtype=bool)
+    chosen[cells.locate(read([0.0]))] = True
+    found = Event(cells=cells, chosen=chosen, integral=cells.integral)
+    assert found.words() == words
+    found.chosen[cells.locate(read([-0.0]))] = True
+    assert "where" not in found.words()
 
 
 def test_nan_and_infinities_are_cells_of_their_own() -> None:

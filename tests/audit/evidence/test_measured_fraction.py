@@ -19,8 +19,8 @@ from audit.catalogue import ENTRIES
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
 from audit.evidence.anytime_valid_test import watch
+from audit.evidence.combine_tests import watch_views, weigh, weigh_views
 from audit.evidence.event import Tally
-from audit.evidence.many_tests import watch_views, weigh, weigh_views
 from audit.evidence.measured_fraction import Coverage, unmeasured_pairs, unseen
 from audit.evidence.prequential_test import WEIGHTS, gather, resolution
 from audit.evidence.view import View
@@ -156,6 +156,14 @@ def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
         audit(silent, "epsilon=1", pairs=pairs, runs=2000, seed=1, allow_constant=True)
 
 
+def test_a_target_that_rarely_answers_has_not_failed() -> None:
+    def rare(d: int, rng: np.random.Generator) -> int | None:
+        return d if rng.random() < (0.002, 0.005)[d] else None
+
+    report = audit(rare, "epsilon=1,delta=0.005", pair=(0, 1), runs=2000, seed=1)
+    assert report.verdict == "not_refuted"
+
+
 def test_what_is_needed_is_what_could_have_refuted() -> None:
     worlds = np.arange(500) % 2 == 0
 
@@ -265,7 +273,7 @@ def test_every_pair_must_be_measured() -> None:
             assert f"everything on pair {place}: every output was the same" in words(report)
             assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
             with pytest.MonkeyPatch.context() as patch:  # a rule for all pairs together
-                patch.setattr("audit.evidence.sample_verdict.unmeasured_pairs", lambda _: [])
+                patch.setattr("audit.evidence.sample_outcome.unmeasured_pairs", lambda _: [])
                 found = audit(one_pair, "epsilon=1", pairs=both, **options)
                 assert found.verdict == "not_refuted"
     with pytest.raises(NothingMeasured, match=r"on the pair \(2, 3\)"):

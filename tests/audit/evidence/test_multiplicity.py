@@ -17,11 +17,11 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
-from audit.evidence import many_tests
+from audit.evidence import combine_tests
+from audit.evidence.combine_tests import by_averages, holm, weigh_views
 from audit.evidence.event import Tally
-from audit.evidence.many_tests import by_averages, holm, weigh_views
 from audit.evidence.prequential_test import gather
-from audit.evidence.sample_verdict import Outcome, reported_row
+from audit.evidence.sample_outcome import Outcome, reported_row
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
@@ -98,7 +98,9 @@ def false_alarms(monkeypatch: pytest.MonkeyPatch, repeats: int) -> int:
     count = 0
     for _ in range(repeats):
         coins = iter(rng.random(9))
-        monkeypatch.setattr(many_tests, "gather", lambda *_, coins=coins, **__: Chance(coins=coins))
+        monkeypatch.setattr(
+            combine_tests, "gather", lambda *_, coins=coins, **__: Chance(coins=coins)
+        )
         found = weigh_views(views, claim, ALPHA, seed=0, allow_constant=False)
         assert (found.verdict == "refuted") == any(row.refuted for row in found.outcomes)
         count += found.verdict == "refuted"
@@ -114,13 +116,13 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
     # And it is not wasteful: with independent tests 1 - (1 - 1/180)^9 = 4.89% are expected.
     assert stats.binom.cdf(wrong, repeats, 0.0489) > alpha
     # Two mutants: the level is not shared, or only within each view.
-    monkeypatch.setattr(many_tests, "holm", lambda found, _: list(found))
+    monkeypatch.setattr(combine_tests, "holm", lambda found, _: list(found))
     assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
 
     def per_view(found: list[float], _: object) -> list[float]:
         return [q for i in (0, 3, 6) for q in holm(found[i : i + 3])]
 
-    monkeypatch.setattr(many_tests, "holm", per_view)
+    monkeypatch.setattr(combine_tests, "holm", per_view)
     assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
 
 

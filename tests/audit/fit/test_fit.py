@@ -126,8 +126,7 @@ def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 
 @by_day(1)
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
 def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
-    cells = partial(statistics._binomial, lower=THREE.lower, upper=THREE.upper)
-    assert exact_level(lambda seen: cells(seen.counts), level) <= level
+    assert exact_level(partial(statistics._by_cell, THREE), level) <= level
     assert exact_level(lambda seen: statistics._tilted(THREE, seen.counts), level) <= level
 
 
@@ -138,7 +137,7 @@ def test_a_cell_chosen_from_the_draws_is_caught() -> None:
     cells = FitCells.of(noise, 1000)
     seen = [cells.count(noise.sample(1000, rng=SeededRng(i))) for i in range(60)]
     alarms = {
-        test: sum(test(s.counts, cells.lower, cells.upper) <= 0.05 for s in seen)
+        test: sum(test(1000, s.counts, cells.lower, cells.upper) <= 0.05 for s in seen)
         for test in (peeking, statistics._binomial)
     }
     assert too_many(alarms[peeking], 60) < 1e-12
@@ -250,6 +249,23 @@ BROKEN: dict[str, tuple[Any, Noise, str]] = {
     "one sided": (of(TEN, np.abs), TEN, "x <= -1: 0 of"),
     "one wild value": (of(TEN, lambda x: np.append(x[:-1], 10**9)), TEN, "x >= 341: "),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: np.clip(x, -300, 300), lambda x: x[abs(x) < 300]],
+    ids=["clamped", "drawn again"],
+)
+def test_a_sampler_without_tails_is_refuted(change: Callable[[Any], Any]) -> None:
+    # No cell beyond three sigma is large enough to refute by itself.
+    noise = DiscreteGaussian(sigma_squared=10_000)
+    sampler = of(noise, lambda x: x)
+
+    def cut(n: int, rng: np.random.Generator) -> Any:
+        return change(sampler(n + 1000, rng))[:n]
+
+    assert fit(cut, noise, runs=20_000, alpha="1e-3", seed=3).verdict == "refuted"
+    assert fit(sampler, noise, runs=20_000, alpha="1e-3", seed=3).verdict == "not_refuted"
 
 
 @pytest.mark.parametrize("sequential", [False, True])

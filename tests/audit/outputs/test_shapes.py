@@ -90,6 +90,20 @@ def own_class(d: int, rng: Rng, broken: bool) -> Any:
     return Plain(real(6 * d if broken else d, rng))
 
 
+class Veiled(Plain):
+    def __repr__(self) -> str:
+        return "<Veiled>"
+
+
+def veiled_class(d: int, rng: Rng, broken: bool) -> Any:
+    return Veiled(real(6 * d if broken else d, rng))
+
+
+def negative_zero(d: int, rng: Rng, broken: bool) -> Any:
+    sign = 2 * d - 1 if broken else rng.choice([-1, 1])
+    return [0.0 * sign, real(0, rng), real(0, rng)]
+
+
 def series(d: int, rng: Rng, broken: bool) -> Any:
     import pandas as pd
 
@@ -245,7 +259,8 @@ def many(d: int, rng: Rng, broken: bool) -> Any:
 
 
 SHAPES: Final[tuple[Shape, ...]] = (
-    keys, record, data_class, named_tuple, own_class, series, frame, frame_index, frame_columns,
+    keys, record, data_class, named_tuple, own_class, veiled_class, negative_zero,
+    series, frame, frame_index, frame_columns,
     sentence, sentences, order, truth, nesting, length, wide_steps, wide_steps_within, dtype,
     structured, matrix, labels, packed, encoded, date, numpy_date, complex_number, in_json, lines,
     members, missing, not_a_number, fractions, many,
@@ -288,6 +303,8 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
     [
         (keys, "output has no key 'Rome'|output has key 'Rome'"),
         (order, "the order of keys in output is 'a', 'b'|.*'b', 'a'"),
+        (veiled_class, "output.mean < .*|output.mean >= .*"),
+        (negative_zero, r".*sign of the zero output\[0\].*"),
         (data_class, "output.mean < .*|output.mean >= .*"),
         (sentence, r"output.text\[0\] < .*|output.text\[0\] >= .*"),
         (sentences, r"output.text is (average|mean) = #.# kg"),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +19,12 @@ from audit.outputs import identity as told
 from audit.outputs.identity import identity
 from audit.outputs.output_parser import Outputs, join
 from audit.outputs.reading import NumberLine, read
+from audit.outputs.rows import row_of
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
 from tests.effort import by_day
-from tests.support.audit.constants_apart import APART, LINES, TINY, Hidden, Own
+from tests.support.audit.constants_apart import APART, LINES, TINY, Bare, Hidden, Own, Silent
 
 PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=200, alpha="1e-3", seed=7)
 
@@ -97,7 +99,29 @@ EQUAL = [
     (np.array(["a"], "<U1"), np.array(["a"], "<U9")),
     (Own(1), Own(1)),
     (Hidden(1), Hidden(1)),
+    (Silent(Bare(1)), Silent(Bare(2))),  # only attributes that hold plain data are read
 ]
+
+
+def test_an_attribute_in_which_python_caches_a_text_is_not_read() -> None:
+    one, other = PurePath("a/b"), PurePath("a/b")
+    str(other)
+    assert identity(one) == identity(other)
+
+
+def test_a_masked_number_is_read_as_none() -> None:
+    found = row_of(np.ma.masked)
+    assert (found.structure, found.cells) == ("masked float NoneType", [("", "None")])
+
+
+@pytest.mark.parametrize("made", [Bare, ValueError])
+def test_objects_without_equality_are_the_same_if_their_attributes_and_repr_are(made: Any) -> None:
+    assert identity(made(1)) == identity(made(1))
+
+
+@pytest.mark.parametrize(("one", "other"), [(Bare(1), Bare(2)), (Silent(1), Silent(2))])
+def test_attributes_are_columns(one: Any, other: Any) -> None:
+    assert row_of(one).cells != row_of(other).cells
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)

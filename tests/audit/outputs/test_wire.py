@@ -9,7 +9,7 @@ import pickle
 from collections import namedtuple
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import IntEnum
+from enum import Enum, IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -84,6 +84,15 @@ class Equal:
         return self.value
 
 
+class Kind(Enum):
+    ONE = 1
+
+
+class Holder:
+    def __init__(self, cells: Any) -> None:
+        self.cells = cells
+
+
 def test_what_is_like_a_plain_value_is_one_of_that_name() -> None:
     point, colour = through([Point(1, 2), Colour.RED])
     assert (type(point).__name__, point, repr(point)) == ("Point", (1, 2), "Point(x=1, y=2)")
@@ -123,7 +132,28 @@ def test_several_processes_number_alike_what_shows_itself() -> None:
         unpack(pack([Colour.RED, Equal(1)], Objects(shared=True)), known) for _ in range(2)
     )
     assert first[0] is second[0]
-    assert first[1] is not second[1]  # by its address, which is of a process
+    assert first[1] is second[1]
+    mine, other = (unpack(pack([object()], Objects(shared=True)), known)[0] for _ in range(2))
+    assert mine is not other  # by its address, which is of a process
+
+
+def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omits_numbers() -> (
+    None
+):
+    known = dict[int, Any]()
+    cells = np.zeros(5000)
+    first, second = (
+        unpack(pack([Holder(each)], Objects(shared=True)), known)[0]
+        for each in (cells, cells + (np.arange(5000) == 2500))
+    )
+    assert identity(first) != identity(second)
+
+
+def test_attributes_that_hold_data_arrive() -> None:
+    assert through([Kind.ONE])[0].own == {}  # its value is in its repr
+    one, same, other = through([Equal(1), Equal(1), Equal(2)])
+    assert (one.own, one is same, other.own) == ({"value": 1}, True, {"value": 2})
+    assert identity(one) != identity(other)
 
 
 class Hostile:
@@ -180,6 +210,15 @@ def test_what_has_parts_arrives_with_its_parts(output: object) -> None:
     assert str(identity(found)) == str(identity(output))
     assert table.structures[0] == table.structures[1]
     np.testing.assert_array_equal(table.numbers[0], table.numbers[1])
+
+
+def test_the_attributes_of_a_table_are_read() -> None:
+    frames = [pd.DataFrame({"n": [1]}) for _ in range(2)]
+    for rows, frame in enumerate(frames):
+        frame.attrs["rows"] = rows
+    for one, other in (frames, through(frames)):
+        assert identity(one) != identity(other)
+        assert Schema().read([one, other]).numbers.tolist() == [[1.0, 0.0], [1.0, 1.0]]
 
 
 def test_several_processes_number_apart_what_differs_out_of_sight() -> None:

@@ -17,7 +17,7 @@ from audit.claims.verdicts import VerdictWord
 from audit.errors import TargetFailed
 from audit.evidence.baseline_bounds import BaselineFinding
 from audit.evidence.event import Witness
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.report import figures
 from audit.report.figure_data import Bin, Histogram, histogram
 from audit.report.figures import curve_figure, histogram_figure, trace_figure

@@ -16,7 +16,7 @@ from audit.claims import verdicts as levels
 from audit.claims.claim import Claim
 from audit.evidence.baseline_bounds import BaselineFinding
 from audit.evidence.event import Witness
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.evidence.trace import Trace
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport

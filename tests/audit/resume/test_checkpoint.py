@@ -281,7 +281,7 @@ import os, random, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from audit.resume.checkpoint import resume
 from audit.claims.claim import Claim
-from audit.outputs.watchdog import stdout_to_stderr
+from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target

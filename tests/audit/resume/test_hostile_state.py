@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.evidence.sample_verdict import versions
+from audit.evidence.sample_outcome import versions
 from audit.outputs.stored import pack
 from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
 from audit.runs.block import Plan

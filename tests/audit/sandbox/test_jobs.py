@@ -146,7 +146,7 @@ SCRIPT = f"""
 import json, sys
 sys.path.insert(0, {str(ROOT)!r})
 from audit.claims.claim import Claim
-from audit.outputs.watchdog import stdout_to_stderr
+from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.spelling import read_target

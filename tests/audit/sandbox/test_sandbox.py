@@ -18,7 +18,7 @@ import pytest
 
 from audit.errors import TargetFailed
 from audit.sample import sample
-from audit.sandbox.process import Ended, IsolatedProcess, Pipe, SharedMemory
+from audit.sandbox.isolated_process import Ended, IsolatedProcess, Pipe, SharedMemory
 from audit.sandbox.sandbox import Remote, Sandbox, run_isolated
 from audit.targets.spelling import read_target
 from dpcore.errors import InvalidParameter

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting import guarantee
 from audit import audit
 from audit.catalogue.randomised_response import SubsetAsTwoAnswers
 from audit.errors import TargetFailed
-from audit.targets.mechanisms import local_target, read_local, select_target
+from audit.targets.mechanisms import local_target, read_local, select_target, shuffled_target
 from audit.targets.target import Known
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
@@ -19,9 +20,12 @@ from dpcore.local import (
     LocalHashing,
     LocalReport,
     RandomisedResponse,
+    ShuffledReports,
     UnaryEncoding,
 )
+from dpcore.local.report import Reports
 from dpcore.numbers.enclosure import Enclosure
+from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
 from tests.effort import by_day
 
@@ -107,6 +111,32 @@ def test_a_correct_report_is_not_refuted_by_runs() -> None:
     for words in LOCAL[::3]:
         report = audit(f"local:{words},epsilon=1", layers=("sample",), runs=4000, seed=2)
         assert report.verdict == "not_refuted"
+
+
+def test_shuffled_reports_are_proven_at_their_delta_and_refuted_below() -> None:
+    target = "local:randomised-response,values=3,epsilon=1,users=4"
+    votes = ShuffledReports(report=RandomisedResponse(epsilon=1, values=3), users=4)
+    found = guarantee(votes).delta("1/2")
+    assert found.lower is not None
+    assert audit(target, claim=f"epsilon=1/2,delta={found.upper}").verdict == "proven"
+    assert audit(target, claim=f"epsilon=1/2,delta={found.lower}").verdict == "refuted"
+    assert audit(target, layers=("sample",), runs=4000, seed=2).verdict == "not_refuted"
+
+
+class InOrder(ShuffledReports):
+    """The order in which the users sent their reports."""
+
+    def release(self, value: Any, *, rng: Rng = SYSTEM) -> Reports:
+        return self.report.report(value, rng=rng)
+
+
+def test_reports_in_their_order_have_no_more_than_their_own_epsilon() -> None:
+    broken = InOrder(report=RandomisedResponse(epsilon=3, values=3), users=30)
+    target = shuffled_target(broken, spelling="local:in-order")
+    shuffled = ShuffledReports(report=broken.report, users=30)
+    claim = f"epsilon=1,delta={guarantee(shuffled).delta(1).upper}"
+    found = audit(target, claim=claim, layers=("sample",), runs=3000, seed=1)
+    assert found.verdict == "refuted"
 
 
 CHOICES = (

@@ -219,7 +219,7 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
         ({"preset": "cz/hard"}, "preset = cz/easy: must be the same"),
         ({"arms": 9}, "arms = 4: must be the same in A and B, but is 9 in B"),
         ({"data": "b" * 64}, "data = None: must be the same in A and B"),
-        ({"rows": []}, "rows = 1: must have an algorithm"),
+        ({"rows": []}, "A = 1 results: has no algorithm and epsilon in common with B"),
         ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
         ({"rows": [{}]}, "B = b.json: contains invalid data"),
     ):

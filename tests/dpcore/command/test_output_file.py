@@ -11,7 +11,13 @@ import pytest
 
 from dpcore.command import output_file
 from dpcore.command.input_file import read_text
-from dpcore.command.output_file import check_folder, made_folder, whole_picture, write_whole
+from dpcore.command.output_file import (
+    check_folder,
+    check_writable,
+    made_folder,
+    whole_picture,
+    write_whole,
+)
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import rewired
 
@@ -99,6 +105,49 @@ def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
     assert (new / "result").exists()
     with pytest.raises(InvalidParameter, match="is not a folder"):
         check_folder("--output", new / "result")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("loop", "Too many levels of symbolic links"),
+        ("loop/file", "Too many levels of symbolic links"),
+        ("n" * 300, "File name too long"),
+        ("folder", "is a directory"),
+        ("nowhere/file", "there is no folder"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    before = {*tmp_path.iterdir()}
+    with pytest.raises(InvalidParameter, match=reason):
+        check_writable("--output", tmp_path / name)
+    with pytest.raises(InvalidParameter):
+        write_whole("--output", tmp_path / name, "text")
+    assert {*tmp_path.iterdir()} == before
+
+
+def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    for text in ("first", "second"):
+        check_writable("--output", tmp_path / "link")
+        write_whole("--output", tmp_path / "link", text)
+        assert (tmp_path / "target").read_text(encoding="utf-8") == text
+        (tmp_path / "target").chmod(0o600)
+    write_whole("--output", tmp_path / "link", "third")
+    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_pipe_behind_a_link_is_written_to(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    (tmp_path / "link").symlink_to(f"/proc/self/fd/{writer}")
+    check_writable("--output", tmp_path / "link")
+    write_whole("--output", tmp_path / "link", "text")
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        assert file.read() == "text"
 
 
 MOST = 1 << 10

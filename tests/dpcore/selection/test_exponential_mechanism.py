@@ -163,6 +163,15 @@ def test_several_choices_are_distinct_and_share_epsilon() -> None:
     assert sorted(np.atleast_1d(four.release([0] * 4)).tolist()) == [0, 1, 2, 3]
 
 
+def test_each_row_of_scores_has_its_own_choice_with_its_part_of_epsilon() -> None:
+    rows, rng, same = [[0, 2, 1], [5, 4, 4]], SeededRng(3), SeededRng(3)
+    both = Selection(epsilon=2, sensitivity=1, count=2)
+    one = Selection(epsilon=1, sensitivity=1)
+    for _ in range(50):
+        found: Any = both.release(rows, rng=rng)
+        assert found.tolist() == [one.release(row, rng=same) for row in rows]
+
+
 def test_what_is_no_choice_is_refused() -> None:
     wrong: tuple[dict[str, Any], ...] = (
         {"epsilon": 0, "sensitivity": 1},
@@ -174,7 +183,16 @@ def test_what_is_no_choice_is_refused() -> None:
         with pytest.raises(InvalidParameter):
             Selection(**given)
     choice = Selection(epsilon=1, sensitivity=1, count=2)
-    bad: tuple[Any, ...] = ([], [1], [[1, 2]], [0.5, 1], ["a", "b"], [1 << 60, 0])
+    bad: tuple[Any, ...] = (
+        [],
+        [1],
+        [[1, 2]],
+        [[1, 2]] * 3,
+        [[], []],
+        [0.5, 1],
+        ["a", "b"],
+        [1 << 60, 0],
+    )
     for scores in bad:
         with pytest.raises(InvalidParameter, match="value"):
             choice.release(scores)

@@ -63,6 +63,46 @@ class Own:
         return "Own"
 
 
+class Silent:
+    """Whose == and repr omit its attributes, one of which is in a slot."""
+
+    __slots__ = ("__dict__", "slot")
+
+    def __init__(self, slot: Any, **attributes: Any) -> None:
+        self.slot = slot
+        vars(self).update(attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Silent)
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "Silent"
+
+
+class Bare:
+    """Without == and repr."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@dataclasses.dataclass
+class Noted:
+    shown: int = 1
+
+    def __post_init__(self) -> None:
+        self.note: Any = None
+
+
+def noted(note: Any) -> Noted:
+    found = Noted()
+    found.note = note
+    return found
+
+
 UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
 NOON = dt.datetime(2024, 10, 27, 2, 30)  # noqa: DTZ001 - a time that comes twice
 TINY = np.finfo(np.longdouble).eps
@@ -155,6 +195,12 @@ APART: list[tuple[Any, Any]] = [
     (Point(1, 2), (1, 2)),
     (Own(1), Own(2)),
     ([Own(1)], [Own(2)]),
+    (Silent(1), Silent(2)),
+    (Silent(1, raw=[0.5]), Silent(1, raw=[0.25])),
+    (Silent(1, cells=np.arange(3)), Silent(1, cells=np.arange(1, 4))),
+    (Bare(1), Bare(2)),
+    (ValueError("a"), ValueError("b")),
+    (noted(1), noted(2)),
     (range(3), range(4)),
 ]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from audit.claims.claim import Claim
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.evidence.trace import Trace
 from audit.report.figures import curve_figure, histogram_figure, line_figure, trace_figure
 from tests.support.audit.words import worded

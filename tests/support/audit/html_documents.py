@@ -16,7 +16,7 @@ from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.errors import TargetFailed
 from audit.evidence.baseline_bounds import BaselineFinding
-from audit.evidence.sample_verdict import Outcome
+from audit.evidence.sample_outcome import Outcome
 from audit.evidence.trace import trace
 from audit.evidence.view import View
 from audit.exact.proof import prove

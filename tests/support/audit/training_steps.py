@@ -191,11 +191,11 @@ class LayerWithoutNoise(Right):
 
 
 class QuietLayer(LayerWithoutNoise):
-    """One coordinate in two hundred has a third of the noise."""
+    """One coordinate in two hundred has a quarter of the noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         found = Right.noise(self, size, rng)
-        found[-1] /= 3
+        found[-1] /= 4
         return found
 
 
@@ -205,6 +205,22 @@ class SeededLayers(Right):
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         half = super().noise(-(-size // 2), rng)
         return np.concatenate([half, -half])[:size]
+
+
+class CentredNoise(Right):
+    """The mean of the noise is subtracted: the sum of all coordinates has none."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        found = super().noise(size, rng)
+        return np.asarray(found - found.mean())
+
+
+class CommonNoise(Right):
+    """A fifth of the variance of each coordinate is common to all."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        own, common = super().noise(size, rng), super().noise(1, rng)
+        return np.asarray(0.8**0.5 * own + 0.2**0.5 * common)
 
 
 class ShuffledNoise(Right):
@@ -347,6 +363,8 @@ BROKEN: dict[type[Right], str] = {
     LayerWithoutNoise: "coordinates",
     QuietLayer: "coordinates",
     SeededLayers: "noise",
+    CentredNoise: "coordinates",
+    CommonNoise: "coordinates",
     ShuffledNoise: "noise",
     NoiseOfFullBatches: "noise",
     LastUnclipped: "clipping",

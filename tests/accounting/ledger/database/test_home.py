@@ -203,6 +203,28 @@ def test_every_file_of_a_ledger_is_private_whatever_the_umask(
         assert modes(folder)["copy.db"] == 0o600
 
 
+@pytest.mark.usefixtures("open_to_all")
+def test_a_ledger_that_a_link_creates_is_private(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("ledger.db")
+    with opened(tmp_path / "link.db") as ledger:
+        ledger.charge(["ada"], PRICE, batch="one")
+        assert {*modes(tmp_path).values()} == {0o600}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_path_that_is_no_file_is_refused_and_keeps_its_mode(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "pipe").chmod(0o666)
+    with pytest.raises(LedgerUnavailable, match="is not a regular file"):
+        opened(tmp_path / kind)
+    with pytest.raises(LedgerUnavailable, match="is not a regular file"):
+        Ledger.open(str(tmp_path / kind))
+    assert modes(tmp_path)["pipe"] == 0o666
+    assert {*modes(tmp_path)} == {"pipe", "folder", "link"}
+
+
 def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: Path) -> None:
     file, copy = tmp_path / "ledger.db", tmp_path / "copies" / "copy.db"
     copy.parent.mkdir()

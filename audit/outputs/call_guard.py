@@ -221,8 +221,10 @@ def failure(
         case SystemExit():
             reason = f"called sys.exit({error.code!r})"
         case _:
-            shown = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-            reason = f"raised {shown}"
+            lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+            first = [] if isinstance(error, SyntaxError) else lines[:-1]  # its location
+            shown = [*first[:1], *(["..."] if first[1:] else []), lines[-1].strip()]
+            reason = f"raised {' '.join(shown)}"
             # If the call could not begin, the last frame is the auditor's, and is not shown.
             for frame, line in [*traceback.walk_tb(error.__traceback__)][-1:]:
                 if isinstance(error, SyntaxError) and "<frozen" in frame.f_code.co_filename:

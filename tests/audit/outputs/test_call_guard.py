@@ -13,7 +13,7 @@ import pytest
 import dpcore.command.app
 from audit.claims.claim import Claim
 from audit.errors import TargetFailed
-from audit.outputs.watchdog import TimeUp, Watchdog, reading, stdout_to_stderr
+from audit.outputs.call_guard import TimeUp, Watchdog, failure, reading, stdout_to_stderr
 from audit.runs.block import Plan
 from audit.runs.drawn import DrawnRuns
 from audit.sample import report_of
@@ -62,6 +62,20 @@ def test_what_outputs_do_when_they_are_read_is_the_target_s_failure() -> None:
     for name, reason in (("show", "raised KeyError"), ("leave", r"called sys.exit\(2\)")):
         with pytest.raises(TargetFailed, match=reason), reading("t.py:f"):
             theirs[name]()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("one\ntwo"), "raised ValueError: one two"),
+        (ValueError("one\ntwo\n three"), "raised ValueError: one ... three"),
+        (SyntaxError("bad", ("f.py", 3, 1, "x = ;")), "raised SyntaxError: bad"),
+    ],
+)
+def test_an_error_is_described_by_its_type_and_both_ends_of_its_message(
+    error: Exception, words: str
+) -> None:
+    assert failure("target", error).reason == words
 
 
 def test_an_error_of_the_auditor_s_own_is_not_the_target_s() -> None:

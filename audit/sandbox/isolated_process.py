@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from audit.errors import TargetFailed
-from audit.outputs import watchdog
-from audit.outputs.watchdog import RAISED, failure, flush, reading, signal_name, stdout_to_stderr
+from audit.outputs import call_guard
+from audit.outputs.call_guard import RAISED, failure, flush, reading, signal_name, stdout_to_stderr
 from audit.outputs.wire import Objects, pack, unpack
 from dpcore.errors import ABSENT, InvalidParameter
 
@@ -347,7 +347,7 @@ class IsolatedProcess:
 
     def _begin(self) -> None:
         ours, theirs = socket.socketpair()
-        watchdog.flush()  # so that no output is printed twice
+        call_guard.flush()  # so that no output is printed twice
         self._known, self._heard = {}, bytearray()
         self._reaper = _prctl_get(_GET_REAPER)
         _prctl(_SET_REAPER, 1)
@@ -383,7 +383,7 @@ class IsolatedProcess:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # A handler, because the target's children would inherit SIG_IGN.
             signal.signal(signal.SIGINT, signal.default_int_handler if self.hears else _not_here)
-        watchdog.publish(self.memory)
+        call_guard.publish(self.memory)
         with stdout_to_stderr():
             self.work(Pipe(socket=theirs, memory=self.memory, name=self.name))
             if os.getpid() == os.getsid(0):  # not in a child that the target forked

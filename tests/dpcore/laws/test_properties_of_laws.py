@@ -1,4 +1,4 @@
-r"""Polya laws: contours against plain sums, recurrences, and where they are log-concave."""
+r"""Properties of single laws: contours against plain sums, recurrences, log-concavity."""
 
 from __future__ import annotations
 

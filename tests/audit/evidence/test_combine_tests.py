@@ -15,10 +15,9 @@ from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.evidence import many_tests
+from audit.evidence import combine_tests
 from audit.evidence.anytime_valid_test import watch, watch_curve
-from audit.evidence.event import Witness
-from audit.evidence.many_tests import (
+from audit.evidence.combine_tests import (
     LEADER,
     FamilyProcess,
     view_seeds,
@@ -26,8 +25,9 @@ from audit.evidence.many_tests import (
     weigh,
     weigh_views,
 )
+from audit.evidence.event import Witness
 from audit.evidence.prequential_test import Evidence, gather, resolution
-from audit.evidence.sample_verdict import capped
+from audit.evidence.sample_outcome import capped
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from tests.alpha_budget import buy_alpha
@@ -253,7 +253,7 @@ def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
         start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
         states.append(start.update(0, told, worlds))
     assert max(expected_growth(state, two_answers(right)) for state in states) <= 1.0
-    monkeypatch.setattr(many_tests, "_log_mean", lambda paths, _: paths.max(axis=0))
+    monkeypatch.setattr(combine_tests, "_log_mean", lambda paths, _: paths.max(axis=0))
     assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
 
 
@@ -276,7 +276,7 @@ def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatc
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths up: three times what it may claim.
     monkeypatch.setattr(
-        many_tests, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
+        combine_tests, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
     )
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
 

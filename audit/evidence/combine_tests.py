@@ -33,7 +33,7 @@ from audit.claims.verdicts import LayerRun, log_bar
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.measured_fraction import coverage_of
 from audit.evidence.prequential_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
-from audit.evidence.sample_verdict import (
+from audit.evidence.sample_outcome import (
     ANYTIME,
     FIXED,
     LARGEST_EXPONENT,
