@@ -19,8 +19,6 @@ from tests.support.accounting import samples
 from tests.support.accounting.amounts import ends
 
 Terms = list[float]  # weights of the shifts -1, 0, 1, ...
-
-
 X = np.arange(-60.0, 60.0, 1e-3) + 5e-4
 
 
@@ -114,7 +112,7 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
 EXACT = range(4)  # rows that are as narrow as is asked by default
 
 
-@by_day(14)
+@by_day(9)
 @pytest.mark.parametrize("row", range(len(EXTREMES)))
 def test_extremes_are_held_from_both_sides(row: int) -> None:
     sigma, scheme, rate, rounds, question, at, least, truth, most = EXTREMES[row]
