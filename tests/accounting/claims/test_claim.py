@@ -198,8 +198,7 @@ def test_what_holds_of_every_number_in_between_is_decided(one: Any) -> None:
         lambda: one >= other,
     ]
     for undecided in open_ones:
-        with pytest.raises(Undecided, match="is undecided"):
-            undecided()
+        assert "is undecided" in refusal(undecided, Undecided)
 
 
 def test_a_missing_end_decides_nothing() -> None:
@@ -214,8 +213,7 @@ def test_a_missing_end_decides_nothing() -> None:
         lambda: one >= 1,
     ]
     for undecided in open_ones:
-        with pytest.raises(Undecided):
-            undecided()
+        refusal(undecided, Undecided)
 
 
 @pytest.mark.parametrize("one", [bound(1, 1), Enclosure.exactly(1)], ids=repr)

@@ -18,7 +18,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, S
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
 from tests.support.accounting.laws import Lopsided, Triangle
-from tests.support.dpcore.refusals import refused
+from tests.support.dpcore.refusals import refusal, refused
 
 
 @by_day(2)
@@ -32,8 +32,7 @@ def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int)
     with precision(192):
         for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
             if own.delta(epsilon) == 0:
-                with pytest.raises(NotDerived, match="largest loss"):
-                    general.delta(epsilon)
+                assert "largest loss" in refusal(partial(general.delta, epsilon), NotDerived)
                 continue
             assert general.delta(epsilon).overlaps(own.delta(epsilon))
             assert general.delta(epsilon).rel_accuracy_bits() > 100
@@ -72,8 +71,7 @@ def test_what_no_theorem_gives_is_refused() -> None:
         partial(curve.renyi, 2),
         partial(curve.tradeoff, 0),
     ):
-        with pytest.raises(NotDerived, match="cannot derive "):
-            question()
+        assert "cannot derive " in refusal(question, NotDerived)
 
 
 def test_discrete_laplace_is_pure_exactly() -> None:

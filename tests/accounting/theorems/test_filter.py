@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import mpmath
@@ -170,8 +170,7 @@ def test_what_has_no_price_is_refused_by_name() -> None:
         with pytest.raises(NotDerived, match="a pure price"):
             PureFilter(budget=Pure(1)).price(charge)
     for claim in (Approx("1/2", "1e-9"), Rdp({2: 1})):
-        with pytest.raises(NotDerived, match="no theorem"):
-            ZCdpFilter(budget=ZCdp(1)).price(claim)
+        assert "no theorem" in refusal(partial(ZCdpFilter(budget=ZCdp(1)).price, claim), NotDerived)
     renyi = RdpFilter(budget=Rdp({2: 1, 8: 4}))
     assert "no theorem" in refusal(lambda: renyi.price(Approx("1/2", "1e-9")), NotDerived)
     assert "order 8" in refusal(lambda: renyi.price(Rdp({2: "1/10"})), NotDerived)
@@ -179,8 +178,7 @@ def test_what_has_no_price_is_refused_by_name() -> None:
 
 def test_budgets_and_counters_are_checked() -> None:
     for budget in (Pure(0), ZCdp(0), Rdp({2: 0, 3: 1}), Approx(0, "1e-6"), Approx(1, 0)):
-        with pytest.raises(InvalidParameter, match="admits no charge"):
-            filter_for(budget)
+        assert "admits no charge" in refusal(partial(filter_for, budget))
     for wrong in (Assumed(Pure(1), "why"), GAUSSIAN, 1):
         with pytest.raises(InvalidParameter, match=r"^budget"):
             filter_for(wrong)  # type: ignore[arg-type]  # the twin passes what the types forbid
@@ -211,8 +209,7 @@ def test_a_stored_filter_is_read_strictly() -> None:
         {"slack": "1"},
         {"rho": str(2 * Fraction(stored["rho"]))},
     ):
-        with pytest.raises(InvalidParameter):
-            filter_from_json({**stored, **change})
+        refusal(partial(filter_from_json, {**stored, **change}))
     refusal(lambda: filter_from_json({key: stored[key] for key in ("filter", "budget", "shares")}))
     refusal(lambda: filter_from_json([stored]))  # type: ignore[arg-type]  # the twin passes what types forbid
 
