@@ -219,12 +219,13 @@ SLOW: st.SearchStrategy[Noise] = st.one_of(
 )
 
 
+TWENTIETHS = st.integers(1, 19).map(lambda count: Fraction(count, 20))
 QUICK: st.SearchStrategy[Noise] = st.one_of(
     st.builds(DiscreteLaplace, scale=between("1/5", 300, 50)),
     st.builds(DiscreteGaussian, sigma_squared=between("1/5", 300, 50)),
     st.builds(Skellam, variance=between("1/5", 200, 20)),
     st.builds(Poisson, mean=between("1/5", 60, 9)),
-    st.builds(Binomial, trials=st.integers(2, 60), probability=between("1/20", 1, 20)),
+    st.builds(Binomial, trials=st.integers(2, 60), probability=TWENTIETHS),
     st.builds(Polya, shape=between("1/5", 5, 9), scale=st.just(3)),
 )
 
