@@ -184,9 +184,7 @@ def matrix(
     )
     at = rational("--delta", delta)
     if (noise is None) == (epsilon is None):
-        raise InvalidParameter(
-            "--noise", noise or ABSENT, "give exactly one of --noise and --epsilon"
-        )
+        raise InvalidParameter("--noise", noise or ABSENT, "give --noise or --epsilon, not both")
     names = ("noise", "strategy", "sensitivity", "epsilon", "delta")
     options = {name: f"--{name}" for name in names}
     with named(**options):

@@ -30,7 +30,7 @@ from accounting.ledger.names import name, sorted_names
 from accounting.ledger.request import CheckedRequest, Drawable, Priceable, Request, cost
 from accounting.theorems.filter import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
-from dpcore.local import LocalReport
+from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -266,8 +266,8 @@ class Ledger:
         even if ``value`` differs. A program that was interrupted can therefore call it again:
         users are charged once, and noise is drawn once.
 
-        For a local report (``dpcore.local``) the value has one number for each of ``users``, and
-        the stored value contains their reports, in the same order.
+        For local reports (``dpcore.local``) the value has one number for each of ``users``, and the
+        stored value contains their reports, in the same order unless they are shuffled.
 
         >>> import tempfile
         >>> from dpcore import DiscreteLaplace, Mechanism
@@ -297,7 +297,7 @@ class Ledger:
             # Mechanisms of one guarantee answer differently: a repeated call must name the same.
             asked = replace(asked, record={**asked.record, MECHANISM: mechanism.to_json()})
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
-        if isinstance(mechanism, LocalReport) and (
+        if isinstance(mechanism, LocalReport | ShuffledReports) and (
             rows_per_user not in (None, 1) or np.shape(value) != (len(asked.names),)
         ):
             reason = "must have one number for each user, who has one row"

@@ -18,17 +18,16 @@ from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of,
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold import threshold_guarantee
-from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.ledger.history import canonical
 from accounting.ledger.names import name, sorted_names
 from accounting.release.curve import OneRelease, PrivacyCurve, described
+from accounting.release.derive_guarantee import Derivable, Reported
 from accounting.release.derive_guarantee import guarantee as derived
 from accounting.release.report_curve import ReportCurve
 from accounting.theorems.claim_conversion import as_zcdp
 from accounting.theorems.filter import ApproxFilter, Filter, Price, PureFilter, RdpFilter
 from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.local import LocalReport
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer, write_rational
@@ -43,7 +42,7 @@ _NO_DELTA: Final = (
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
 """A mechanism that can answer a query."""
 
-Drawable: TypeAlias = Releasable | NoisyMax | AboveThreshold | LocalReport
+Drawable: TypeAlias = Releasable | NoisyMax | AboveThreshold | Reported
 """A mechanism from which a ledger can draw a value."""
 
 Priceable: TypeAlias = Source | Drawable
@@ -143,9 +142,7 @@ def cost(
 
     The second result is the guarantee as the history stores it.
     """
-    if isinstance(
-        guarantee, Description | Mechanism | Selection | NoisyMax | AboveThreshold | LocalReport
-    ):
+    if isinstance(guarantee, Derivable):
         guarantee = derived(guarantee)
     if isinstance(guarantee, NoisyThreshold):
         if "delta" not in keeper.counters:

@@ -45,9 +45,9 @@ _COARSE: Final = Fraction(1, 10**4)
 _DOTS: Final = 100
 _THIRD: Final = 3
 _CLOSE: Final = 1e-7
-_STEP: Final = 0.4
+_STEP: Final = 0.5
 _ALMOST: Final = 1 - 1e-12
-_END: Final = 30.0
+_END: Final = 60
 _FAR: Final = 700.0
 
 Law = dict[tuple[bool, ...], Fraction]
@@ -95,8 +95,7 @@ class ShuffledCurve(OneRelease):
 
     def to_json(self) -> dict[str, Any]:
         r"""The mechanism and the number of users."""
-        report, users = self.reports.report.to_json(), self.reports.users
-        return {"claim": WORD, "report": report, "users": users}
+        return {"claim": WORD, **self.reports.to_json()}
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
@@ -213,15 +212,15 @@ def _epsilon(
 
     if excess(-math.inf) <= 0:
         return Fraction(0)
+    # A step of a grid that all deltas share, so the result does not depend on earlier ones.
     share = min(near / largest, _ALMOST)
-    step, low = _STEP, max(math.log(share / (1 - share)), -_END)
-    while excess(low) <= 0 and low > -_END:
-        low, step = low - step, 2 * step
-    high = low + step
-    while excess(high) > 0 and high < _END:
-        low, high, step = high, high + step, 2 * step
+    low = max(math.floor(math.log(share / (1 - share)) / _STEP), -_END)
+    while excess(low * _STEP) <= 0 and low > -_END:
+        low -= 1
+    while excess((low + 1) * _STEP) > 0 and low < _END:
+        low += 1
     with suppress(ValueError):  # both ends have the same sign if epsilon is at an end
-        brentq(excess, low, high, xtol=_CLOSE, rtol=_CLOSE)
+        brentq(excess, low * _STEP, (low + 1) * _STEP, xtol=_CLOSE, rtol=_CLOSE)
     if above:
         return min(kept, default=reports.report.loss.upper)
     return max(kept, default=Fraction(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,10 @@ class ShuffledReports:
     def text(self) -> str:
         r"""The mechanism and the number of users."""
         return f"{self.report.text}, shuffled among {self.users} users"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The mechanism and the number of users as a JSON object."""
+        return {"report": self.report.to_json(), "users": self.users}
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
         r"""Draw the reports of all users' values and shuffle them; ``report.estimate`` reads them.

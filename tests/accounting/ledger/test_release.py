@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from accounting import guarantee, guarantee_from_json
-from accounting.claims.claim import Pure
+from accounting.claims.claim import Approx, Pure
 from accounting.ledger import (
     AlreadyCharged,
     BudgetExhausted,
@@ -28,12 +28,11 @@ from accounting.ledger.charging import Book
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
-    HadamardResponse,
+    FAMILIES,
     LocalHashing,
     LocalReport,
     RandomisedResponse,
-    SubsetSelection,
-    UnaryEncoding,
+    ShuffledReports,
 )
 from dpcore.mechanism import Scope, Unit
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
@@ -69,13 +68,12 @@ MANY: list[tuple[Any, Any]] = [
     (NoisyMax(epsilon="1/4", sensitivity=1, scope=CELLS.scope), [3, 9, 1]),
     (AboveThreshold(epsilon="1/4", sensitivity=1, threshold=5, scope=CELLS.scope), [3, 90, 1]),
     (Selection(epsilon="1/4", sensitivity=1, scope=CELLS.scope), [3, 9, 1]),
-    *(
-        (family(epsilon="1/4", values=5, scope=CELLS.scope), [4, 0])
-        for family in (
-            RandomisedResponse, UnaryEncoding, SubsetSelection, LocalHashing, HadamardResponse,
-        )
+    *((family(epsilon="1/4", values=5, scope=CELLS.scope), [4, 0]) for family in FAMILIES.values()),
+    (
+        ShuffledReports(report=LocalHashing(epsilon="1/4", values=5, scope=CELLS.scope), users=2),
+        [4, 0],
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("mechanism", "value"), MANY, ids=lambda each: type(each).__name__)
@@ -98,6 +96,22 @@ def test_every_mechanism_is_charged_what_its_guarantee_says(mechanism: Any, valu
                     with pytest.raises(InvalidParameter, match="value"):
                         ledger.release(mechanism, wrong, users=users, batch="c")
             assert (ledger.charges(), ledger.check()) == (2, ())
+
+
+def test_shuffled_reports_cost_less_where_a_delta_is_allowed(tmp_path: Path) -> None:
+    report = RandomisedResponse(epsilon=1, values=10, scope=CELLS.scope)
+    users, votes = [f"u{i}" for i in range(1000)], ShuffledReports(report=report, users=900)
+    budget = Approx(4, "1e-6", scope=CELLS.scope)
+    with Ledger.create(f"{tmp_path}/l.db", budget=budget) as ledger:
+        with pytest.raises(InvalidParameter, match="at least 900 users"):
+            ledger.release(votes, [0] * 899, users=users[:899], batch="b")
+        assert ledger.charges() == 0
+        before = ledger.remaining("u7")["rho"]
+        found = ledger.release(votes, [i % 10 for i in range(1000)], users=users, batch="b")
+        assert report.estimate(found.value).users == 1000
+        # The report alone costs rho = 0.46.
+        assert 0 < before - ledger.remaining("u7")["rho"] < Fraction(1, 50)
+        assert ledger.check() == ()
 
 
 @pytest.mark.parametrize("gap", [False, True])
