@@ -142,8 +142,12 @@ def test_json_of_earlier_versions(data: dict[str, Any], made: Any) -> None:
     whole = [{"part": data, "rounds": 2}]
     user = {"unit": "user", "relation": "add-remove"}
     charge = {"claim": "composition", "parts": whole, "scope": user, "reason": "as recorded"}
-    found = guarantee_from_json(charge)
-    assert (found.to_json(), found.scope.unit) == (whole, Unit.USER)
+    found: Any = guarantee_from_json(charge)
+    written: Any = found.to_json()
+    assert (written["parts"], written["scope"], found.scope.unit) == (whole, user, Unit.USER)
+    assert "as recorded" in written["reason"]
+    again: Any = guarantee_from_json(written)
+    assert (again.parts, again.scope) == (found.parts, found.scope)
 
 
 SAMPLE = {"claim": "poisson-sampled", "rate": "1/2", "curve": CURVE}
