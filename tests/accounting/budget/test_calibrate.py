@@ -1,4 +1,4 @@
-r"""Whatever a calibration returns is asked again, by another path, and one step less too."""
+"""Calibrations, also of running sums: what is returned is asked again, by another path."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 
-from accounting import compose
+from accounting import compose, guarantee
 from accounting.budget import calibrate as module
 from accounting.budget.calibrate import Calibration, calibrate, noise_multiplier
+from accounting.budget.continual import CalibratedSum, calibrate_sum, compare_sums
 from accounting.budget.dpsgd import Sampling, TrainingRun
 from accounting.budget.search import Edge, Unknown, decide, search
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
-from accounting.release.curve import PrivacyCurve
-from dpcore import DiscreteLaplace, InvalidParameter, Sensitivity
+from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
 from dpcore.command.time_limit import time_limit
+from dpcore.continual import SquareRootSum
 from dpcore.noise import Noise
 from tests.effort import by_day, effort
+from tests.support.accounting.lists import curve
 from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.refusals import refused
 from tests.support.dpcore.second_path import real
 from tests.support.laws import LAWS
 
@@ -70,14 +74,14 @@ def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
 def stands(found: Calibration) -> bool:
     """Both points again, by a fresh total at a finer width; and the step is what it should be."""
     assert isinstance(found.noise, Noise)
-    total = compose((curve_of(found.noise, found.sensitivity), found.rounds))
+    total = compose((curve(found.noise, found.sensitivity), found.rounds))
     kept = total.delta(found.epsilon, "1e-6").upper <= found.delta
     if not isinstance(found.step_less, Noise):
         return kept
     (name,) = (n for n in found.noise.parameters if differs(found, n))
     here, less = (Fraction(noise.parameters[name]) for noise in (found.noise, found.step_less))
     one_step = less == here - 1 if name == "trials" else less == here * Fraction(999, 1000)
-    below = compose((curve_of(found.step_less, found.sensitivity), found.rounds))
+    below = compose((curve(found.step_less, found.sensitivity), found.rounds))
     lower = below.delta(found.epsilon, "1e-6").lower
     breaks = lower is not None and lower > found.delta
     return kept and one_step and breaks == found.least
@@ -86,10 +90,6 @@ def stands(found: Calibration) -> bool:
 def differs(found: Calibration, name: str) -> bool:
     assert found.step_less is not None
     return found.noise.parameters[name] != found.step_less.parameters[name]
-
-
-def curve_of(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
-    return PrivacyCurve(noise=noise, sensitivity=sensitivity)
 
 
 @by_day(2)
@@ -344,6 +344,93 @@ def test_what_no_noise_keeps_is_refused(given: dict[str, Any], said: str) -> Non
 )
 def test_bad_input_is_refused_by_name(given: dict[str, Any], argument: str) -> None:
     asked = {"noise": "discrete-gaussian", "epsilon": 1, "delta": "1e-6", **given}
-    with pytest.raises(InvalidParameter) as error:
+    with refused(argument):
         calibrate(**asked)
-    assert error.value.argument == argument
+
+
+def laplace_variance(scale: float) -> float:
+    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+
+
+def factorised(found: CalibratedSum) -> tuple[float, float]:
+    """Mean and largest variance of A C^-1 z, from dense matrices of floats."""
+    setting = found.setting
+    assert isinstance(setting, SquareRootSum)
+    T, noise = setting.horizon, setting.noise
+    if isinstance(noise, DiscreteGaussian):
+        each = float(noise.sigma_squared)
+    else:
+        assert isinstance(noise, DiscreteLaplace)
+        each = laplace_variance(float(noise.scale))
+    C = sum(c * np.eye(T, k=-k) for k, c in enumerate(setting.moves))
+    errors = each * ((np.tril(np.ones((T, T))) @ np.linalg.inv(C)) ** 2).sum(axis=1)
+    return float(errors.mean()), float(errors.max())
+
+
+def near(found: CalibratedSum, mean: float, largest: float, rel: float) -> None:
+    for ends, expected in ((found.mean, mean), (found.largest, largest)):
+        assert ends.lower <= expected * (1 + 1e-12)
+        assert expected * (1 - 1e-12) <= ends.upper
+        assert float(ends.upper) == pytest.approx(expected, rel=rel)
+
+
+@pytest.mark.parametrize("horizon", [1, 6, 64, 100])
+def test_pure_errors_are_those_of_the_blocks_and_of_the_matrices(horizon: int) -> None:
+    tree, doubling, root = compare_sums(horizon=horizon, epsilon="1/2")
+    levels = math.floor(math.log2(horizon)) + 1
+    ones = [t.bit_count() for t in range(1, horizon + 1)]
+    each = laplace_variance(2 * levels)
+    near(tree, each * sum(ones) / horizon, each * max(ones), 1e-9)
+    blocks = [math.floor(math.log2(t)) + 1 for t in range(1, horizon + 1)]
+    each = laplace_variance(2)
+    near(doubling, each * sum(blocks) / horizon, each * max(blocks), 1e-9)
+    near(root, *factorised(root), 0.05)
+    assert (tree.behind, root.behind) == (0, 0)
+    assert doubling.behind == max(t - 2 ** int(math.log2(t)) for t in range(1, horizon + 1))
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_each_keeps_the_promise_and_one_step_less_is_shown_not_to(delta: str) -> None:
+    for found in compare_sums(horizon=64, epsilon=1, delta=delta):
+        assert guarantee(found.setting).epsilon(delta).upper <= 1
+        calibration = found.calibration
+        assert calibration.sensitivity == found.setting.sensitivity
+        assert calibration.found_less is not None
+        limit = calibration.delta or calibration.epsilon
+        assert calibration.found_less.lower is not None
+        assert calibration.found_less.lower > limit
+
+
+def test_with_gaussian_noise_the_square_root_beats_the_tree_and_with_laplace_it_loses() -> None:
+    tree, doubling, root = compare_sums(horizon=256, epsilon=1, delta="1e-6")
+    assert root.mean.upper * 4 < tree.mean.lower
+    near(root, *factorised(root), 0.01)
+    assert isinstance(doubling.setting.noise, DiscreteLaplace)  # one draw: pure noise is less
+    tree, _, root = compare_sums(horizon=256, epsilon=1)
+    assert tree.mean.upper < root.mean.lower
+
+
+def test_items_and_scope_enter_the_noise() -> None:
+    items: dict[str, Any] = {"horizon": 8, "epsilon": 1, "low": -1, "high": "1/2", "unit": "1/4"}
+    assert calibrate_sum("tree", **items).setting.noise == DiscreteLaplace(scale=24)
+    scope = Scope(relation=Relation.ADD_REMOVE)
+    less = calibrate_sum("tree", **items, scope=scope)
+    assert less.setting.noise == DiscreteLaplace(scale=16)
+    near(less, laplace_variance(16) / 16 * 13 / 8, laplace_variance(16) / 16 * 3, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"mechanism": "trie"}, "mechanism"),
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": 2**14 + 1}, "horizon"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"delta": 1}, "delta"),
+        ({"delta": "nan"}, "delta"),
+        ({"high": 0}, "high"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(change: dict[str, Any], named: str) -> None:
+    with refused(named):
+        calibrate_sum(**{"mechanism": "tree", "horizon": 4, "epsilon": 1, **change})

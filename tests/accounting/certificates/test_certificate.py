@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
 from accounting.certificates.canonical import digest_of, required_assumptions
-from accounting.certificates.certificate import (
-    Certificate,
-    Disagreement,
-    _cell,
-    _decimal,
-    certify,
-)
+from accounting.certificates.certificate import Certificate, Disagreement, _cell, _decimal, certify
 from accounting.claims.bound import Bound
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import Description
@@ -28,12 +22,12 @@ from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import TruncatedPoisson
 from accounting.release.derive_guarantee import guarantee
 from dpcore import DiscreteLaplace
-from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.noise_text import read_noise
 from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import Selection
 from tests.effort import by_day
+from tests.support.dpcore.refusals import refusal
 
 
 def curve(text: str, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
@@ -150,24 +144,20 @@ def test_a_run_is_what_one_person_may_have_taken_part_in(
 
 
 def test_a_batch_released_twice_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="twice"):
-        certify([*releases((("ada",),)), *releases((("ada",),))])
+    assert "twice" in refusal(lambda: certify([*releases((("ada",),)), *releases((("ada",),))]))
 
 
 def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
-    with pytest.raises(NotDerived, match="upper bound"):
-        certify(compose((ZCdp("1/10"), 2)))
+    assert "upper bound" in refusal(lambda: certify(compose((ZCdp("1/10"), 2))), NotDerived)
     with pytest.raises(NotDerived, match="lower bounds too: compose a stated Pure"):
         certify(compose((guarantee(Selection(epsilon=1, sensitivity=1)), 2)))
-    with pytest.raises(NotDerived, match="verify supports only"):
-        certify(compose(Rdp({2: "1/10"})))
+    assert "verify supports only" in refusal(lambda: certify(compose(Rdp({2: "1/10"}))), NotDerived)
     cut = TruncatedPoisson(rate="1/10", examples=100, most=12)
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(guarantee(Description(noise=Gaussian(sigma=2), scheme=cut)))
     with pytest.raises(NotDerived, match="direction"):
         certify(compose((curve("poisson:mean=400"), 2)))
-    with pytest.raises(NotDerived, match="infinite"):
-        certify(curve("polya:shape=1/2,scale=10"))
+    assert "infinite" in refusal(lambda: certify(curve("polya:shape=1/2,scale=10")), NotDerived)
     with pytest.raises(NotDerived, match="the table needs more than"):
         certify(curve("discrete-gaussian:sigma_squared=1e12"))
     with pytest.raises(NotDerived, match="list of 1 to 64"):
@@ -188,8 +178,7 @@ def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
     ],
 )
 def test_arguments_out_of_range_are_refused(asked: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter):
-        certify(curve("discrete-gaussian:sigma_squared=400"), **asked)
+    refusal(lambda: certify(curve("discrete-gaussian:sigma_squared=400"), **asked))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from accounting import Status, verify
 from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import Certificate
-from dpcore.errors import InvalidParameter
 from tests.accounting.certificates.test_certificate import move, resealed
 from tests.effort import effort, spread
+from tests.support.dpcore.refusals import refusal
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"
 CHEAP = "one_gaussian"
@@ -66,17 +66,6 @@ def test_a_changed_number_with_a_new_digest_is_caught(what: str, change: Any) ->
     found = verify(resealed(document))
     assert not found.holds
     assert all(each.status is not Status.HOLDS for each in found.failures)
-
-
-def test_changed_rounds_with_everything_else_made_to_fit_are_caught() -> None:
-    document = golden("thousand_gaussians")
-    document["parts"][0]["rounds"] = 999
-    document["assumptions"] = [
-        each.replace("at most 1000 rounds", "at most 999 rounds")
-        for each in document["assumptions"]
-    ]
-    found = verify(resealed(document))
-    assert len(found.failures) == len(document["claims"])
 
 
 @pytest.mark.parametrize("name", ["one_gaussian", "thousand_laplaces"])
@@ -176,11 +165,9 @@ def test_hostile_text_is_a_finding_and_no_crash(text: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": 1, "a": 2}'])
 def test_a_certificate_is_not_read_from_such_text(text: str) -> None:
-    with pytest.raises(InvalidParameter):
-        Certificate.from_text(text)
+    refusal(lambda: Certificate.from_text(text))
     changed = (GOLDEN / f"{CHEAP}.json").read_text(encoding="utf-8").replace("0.18", "0.19")
-    with pytest.raises(InvalidParameter, match="digest"):
-        Certificate.from_text(changed)
+    assert "digest" in refusal(lambda: Certificate.from_text(changed))
 
 
 JSON = st.recursive(

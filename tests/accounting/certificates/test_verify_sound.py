@@ -17,7 +17,8 @@ from accounting.errors import NotDerived
 from accounting.kernel import neighbours
 from accounting.release.curve import PrivacyCurve
 from dpcore.noise_text import read_noise
-from tests.support.accounting.claiming import certificate, enclosed, exactly, noise, stated
+from tests.support.accounting.claiming import certificate, enclosed, noise, stated
+from tests.support.dpcore.refusals import refusal
 
 BOX = noise("binomial", [1, 1], trials="3", probability="11/25")
 RIPPLED = noise("discrete-gaussian-sum", 1, count="64", sigma_squared="1/100")
@@ -148,27 +149,6 @@ def test_what_a_text_may_hold_is_answered_in_seconds(case: Any) -> None:
     assert time.process_time() - start < 5
 
 
-HEAVY = noise("skellam", 1, 500, variance="100")
-
-
-def heavy() -> str:
-    claims = [enclosed("delta", str(3 + Fraction(i, 9)), "0.001", "0.002") for i in range(64)]
-    return certificate([HEAVY], claims)
-
-
-def test_what_is_beyond_the_time_is_not_decided() -> None:
-    told: list[float] = []
-    start = time.process_time()
-    with deadline(0.05, told.append):
-        found = verify(heavy())
-    assert time.process_time() - start < 5
-    assert not found.holds
-    last = found.failures[-1]
-    assert (last.status, last.reason) == (Status.UNDECIDED, "not decided in 0.05 seconds")
-    assert found.to_json()["findings"][-1]["status"] == "not decided in time"
-    assert 0 <= told[0] <= told[-1] <= 0.05
-
-
 def test_nothing_is_certified_that_is_not_decided_in_time() -> None:
     rounds = compose((PrivacyCurve(noise=read_noise("skellam:variance=1"), sensitivity=1), 10))
     with deadline(0.01), pytest.raises(NotDerived, match=r"not decided in 0\.01 seconds"):
@@ -202,12 +182,6 @@ def test_the_largest_loss_is_certified(text: str, rounds: int, truth: float) -> 
 
 def test_an_infinite_loss_is_not_certified() -> None:
     curve = PrivacyCurve(noise=read_noise("skellam:variance=9"), sensitivity=1)
-    with pytest.raises(NotDerived, match="infinite"):
-        certify(curve, deltas=["0"])
+    assert "infinite" in refusal(lambda: certify(curve, deltas=["0"]), NotDerived)
     part = noise("skellam", 1, variance="9")
     assert status(part, enclosed("epsilon", "0", "40", "41")) == [Status.FAILS]
-
-
-def test_a_pure_claim_is_the_largest_loss() -> None:
-    assert status(LAPLACE, exactly("pure", Fraction(2))) == [Status.HOLDS]
-    assert status(LAPLACE, exactly("pure", Fraction(199, 100))) == [Status.FAILS]

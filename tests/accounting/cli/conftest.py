@@ -1,4 +1,4 @@
-"""``dpcore budget`` as a user types it, for the tests of this folder that name no other command."""
+"""The commands of the accountant as a user types them, without those of other packages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ import pytest
 import dpcore.command.app
 from tests.support.typed import Command
 
-POINT: Final = EntryPoint("budget", "accounting.cli.budget:budget", "dpcore.commands")
+POINTS: Final = {
+    name: EntryPoint(name, f"accounting.cli.{module}:{name}", "dpcore.commands")
+    for name, module in (
+        *((name, name) for name in ("budget", "ledger", "protocol", "release")),
+        ("verify", "certificate"),
+    )
+}
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: POINTS)
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"budget": POINT})
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(capsys)

@@ -7,19 +7,16 @@ import json
 import sqlite3
 import sys
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-import dpcore.command.app
 from accounting.cli.composition_options import read_names
 from accounting.ledger import AlreadyCharged, BudgetExhausted, LedgerDamaged, history
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
 
-POINT = EntryPoint("ledger", "accounting.cli.ledger:ledger", "dpcore.commands")
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]
 
 
@@ -38,10 +35,7 @@ class Command:
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"ledger": POINT})
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
     return Command(capsys, tmp_path / "ledger.db")
 
 
@@ -183,15 +177,6 @@ def test_show_and_export(opened: Command) -> None:
     assert len(records) == 2
 
 
-def test_several_queries_of_a_batch_are_one_charge(opened: Command) -> None:
-    two = [*GAUSSIAN, "--noise", "discrete-gaussian:sigma_squared=8", "--rounds", "1"]
-    answer = opened("charge", "--batch", "monday", "--users", "ada", *two, "--rounds", "2")
-    # 1/8 and twice 1/16 for the second noise.
-    assert (answer.code, answer.out) == (0, "charged 1 user for monday, charge 1\n")
-    assert opened.left("ada") == Fraction(1, 2) - Fraction(1, 4)
-    assert opened("show", "--json").json["charges"] == 1
-
-
 def edited(command: Command, statement: str) -> None:
     with sqlite3.connect(command.path) as connection:
         assert connection.execute(statement).rowcount == 1
@@ -219,13 +204,6 @@ def test_a_hand_edited_row_is_reported(opened: Command, statement: str) -> None:
         machine = opened("show", *words, "--json")
         assert machine.code == 3
         assert machine.json["damages"]
-
-
-def test_what_is_no_ledger(command: Command) -> None:
-    command.path.write_bytes(b"this is no database, and never was one\n" * 100)
-    answer = command("show")
-    assert answer.code in (2, 3)
-    assert len(answer.err.splitlines()) == 1
 
 
 CHARGE = ["charge", "--batch", "one"]
@@ -289,9 +267,9 @@ def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
 
 
 def test_help_teaches_the_exit_codes(command: Command) -> None:
-    code = dpcore.command.app.run(["ledger", "--help"])
-    assert code == 0
-    text = " ".join(command.streams.readouterr().out.split())
+    shown = typed(command.streams, "ledger", "--help")
+    assert shown.code == 0
+    text = " ".join(shown.out.split())
     assert "Exit code: 0 done; 1 a user has too little budget" in text
     assert "4 the batch was already charged; nothing was charged again" in text
     for verb in ("open", "charge", "show", "export", "backup", "adopt"):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
-import dpcore.command.app
 from accounting.protocol_guarantees import render
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
@@ -21,7 +19,6 @@ from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.typed import Answer, typed
 
-POINT = EntryPoint("protocol", "accounting.cli.protocol:protocol", "dpcore.commands")
 INSTANCES = (
     "pure",
     "renyi",
@@ -60,8 +57,7 @@ class Command:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"protocol": POINT})
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(capsys)
 
 

@@ -6,18 +6,12 @@ each kind of mistake is told of.
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-import dpcore.command.app
-from tests.accounting.cli.conftest import POINT
 from tests.support.typed import typed
-
-PROTOCOL: Final = EntryPoint("protocol", "accounting.cli.protocol:protocol", "dpcore.commands")
-POINTS: Final = {"budget": POINT, "protocol": PROTOCOL}
 
 GIVEN: Final[dict[str, str]] = {
     "budget epsilon": "--noise discrete-laplace:scale=20 --delta 1e-6",
@@ -162,7 +156,6 @@ def test_a_mistake_is_one_line_that_names_the_option(
     named: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: POINTS)
     answer = typed(capsys, *words_of(command, changed))
     assert (answer.code, answer.out) == (2, "")
     assert named in answer.err
@@ -171,9 +164,6 @@ def test_a_mistake_is_one_line_that_names_the_option(
 
 
 @pytest.mark.parametrize("command", GIVEN)
-def test_what_is_given_is_no_mistake(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: POINTS)
+def test_what_is_given_is_no_mistake(capsys: pytest.CaptureFixture[str], command: str) -> None:
     more = {"budget returning": "--visits 1", "budget curve": "--points 2"}.get(command, "")
     assert typed(capsys, *words_of(command, more)).code == 0

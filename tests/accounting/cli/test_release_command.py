@@ -5,19 +5,13 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dpcore.command.app
 from tests.support.typed import Answer, typed
 
-POINTS = {
-    name: EntryPoint(name, f"accounting.cli.{name}:{name}", "dpcore.commands")
-    for name in ("release", "ledger")
-}
 LINES = ["user_id,city,amount"] + [f"u{i % 40},{'ab'[i % 2]},{i % 7}.25" for i in range(400)]
 
 
@@ -40,10 +34,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Shell:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: POINTS)
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(tmp_path, capsys)
 
 

@@ -356,15 +356,3 @@ def test_a_share_of_honest_users_is_not_ignored(command: Command, what: str) -> 
     words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5", what, "most"]
     refused = command("calibrate", *words, "--honest", "50%")
     assert (refused.code, "--honest = 50%" in refused.err) == (2, True)
-
-
-def test_an_accountant_that_confuses_relations_is_found(command: Command, tmp_path: Path) -> None:
-    r"""dp-accounting 0.6 on ten Gaussians of noise multiplier 4, one record replaced, at 1e-5."""
-    step = {"class_name": "GaussianDpEvent", "noise_multiplier": 4}
-    event = {"class_name": "SelfComposedDpEvent", "count": 10, "event": step}
-    words = ["check", "--event", _event(tmp_path, event), "--delta", "1e-5"]
-    renyi, losses = (
-        command(*words, "--relation", "replace", "--says", says) for says in ("3.618", "7.512")
-    )
-    assert (renyi.code, "below the truth" in renyi.out) == (1, True)
-    assert (losses.code, "an upper bound, proven" in losses.out) == (0, True)

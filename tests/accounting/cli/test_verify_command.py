@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dpcore.command.app
 from accounting import Finding, Status, Verdict, verify
 from accounting.certificates.canonical import digest_of
 from accounting.certificates.certificate import certify
@@ -29,7 +28,6 @@ from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.claiming import certificate, enclosed, noise
 from tests.support.typed import Answer, typed
 
-POINT = EntryPoint("verify", "accounting.cli.certificate:verify", "dpcore.commands")
 READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", certificate_readers.GROUP)
 Verify = Callable[..., Answer]
 
@@ -41,7 +39,6 @@ def command(
     def found(*, group: str, name: str) -> list[EntryPoint]:
         return [READER] if (group, name) == (READER.group, READER.name) else []
 
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: {"verify": POINT})
     monkeypatch.setattr(certificate_readers, "entry_points", found)
 
     def run(text: str | bytes, *words: object) -> Answer:

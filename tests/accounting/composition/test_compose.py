@@ -48,8 +48,9 @@ from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from tests.effort import by_day, effort
 from tests.support.accounting import many
 from tests.support.accounting.amounts import ends
-from tests.support.accounting.lists import curve, sampled
+from tests.support.accounting.lists import curve
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal, refused
 from tests.support.dpcore.second_path import real
 
 LAPLACE = DiscreteLaplace(scale=2)
@@ -99,21 +100,6 @@ def test_a_list_is_what_enumeration_says(name: str, epsilon: str) -> None:
     assert found.upper - found.lower <= found.upper / 10**7
 
 
-@by_day(5)
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("delta", ["1e-3", "1e-12", "0.4"])
-def test_epsilon_is_the_inverse_of_delta(name: str, delta: str) -> None:
-    total = compose(*((curve(noise), count) for noise, count in LISTS[name]))
-    found, most = ends(total.epsilon(delta)), Fraction(delta)
-    assert found.upper - found.lower <= found.upper / 10**7
-    assert isinstance(found.upper, Fraction)
-    assert total.delta(found.upper + Fraction(1, 10**6)).upper <= most
-    if found.lower > Fraction(1, 10**6):
-        below = total.delta(found.lower - Fraction(1, 10**6)).lower
-        assert below is not None
-        assert below >= most
-
-
 def test_an_l2_sensitivity_lies_between_its_shifts_and_the_pair_above_them() -> None:
     square = Sensitivity.l2_squared(4)
     found = ends(compose((curve(WIDE, square), 2)).delta(1))
@@ -152,10 +138,6 @@ def test_reference_points(noise: Noise, rounds: int, delta: str, shown: str) -> 
 def test_reference_points_of_lists() -> None:
     wide = compose((curve(Skellam(variance=16**2 * 400), 16), 1000)).epsilon("1e-6")
     assert f"{wide.upper_float:.4f}" == "8.3062"
-    thirty = compose(*(curve(DiscreteGaussian(sigma_squared=s * s)) for s in range(20, 50)))
-    found = ends(thirty.epsilon("1e-6", "1e-8"))
-    assert f"{found.upper_float:.5f}" == "0.72826"
-    assert found.upper - found.lower <= Fraction(1, 10**8)
 
 
 def test_at_delta_zero_the_largest_losses_add() -> None:
@@ -225,17 +207,6 @@ def test_a_stated_claim_is_among_the_assumptions() -> None:
     assert compose(curve(NARROW)).assumptions == ()
 
 
-@pytest.mark.nightly
-def test_subsampled_rounds_take_one_direction_for_all() -> None:
-    found = compose((sampled(LAPLACE, "1/5"), 3)).delta("1/10")
-    p = many.round_of(LAPLACE, 1, -45, 45)
-    fifth = real(Fraction(1, 5))
-    remove = [((1 - fifth) * b + fifth * a, b) for a, b in p]
-    add = [(b, a) for a, b in remove]
-    worst = max(many.delta([side] * 3, Fraction(1, 10)) for side in (remove, add))
-    assert holds(found, worst, 3 * many.lost([p]))
-
-
 @pytest.mark.parametrize(
     ("parts", "argument"),
     [
@@ -247,9 +218,8 @@ def test_subsampled_rounds_take_one_direction_for_all() -> None:
     ],
 )
 def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
-    with pytest.raises(InvalidParameter) as error:
+    with refused(argument):
         compose(*parts)
-    assert error.value.argument == argument
 
 
 @pytest.mark.parametrize(
@@ -304,8 +274,7 @@ def test_a_total_in_json_keeps_its_scope_and_its_assumptions(total: Composition)
 def test_a_read_total_has_a_scope_that_its_parts_allow(of_part: Scope, of_whole: Scope) -> None:
     parts = compose((Pure(1, scope=of_part), 2)).to_json()
     stated = {"claim": "composition", "parts": parts, "scope": of_whole.to_json()}
-    with pytest.raises(InvalidParameter, match="as for the parts"):
-        guarantee_from_json(stated)
+    assert "as for the parts" in refusal(lambda: guarantee_from_json(stated))
     of_users = Scope(unit=Unit.USER, relation=of_part.relation)
     assert guarantee_from_json({**stated, "scope": of_users.to_json()}).scope == of_users
 
@@ -422,19 +391,11 @@ def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, eps
     ],
 )
 def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument: str) -> None:
-    with pytest.raises(InvalidParameter) as error:
+    with refused(argument):
         getattr(compose(Pure(1)), question)(*asked)
-    assert error.value.argument == argument
 
 
 def test_noise_of_a_size_that_floats_do_not_hold_is_refused() -> None:
     found = compose((curve(DiscreteGaussian(sigma_squared="1e309")), 10), curve(NARROW))
     with pytest.raises(PrecisionExhausted, match="outside the range of floats"):
         found.epsilon("1e-5")
-
-
-def test_noise_too_narrow_for_floats_is_enclosed_all_the_same() -> None:
-    # Nearly all mass is at 0, where the loss of each of ten rounds is 10^1000/2.
-    noise = DiscreteGaussian(sigma_squared="1e-1000")
-    found = ends(compose((curve(noise), 10), curve(NARROW)).epsilon("1e-5"))
-    assert 10 * 680 < found.lower < 5 * 10**1000 < found.upper

@@ -17,7 +17,6 @@ from typing import Any
 
 import mpmath
 import pytest
-from flint import arb
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
@@ -25,7 +24,6 @@ from accounting import Approx, PrivacyCurve, Pure
 from accounting.claims.bound import Bound
 from accounting.fourier import enumeration
 from accounting.fourier.enumeration import Enumeration
-from accounting.fourier.pld_composition import ContourIntegral
 from accounting.law_pairs.gaussian import GaussianPair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
@@ -38,9 +36,10 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import effort
 from tests.support.accounting.brute import gaussian, laplace, real
-from tests.support.accounting.lines import Listed, of_pairs
+from tests.support.accounting.lines import of_pairs
+from tests.support.accounting.sampled_worlds import hockey_stick
 from tests.support.accounting.worlds import binomial, poisson, skellam
-from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.mutants import mutated
 
 World = list[tuple[Any, Any]]
 DIGITS = 50
@@ -186,11 +185,6 @@ def size(listed: Sequence[tuple[Round, int]]) -> int:
     )
 
 
-def hockey_stick(world: World, epsilon: Fraction) -> Any:
-    factor = mpmath.exp(real(epsilon))
-    return mpmath.fsum(p - factor * q for p, q in world if p > factor * q)
-
-
 def holds(found: Bound | Enclosure, truth: Any) -> bool:
     """Whether both ends are true, for a truth known to ROOM."""
     room = real(ROOM)
@@ -212,9 +206,7 @@ def inverts(found: Bound, curve: Callable[[Fraction], Any], delta: Fraction) -> 
 
 @seed(20)
 @settings(
-    max_examples=effort(25, 60),
-    deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much],
+    max_examples=effort(25, 60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
 )
 @given(LISTS.filter(lambda listed: size(listed) < MOST_OUTCOMES), EPSILONS, DELTAS)
 def test_random_lists_against_enumeration(
@@ -299,20 +291,6 @@ def test_curves_fall_and_rounds_cost(listed: list[tuple[Round, int]]) -> None:
         assert before.upper >= after.lower
 
 
-@pytest.mark.parametrize("rounds", [1, 3, 400])
-def test_more_noise_costs_less(rounds: int) -> None:
-    families: tuple[tuple[Noise, ...], ...] = (
-        (DiscreteLaplace(scale=1), DiscreteLaplace(scale=3), DiscreteLaplace(scale=50)),
-        (Skellam(variance="1/3"), Skellam(variance=2), Skellam(variance=300)),
-        (DiscreteGaussian(sigma_squared=1), DiscreteGaussian(sigma_squared=100)),
-    )
-    for family in families:
-        found = [compose((curve_of(noise, 1), rounds)).epsilon("1e-5", ROUGH) for noise in family]
-        for less, more in itertools.pairwise(found):
-            assert less.upper >= more.lower
-            assert more.upper < less.lower
-
-
 def test_hidden_mass_that_is_forgotten_is_seen() -> None:
     one = turning(Poisson(mean=Fraction(2, 5)), poisson(Fraction(2, 5)), 2)
     pair = pair_of(Poisson(mean=Fraction(2, 5)), 2)
@@ -342,14 +320,3 @@ def test_a_direction_that_is_dropped_is_seen() -> None:
         for coordinates, sound in ((ways._of_shift, True), (broken, False)):
             total = ComposedLoss.of((law, 2) for law, _ in coordinates(noise, ((1, 1),)).above[0])
             assert (real(Fraction(total.delta(at).upper)) >= truth - real(ROOM)) is sound
-
-
-def test_a_line_that_forgets_hidden_mass_is_seen() -> None:
-    half_shown = Listed(atoms=((Fraction(1, 2), Fraction(math.log(0.5))),), rest=Fraction(1, 2))
-    at, law = Fraction(1, 9), ContourIntegral(parts=((half_shown, 2),))
-    broken = rewired(ContourIntegral._delta, _hidden=lambda parts: arb(0))
-    with mpmath.workdps(DIGITS):
-        half = mpmath.mpf(1) / 2
-        truth = hockey_stick(product([[(half, mpmath.mpf(1)), (half, mpmath.mpf(0))]] * 2), at)
-        assert holds(law.delta(at, ROUGH), truth)
-        assert not holds(broken(law, at, float(ROUGH), 1.0), truth)

@@ -27,6 +27,7 @@ from dpcore import (
 )
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 from tests.support.dpcore.second_path import real
 from tests.support.laws import LAWS
 
@@ -88,16 +89,6 @@ def test_renyi_is_the_least_over_orders(visits: int) -> None:
     assert truth * (1 - mpf(10) ** -5) <= found <= truth * (1 + mpf(10) ** -9)
 
 
-@pytest.mark.parametrize("visits", [1, 4, 256])
-def test_zcdp_is_one_half_of_the_distance(visits: int) -> None:
-    with mp.workdps(25):
-        rho = mpf(visits) / 800
-        fine = [1 + mpf(2) ** (mpf(i) / 50) for i in range(-100, 700)]
-        truth = min(rho * a - mp.log(a * real(DELTA)) / (a - 1) + mp.log(1 - 1 / a) for a in fine)
-    found = real(Fraction(upper(table(GAUSSIAN, visits), "zcdp")))
-    assert truth * (1 - mpf(10) ** -4) <= found <= truth * (1 + mpf(10) ** -9)
-
-
 def response_delta(epsilon: Any, visits: int, total: Any) -> Any:
     """delta of k randomised responses at epsilon each, at the total given."""
     with mp.workdps(40):
@@ -121,14 +112,6 @@ def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> No
         assert at >= real(DELTA) * (1 - mpf(10) ** -4)
     # What a randomised response at 1/10 needs at delta/B is a little less than 1/10.
     assert Fraction(999, 10000) < upper(found, "basic") / visits <= Fraction(1, 10)
-
-
-@pytest.mark.parametrize("visits", [2, 16])
-def test_exact_of_laplace_by_convolution(visits: int) -> None:
-    # Scale 20, one step: losses are +-1/20 alone, so it is a randomised response at 1/20.
-    total = real(Fraction(upper(table(LAPLACE, visits), "exact")))
-    at = response_delta(mpf(1) / 20, visits, total)
-    assert abs(at / real(DELTA) - 1) < mpf(10) ** -4
 
 
 @pytest.mark.parametrize("visits", [1, 16, 1024])
@@ -163,8 +146,7 @@ def test_paper_bounds_of_sums() -> None:
         < Fraction("1.0005") * Fraction(upper(table(ZCdp("3/2"), 1), "zcdp"))
     )
     low = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared="1/5")), max_visits=2)
-    with pytest.raises(NotDerived, match="sigma_squared >= 1/4"):
-        module._paper(low, DELTA)
+    assert "sigma_squared >= 1/4" in refusal(lambda: module._paper(low, DELTA), NotDerived)
 
 
 def reason(found: Sequence[Route], method: str) -> str:
@@ -216,8 +198,7 @@ def test_assumptions_stay() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="max_visits"):
-        per_user(SKELLAM, max_visits=0)
+    assert "max_visits" in refusal(lambda: per_user(SKELLAM, max_visits=0))
     with pytest.raises(InvalidParameter, match="has unit user"):
         per_user(Pure(1, scope=Scope(unit="user")), max_visits=2)  # type: ignore[arg-type]  # read by value
     for delta in (0, 1, -1, 2):

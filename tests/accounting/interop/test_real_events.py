@@ -1,10 +1,12 @@
-"""Gaussian events of dp-accounting, sampled or not, as curves of noise on the reals."""
+"""Events of dp-accounting: Gaussians, samples, mixtures, and its contract for accountants."""
 
 from __future__ import annotations
 
 import json
 import math
+import unittest
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from accounting.release.truncated_sample import TruncatedSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from tests.support.accounting.amounts import ends
+from tests.support.dpcore.refusals import refusal
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
@@ -53,8 +56,7 @@ def test_what_a_sample_may_hold(events: Any) -> None:
     seen = from_dp_event(poisson(0.1, events.NonPrivateDpEvent()))
     assert seen.parts == ((Approx(0, "1/10", scope=ADD_REMOVE), 1),)
     assert from_dp_event(poisson(0.1, events.NoOpDpEvent())).epsilon(0).upper == 0
-    with pytest.raises(InvalidParameter, match="sampling_probability"):
-        from_dp_event(poisson(1.5, gaussian(1.0)))
+    assert "sampling_probability" in refusal(lambda: from_dp_event(poisson(1.5, gaussian(1.0))))
 
 
 def test_batches_that_are_cut(dp: Any, events: Any) -> None:
@@ -158,5 +160,49 @@ def test_mixtures_that_are_none(
 
 def test_a_mixture_says_nothing_of_a_record_replaced(events: Any) -> None:
     event = events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5])
-    with pytest.raises(NotDerived):
-        from_dp_event(event, Scope(relation=Relation.REPLACE))
+    refusal(lambda: from_dp_event(event, Scope(relation=Relation.REPLACE)), NotDerived)
+
+
+contract = pytest.importorskip(
+    "dp_accounting.privacy_accountant_test", reason="the extra 'interop' is not installed"
+)
+
+
+class Mutant:
+    """An accountant of ours that names the whole event where a part of it is refused."""
+
+    def __init__(self, ours: Any) -> None:
+        self._ours = ours
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ours, name)
+
+    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # its interface
+        found = self._ours._maybe_compose(event, count, do_compose)
+        return None if found is None else self._ours.CompositionErrorDetails(event, "refused")
+
+
+def outcome(make: Any) -> unittest.TestResult:
+    class Ours(contract.PrivacyAccountantTest):  # type: ignore[misc,name-defined]  # of their wheel
+        def _make_test_accountants(self) -> list[Any]:
+            return list(make())
+
+    found = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Ours).run(found)
+    return found
+
+
+def both() -> list[Any]:
+    relations = import_module("dp_accounting").NeighboringRelation
+    return [accountant(relations.ADD_OR_REMOVE_ONE), accountant(relations.REPLACE_ONE)]
+
+
+def test_their_contract_holds_under_both_relations() -> None:
+    found = outcome(both)
+    assert found.testsRun >= 13
+    assert (found.failures, found.errors, found.skipped) == ([], [], [])
+
+
+def test_an_accountant_that_hides_the_offender_is_seen() -> None:
+    found = outcome(lambda: [Mutant(each) for each in both()])
+    assert found.failures or found.errors

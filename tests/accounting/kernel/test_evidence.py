@@ -31,6 +31,7 @@ from accounting.kernel.laws import Refused
 from accounting.release.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
 from tests.effort import by_day
+from tests.support.dpcore.refusals import refusal
 from tests.support.typed import Answer, typed
 
 KINDS: Final = {
@@ -214,8 +215,7 @@ def test_what_the_kernel_does_not_reach_gets_no_evidence() -> None:
     sample = Description(noise=Laplace(scale=2), scheme=Poisson(rate="1/10"))
     with pytest.raises(NotDerived, match="only a rational largest loss"):
         certify(compose(guarantee(sample)), deltas=[0], evidence=True)
-    with pytest.raises(NotDerived, match="zCDP"):
-        certify(compose(ZCdp("1/2")), evidence=True)
+    assert "zCDP" in refusal(lambda: certify(compose(ZCdp("1/2")), evidence=True), NotDerived)
 
 
 def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
@@ -243,20 +243,3 @@ def test_the_command_says_what_decided(run: Run, tmp_path: Path) -> None:
     assert json.loads(run("verify", str(file), "--json").out)["proof"] == "kernel"
     alone = run(*words.split(), "--delta", "1e-4", "--evidence")
     assert (alone.code, "--certificate" in alone.err) == (2, True)
-
-
-def test_the_command_refuses_a_false_certificate(
-    run: Run, certified: Certified, tmp_path: Path
-) -> None:
-    document = certified("Poisson")
-    claim = read(document).claims[0]
-    false = moved(document, "upper", claim.lower - 10 * (claim.upper - claim.lower))
-    false = moved(false, "lower", Fraction(0))
-    file = tmp_path / "false.json"
-    file.write_text(json.dumps(false), "utf-8")
-    answer = run("verify", str(file))
-    assert answer.code == 1
-    assert "claims[0] (epsilon): fails: proven: delta is at least" in answer.out
-    assert "at the upper end" in answer.out
-    file.write_text("{}", "utf-8")
-    assert run("verify", str(file)).code == 2

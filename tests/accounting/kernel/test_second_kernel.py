@@ -1,4 +1,4 @@
-"""The kernel in C, written from the pages alone, agrees with ours on vectors and changed ones."""
+"""Two more kernels, one file of Python and one of C, give the verdicts of ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +17,11 @@ import pytest
 
 from accounting import verify
 from accounting.certificates.canonical import digest_of
+from accounting.certificates.certificate import certify
+from accounting.certificates.single_file import single_file
+from accounting.composition.compose import compose
+from accounting.release.derive_guarantee import guarantee
+from dpcore import DiscreteGaussian, Mechanism
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "certificates"
@@ -155,3 +161,46 @@ def test_any_character_changed_is_refused(kernel: Kernel) -> None:
         except ValueError:
             same = False
         assert (kernel(changed) == PROVEN) == same, (i, new)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("kernel") / "kernel.py"
+    file.write_text(single_file(), encoding="utf-8")
+    return file
+
+
+def run_alone(alone: Path, text: str) -> tuple[int, str]:
+    certificate = alone.parent / "c.json"
+    certificate.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-I", "-S", str(alone), str(certificate)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=alone.parent)
+    return found.returncode, found.stdout
+
+
+def test_the_verdict_is_the_same(alone: Path) -> None:
+    total = compose(
+        (guarantee(Mechanism(noise=DiscreteGaussian(sigma_squared=9), sensitivity=1)), 20)
+    )
+    certificate = certify(total, deltas=["1e-6"], evidence=True)
+    code, out = run_alone(alone, certificate.text())
+    assert (code, out) == (0, f"{verify(certificate)}\nevery claim is proven\n")
+    document = certificate.to_json()
+    document["claims"][0]["upper"] = document["claims"][0]["lower"]
+    document["digest"] = digest_of(document)
+    code, out = run_alone(alone, json.dumps(document))
+    assert (code, out) == (1, f"{verify(document)}\nREFUSED\n")
+    assert out.startswith("claims[0] (epsilon): fails")
+
+
+def test_what_is_only_estimated_is_refused(alone: Path) -> None:
+    code, out = run_alone(alone, (VECTORS / "one_gaussian.json").read_text("utf-8"))
+    assert (code, out.splitlines()[-1]) == (0, "every claim is proven")
+    code, out = run_alone(alone, (VECTORS / "thousand_skellams.json").read_text("utf-8"))
+    assert (code, out.splitlines()[-1]) == (1, "REFUSED")
+    assert "unchecked: the upper bound is not proven" in out
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "other/1"}'])
+def test_what_is_no_certificate_ends_with_2(alone: Path, text: str) -> None:
+    assert run_alone(alone, text)[0] == 2

@@ -15,7 +15,7 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import PrivacyCurve
+from accounting import NotDerived, PrivacyCurve, compose
 from accounting.law_pairs.gaussian import GaussianPair
 from accounting.law_pairs.gaussian_sum import GaussianSumPair
 from accounting.law_pairs.laplace import LaplacePair
@@ -24,7 +24,7 @@ from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import narrowed
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell
-from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Staircase
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity, Staircase
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
@@ -34,7 +34,9 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day, effort
 from tests.support.accounting import worlds
-from tests.support.accounting.brute import EPSILONS, close, mass_of, real
+from tests.support.accounting.amounts import ends
+from tests.support.accounting.brute import EPSILONS, close, mass_of, real, triangle
+from tests.support.accounting.laws import Triangle
 from tests.support.accounting.worlds import Worlds, agrees, inverts
 
 RATIOS = ("0", "1/10", "2/3", "1", "4/3", "19/10", "199/100", "2", "5/2", "3", "7")
@@ -133,6 +135,20 @@ ONE_SIDED = [
     one_sided(Polya(shape=1, scale=2), 3, 160),
     one_sided(Polya(shape="1/3", scale=2), 2, 160),
 ]
+BOUNDED = [
+    Law(
+        noise=Triangle(half=2),
+        shift=shift,
+        mass=partial(triangle, 2),
+        low=-2,
+        reach=2,
+        epsilons=("0", "1/10", "1/2", "7/10", "3"),
+        alphas=(),
+        orders=(),
+        deltas=(),
+    )
+    for shift in (1, 2, 3)
+]
 SKELLAMS = [
     skellam("1/2", 2, 50),
     skellam("4", 3, 70),
@@ -161,8 +177,10 @@ def shown(law: object) -> str:
     return f"{law.noise!r}-{law.shift}" if isinstance(law, Law) else repr(law)
 
 
-@by_day(12)
-@pytest.mark.parametrize("law", [*CLOSED, *SKELLAMS, *SUMS, *ONE_SIDED, *STAIRS, *NIGHT], ids=shown)
+@by_day(14)
+@pytest.mark.parametrize(
+    "law", [*CLOSED, *SKELLAMS, *SUMS, *ONE_SIDED, *BOUNDED, *STAIRS, *NIGHT], ids=shown
+)
 def test_the_curve_is_the_worst_over_shifts_and_directions(law: Law) -> None:
     ours, brute = PrivacyCurve(noise=law.noise, sensitivity=law.shift), law.worlds
     assert agrees(ours.enclose_delta, brute.delta, law.epsilons)
@@ -201,10 +219,13 @@ SLOW: st.SearchStrategy[Noise] = st.one_of(
 )
 
 
+TWENTIETHS = st.integers(1, 19).map(lambda count: Fraction(count, 20))
 QUICK: st.SearchStrategy[Noise] = st.one_of(
+    st.builds(DiscreteLaplace, scale=between("1/5", 300, 50)),
+    st.builds(DiscreteGaussian, sigma_squared=between("1/5", 300, 50)),
     st.builds(Skellam, variance=between("1/5", 200, 20)),
     st.builds(Poisson, mean=between("1/5", 60, 9)),
-    st.builds(Binomial, trials=st.integers(2, 60), probability=between("1/20", 1, 20)),
+    st.builds(Binomial, trials=st.integers(2, 60), probability=TWENTIETHS),
     st.builds(Polya, shape=between("1/5", 5, 9), scale=st.just(3)),
 )
 
@@ -241,6 +262,66 @@ def test_the_loss_is_never_bounded(noise: Noise) -> None:
     assert ours.pure().lower == math.inf
     assert ours.enclose_epsilon(0) == Enclosure.infinite()
     assert ours.enclose_tradeoff(0) == Enclosure.exactly(1)
+
+
+NEAR_ONE = [PolyaDifference(shape=Fraction(10**6 + off, 10**6), scale=2) for off in (1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("noise", "other", "shift", "apart"),
+    [
+        (PolyaDifference(shape=1, scale=10), DiscreteLaplace(scale=10), 3, "0"),
+        *((noise, DiscreteLaplace(scale=2), 3, "1e-5") for noise in NEAR_ONE),
+        (Staircase(epsilon="1/2", sensitivity=1), DiscreteLaplace(scale=2), 1, "0"),
+        (
+            DiscreteGaussianSum(count=1, sigma_squared="5/3"),
+            DiscreteGaussian(sigma_squared="5/3"),
+            2,
+            "0",
+        ),
+    ],
+    ids=repr,
+)
+def test_a_law_at_an_edge_of_its_parameters_is_another_law(
+    noise: Noise, other: Noise, shift: int, apart: str
+) -> None:
+    one, two = (PrivacyCurve(noise=each, sensitivity=shift) for each in (noise, other))
+    pairs = [(one.enclose_delta(at), two.enclose_delta(at)) for at in EPSILONS]
+    if not Fraction(apart):
+        pairs += [(one.enclose_epsilon("1e-9"), two.enclose_epsilon("1e-9"))]
+        pairs += [(one.enclose_zcdp(), two.enclose_zcdp())]
+        totals = [ends(compose((each, 30)).epsilon("1e-6")) for each in (one, two)]
+        assert totals[0].overlaps(totals[1])
+    for found, truth in pairs:
+        assert found.overlaps(truth) or abs(Fraction(found.upper - truth.upper)) < Fraction(apart)
+
+
+SUM_OF_SEVEN = DiscreteGaussianSum(count=7, sigma_squared="1/30")
+
+
+@pytest.mark.parametrize(
+    ("noise", "question", "asked", "match"),
+    [
+        (Skellam(variance=2**40), "enclose_renyi", (2,), "masses"),
+        (Skellam(variance=2**40), "enclose_zcdp", (), "no theorem applies"),
+        (
+            DiscreteGaussianSum(count=10**6, sigma_squared="1/10"),
+            "enclose_renyi",
+            ("3/2",),
+            "residues",
+        ),
+        (SUM_OF_SEVEN, "enclose_renyi", (10**400,), "use epsilon"),
+        (Poisson(mean=3), "box", (1,), "several coordinates"),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_derived_is_refused_with_the_reason(
+    noise: Noise, question: str, asked: tuple[Any, ...], match: str
+) -> None:
+    sensitivity = Sensitivity.box((1, 1)) if question == "box" else Sensitivity(1)
+    ours = PrivacyCurve(noise=noise, sensitivity=sensitivity)
+    with pytest.raises(NotDerived, match=match):
+        getattr(ours, "enclose_delta" if question == "box" else question)(*asked)
 
 
 @by_day(3)

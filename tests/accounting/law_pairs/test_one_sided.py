@@ -10,7 +10,7 @@ import mpmath
 import pytest
 from flint import arb
 
-from accounting import NotDerived, PrivacyCurve
+from accounting import PrivacyCurve
 from accounting.law_pairs.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.law_pairs.one_sided import OneSidedPair
 from accounting.law_pairs.polya import RevealingPair
@@ -67,17 +67,6 @@ def test_what_is_hidden_costs_an_infinite_epsilon(noise: Noise, brute: Worlds) -
     assert ours.pure().lower == math.inf
 
 
-def test_how_many_noise_bits_a_shuffled_count_needs() -> None:
-    def enough(trials: int, epsilon: str) -> bool:
-        noise = Binomial(trials=trials, probability="1/2")
-        return PrivacyCurve(noise=noise, sensitivity=1).delta(epsilon).upper <= Fraction("1e-6")
-
-    assert enough(268, "1/2")
-    assert not enough(267, "1/2")
-    assert enough(5279, "1/10")
-    assert not enough(5278, "1/10")
-
-
 def test_a_fair_coin_has_one_direction() -> None:
     fair = candidates(Binomial(trials=20, probability="1/2"), Sensitivity(2))
     assert len(fair) == 1
@@ -115,11 +104,6 @@ def test_ties_of_rational_odds_are_settled() -> None:
     assert ours.enclose_epsilon("0.1249999") == Enclosure.infinite()
     even = PrivacyCurve(noise=Poisson(mean=4), sensitivity=1)
     assert even.epsilon(even.enclose_delta(0).upper).upper < Fraction(1, 2**40)
-
-
-def test_several_coordinates_are_refused() -> None:
-    with pytest.raises(NotDerived, match="several coordinates"):
-        PrivacyCurve(noise=Poisson(mean=3), sensitivity=Sensitivity.box((1, 1))).enclose_delta(1)
 
 
 def delta_of(pair: OneSidedPair | RevealingPair, epsilon: str) -> Enclosure:

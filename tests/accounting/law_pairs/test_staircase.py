@@ -11,19 +11,16 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from accounting import NotDerived, PrivacyCurve, compose
+from accounting import NotDerived, PrivacyCurve
 from accounting.law_pairs import staircase
 from accounting.law_pairs.staircase import StaircasePair
 from dpcore import DiscreteLaplace, Sensitivity, Staircase
 from dpcore.numbers.enclosure import narrow, precision
 from tests.support.accounting.brute import mass_of
+from tests.support.accounting.lists import curve
 from tests.support.dpcore.mutants import mutated
 
 CASES = [("2", 3, 2, 3), ("3", 4, 1, 3), ("1", 2, 1, 5), ("5/2", 3, 3, 7)]
-
-
-def curve(noise: Staircase, shift: int) -> PrivacyCurve:
-    return PrivacyCurve(noise=noise, sensitivity=shift)
 
 
 def listed(noise: Staircase, shift: int) -> list[tuple[Fraction, float, float]]:
@@ -64,31 +61,6 @@ def test_losses_are_those_of_the_outputs(name: str) -> None:
             np.array(found, dtype=float), np.array(truth, dtype=float), rtol=1e-9
         )
     assert seen == bool(name)
-
-
-def test_two_releases_are_their_products() -> None:
-    noise = Staircase(epsilon=2, sensitivity=3)
-    rows = listed(noise, 4)
-    for epsilon in (0, 1, 3, 5):
-        delta = sum(
-            max(p * a - math.exp(epsilon) * q * b, 0.0) for _, p, q in rows for _, a, b in rows
-        )
-        found = compose((curve(noise, 4), 2)).delta(epsilon)
-        assert found.upper_float == pytest.approx(delta, rel=1e-8)
-        assert found.lower_float == pytest.approx(delta, rel=1e-8)
-
-
-def test_a_sensitivity_of_one_is_the_discrete_laplace() -> None:
-    pair = [
-        PrivacyCurve(noise=noise, sensitivity=1)
-        for noise in (Staircase(epsilon="1/2", sensitivity=1), DiscreteLaplace(scale=2))
-    ]
-    for rounds in (1, 30):
-        one, other = (compose((each, rounds)).epsilon("1e-6") for each in pair)
-        assert one.lower is not None
-        assert other.lower is not None
-        assert one.lower <= other.upper
-        assert other.lower <= one.upper
 
 
 def program(epsilon: float, sensitivity: int, reach: int) -> float:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
-
-from accounting.ledger import Ledger, LedgerUnavailable, Receipt
+from accounting.ledger import Ledger, Receipt
 from tests.effort import effort
 from tests.support.ledger.budget import BUDGET
-from tests.support.ledger.server import Server
-from tests.support.ledger.workers import PRICE, charge_on, claim, killed, processes, together
+from tests.support.ledger.workers import charge_on, claim, killed, processes, together
 
 WORKERS, ROUNDS, AFFORDED = 4, 20, 50
 
@@ -100,15 +96,3 @@ def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) ->
 def test_kills_while_budgets_renew_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
     url = str(tmp_path / "ledger.db")
     survive([url], tmp_path, kills=effort(8, 100), periods=3, since=time.time())
-
-
-@pytest.mark.nightly
-def test_a_server_that_crashes_keeps_what_it_acknowledged(server: Server) -> None:
-    with Ledger.create(server.database(), budget=BUDGET) as ledger:
-        receipt = ledger.charge(["ada"], PRICE, batch="one")
-        server.stop(signal.SIGQUIT)
-        with pytest.raises(LedgerUnavailable):
-            ledger.charge(["ada"], PRICE, batch="two")
-        server.start()
-        assert ledger.check(receipt) == ()
-        assert ledger.charge(["ada"], PRICE, batch="two").number == 2

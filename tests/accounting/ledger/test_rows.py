@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from accounting.claims.claim import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
@@ -135,15 +133,6 @@ def test_rows_that_no_theorem_covers_are_refused() -> None:
         assert for_user(source, 1).scope.unit.value == "user"
         with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
             for_user(source, 2)
-
-
-def test_one_row_for_several_is_what_a_history_of_rows_exceeds() -> None:
-    """The twin: two rows of one user, priced as one, lose more than was paid."""
-    masses = np.array([math.exp(-abs(x) / 10) for x in range(-50, 51)])
-    loss = max(abs(math.log(a / b)) for a, b in itertools.pairwise(masses))
-    both = max(abs(math.log(a / b)) for a, b in zip(masses, masses[2:], strict=False))
-    assert loss <= float(for_user(CURVE, 1).pure().upper) * (1 + 1e-9) < both
-    assert both <= float(for_user(CURVE, 2).pure().upper) * (1 + 1e-9)
 
 
 def test_several_rows_of_a_user_cost_what_so_many_steps_cost(

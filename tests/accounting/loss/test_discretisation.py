@@ -24,6 +24,7 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 
 NORMAL, NARROW = NormalDensity(Fraction(1)), NormalDensity(Fraction(1, 9))
 LAPLACE = LaplaceDensity(Fraction(1, 2))
@@ -246,8 +247,7 @@ def test_mixtures_of_kinds_add_their_curves() -> None:
 
 def test_noise_beyond_floats_is_refused() -> None:
     wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
-    with pytest.raises(PrecisionExhausted, match="wide"):
-        wide.edges(Focus(1.0), 100)
+    assert "wide" in refusal(lambda: wide.edges(Focus(1.0), 100), PrecisionExhausted)
     with pytest.raises(PrecisionExhausted, match="empty"):
         Listing.below(np.array([0.0]), np.array([0.0]), np.array([1.0]))
     with pytest.raises(PrecisionExhausted, match="finite"):

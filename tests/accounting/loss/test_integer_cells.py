@@ -208,35 +208,19 @@ def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) ->
     assert real_gaussian_delta(ratio, high * (1 + slack)).lower <= Fraction(1, 10**6)
 
 
-def all_between(case: int, gap: str = "2e-2") -> bool:
+def all_between(case: int, gap: str) -> bool:
     forget()
     return all(between(table_of(p), world, gap) for p, world in directions(*CASES[case]))
 
 
 @pytest.mark.parametrize(
-    ("case", "name", "old", "new"),
-    [
-        (0, "_masses", "at.sign * m + at.there", "at.sign * m + at.there + 1"),
-        (7, "_masses", "at.sign * m + at.here", "at.here - at.sign * m"),
-        (3, "_with_tails", "left.joined(inner, right)", "left.joined(inner, left)"),
-        (3, "_with_tails", "left.joined(inner, right)", "inner.joined(inner, right)"),
-        (0, "_listed", "p.value - q.value, p.error", "q.value - p.value, p.error"),
-    ],
-)
-def test_mutants_of_single_integers_are_caught(
-    monkeypatch: pytest.MonkeyPatch, case: int, name: str, old: str, new: str
-) -> None:
-    assert all_between(case, "1e-11")
-    broken = mutated(getattr(getattr(module, name), "__wrapped__", getattr(module, name)), old, new)
-    forget()
-    broken.cache_clear = lambda: None
-    monkeypatch.setattr(module, name, broken)
-    assert not all_between(case, "1e-11")
-
-
-@pytest.mark.parametrize(
     ("listed", "case", "name", "old", "new"),
     [
+        (None, 0, "_masses", "at.sign * m + at.there", "at.sign * m + at.there + 1"),
+        (None, 7, "_masses", "at.sign * m + at.here", "at.here - at.sign * m"),
+        (None, 3, "_with_tails", "left.joined(inner, right)", "left.joined(inner, left)"),
+        (None, 3, "_with_tails", "left.joined(inner, right)", "inner.joined(inner, right)"),
+        (None, 0, "_listed", "p.value - q.value, p.error", "q.value - p.value, p.error"),
         (True, 0, "_grouped", "single.low.at(ends)", "single.low.at(starts)"),
         (True, 0, "_grouped", "ends = edges[1:].astype(np.int64) - first - 1", "ends = starts"),
         (True, 6, "_grouped", ".where(rises, single.low.at(ends))", ""),
@@ -246,16 +230,20 @@ def test_mutants_of_single_integers_are_caught(
         (False, 0, "_ranges", "as_ball(pair.loss(after - 1))", "starts[i]"),
     ],
 )
-def test_mutants_of_ranges_are_caught(
-    monkeypatch: pytest.MonkeyPatch, listed: bool, case: int, name: str, old: str, new: str
+def test_mutants_of_integers_and_of_ranges_are_caught(
+    monkeypatch: pytest.MonkeyPatch, listed: bool | None, case: int, name: str, old: str, new: str
 ) -> None:
-    cut(monkeypatch, listed=listed)
-    assert all_between(case)
+    """Single integers if ``listed`` is None, otherwise ranges, of masses or by tails."""
+    gap = "1e-11" if listed is None else "2e-2"
+    if listed is not None:
+        cut(monkeypatch, listed=listed)
+    assert all_between(case, gap)
     broken = mutated(getattr(getattr(module, name), "__wrapped__", getattr(module, name)), old, new)
+    forget()
     broken.cache_clear = lambda: None
     monkeypatch.setattr(module, name, broken)
     try:
-        assert not all_between(case)
+        assert not all_between(case, gap)
     except (AssertionError, ValueError, IndexError, PrecisionExhausted) as error:
         assert "not all_between" not in str(error)  # noqa: PT017  # a crash is noticed, too
 

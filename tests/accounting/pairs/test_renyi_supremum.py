@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-import mpmath
 import pytest
 from flint import arb
 
@@ -33,18 +32,6 @@ def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> Non
     assert searched.upper - searched.lower <= Fraction(searched.upper) / 10**6
     # Sharper than what any (Delta/s)-pure mechanism has (Bun and Steinke, Proposition 1.4).
     assert exact.upper < (shift / Fraction(scale)) ** 2 / 2
-
-
-def test_one_step_of_discrete_laplace_is_randomised_response() -> None:
-    # Delta = 1: D_1 = eps tanh(eps/2).
-    with mpmath.workdps(50):
-        truth = mpmath.mpf(1) / 10 * mpmath.tanh(mpmath.mpf(1) / 20)
-        assert close(
-            PrivacyCurve(
-                noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)
-            ).enclose_zcdp(),
-            truth,
-        )
 
 
 @pytest.mark.parametrize(("scale", "shift", "reach"), [("1/2", 3, 60), ("2", 5, 240)])

@@ -18,24 +18,14 @@ from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.release.composed_loss import ComposedLoss
 from accounting.theorems.claim_conversion import as_pure
-from dpcore import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Noise,
-    PolyaDifference,
-    Sensitivity,
-    Staircase,
-)
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
 from tests.support.accounting.brute import Brute, close, gaussian, laplace, real
 from tests.support.accounting.laws import Triangle
+from tests.support.accounting.lists import curve
 
 ONE = DiscreteGaussian(sigma_squared=1)
-
-
-def curve(noise: Noise, sensitivity: Sensitivity) -> PrivacyCurve:
-    return PrivacyCurve(noise=noise, sensitivity=sensitivity)
 
 
 def steps(shift: Shift) -> tuple[int, ...]:
@@ -164,23 +154,6 @@ def test_l1_laplace_is_worst_in_one_coordinate(scale: str | int, amount: int) ->
         epsilon = Fraction(amount * part, 30) / Fraction(scale)
         most = best.enclose_delta(epsilon).upper
         assert all(each.enclose_delta(epsilon).lower <= most for each in others)
-
-
-def test_l1_laplace_would_be_caught_if_l2_were_meant() -> None:
-    # The twin: under l2 the concentrated vector is not the worst, and the check above sees it.
-    noise, epsilon = DiscreteLaplace(scale=4), Fraction(3, 5)
-    spread, one = (
-        of_shift(noise, shift).enclose_delta(epsilon) for shift in (((1, 4),), ((2, 1),))
-    )
-    assert spread.lower > one.upper
-    assert len(candidates(noise, Sensitivity.l2_squared(4))) == 2
-
-
-@pytest.mark.parametrize(("rounds", "epsilon"), [(100, "2.20753270093"), (1000, "8.28357334602")])
-def test_many_laplace_coordinates_are_a_composition(rounds: int, epsilon: str) -> None:
-    # Both values come from characteristic functions, and agree with dp-accounting to its digits.
-    found = curve(DiscreteLaplace(scale=20), Sensitivity.box((1,) * rounds)).enclose_epsilon("1e-6")
-    assert abs(Fraction(found.lower) - Fraction(epsilon)) <= Fraction(1, 10**9)
 
 
 def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:

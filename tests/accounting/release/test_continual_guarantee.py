@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from accounting import NotDerived, certify, guarantee, verify
-from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Skellam
+from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope, Skellam
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
+from tests.support.dpcore.refusals import refusal
 
 
 def hockey_stick(setting: ContinualSum, epsilon: float, reach: int) -> float:
@@ -74,8 +75,7 @@ def test_several_levels_of_a_law_without_products_are_refused() -> None:
     with pytest.raises(NotDerived, match="several coordinates"):
         guarantee(TreeSum(horizon=9, noise=skellam))
     stream: Any = TreeSum(horizon=9, noise=skellam).start()
-    with pytest.raises(InvalidParameter, match="mechanism"):
-        guarantee(stream)
+    assert "mechanism" in refusal(lambda: guarantee(stream))
 
 
 def test_a_certificate_of_a_tree_is_checked_by_the_second_path() -> None:

@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 from functools import partial
 
-import mpmath
 import pytest
 
 from accounting import NotDerived, PrivacyCurve, guarantee
@@ -15,19 +14,11 @@ from accounting.law_pairs.registry import pair_of
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import ClosedPair
 from accounting.theorems.claim_conversion import as_pure
-from dpcore import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    InvalidParameter,
-    Mechanism,
-    Noise,
-    Scope,
-    Sensitivity,
-)
+from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
-from tests.support.accounting.brute import close
 from tests.support.accounting.laws import Lopsided, Triangle
+from tests.support.dpcore.refusals import refusal, refused
 
 
 @by_day(2)
@@ -41,8 +32,7 @@ def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int)
     with precision(192):
         for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
             if own.delta(epsilon) == 0:
-                with pytest.raises(NotDerived, match="largest loss"):
-                    general.delta(epsilon)
+                assert "largest loss" in refusal(partial(general.delta, epsilon), NotDerived)
                 continue
             assert general.delta(epsilon).overlaps(own.delta(epsilon))
             assert general.delta(epsilon).rel_accuracy_bits() > 100
@@ -52,32 +42,6 @@ def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int)
             assert all(value.is_finite() for value in both)
         for alpha in map(Fraction, ("1/100", "1/2", "9/10")):
             assert general.tradeoff(alpha).overlaps(own.tradeoff(alpha))
-
-
-@pytest.mark.parametrize("shift", [1, 2, 3])
-def test_a_bounded_law_against_every_event(shift: int) -> None:
-    half = 2
-    curve = PrivacyCurve(noise=Triangle(half=half), sensitivity=Sensitivity(shift))
-
-    def mass(k: int) -> Fraction:
-        return Fraction(max(half + 1 - abs(k), 0), (half + 1) ** 2)
-
-    points = range(-half - shift, half + shift + 1)
-    for epsilon in ("0", "1/10", "1/2", "7/10", "3"):
-        with mpmath.workdps(50):
-            factor = mpmath.exp(
-                mpmath.mpf(Fraction(epsilon).numerator) / Fraction(epsilon).denominator
-            )
-            payoff = [
-                mpmath.mpf(mass(x).numerator) / mass(x).denominator
-                - factor * mpmath.mpf(mass(x + shift).numerator) / mass(x + shift).denominator
-                for x in points
-            ]
-            best = max(
-                mpmath.fsum(value for i, value in enumerate(payoff) if event >> i & 1)
-                for event in range(1 << len(payoff))
-            )
-        assert close(curve.enclose_delta(epsilon), best)
 
 
 def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
@@ -107,8 +71,7 @@ def test_what_no_theorem_gives_is_refused() -> None:
         partial(curve.renyi, 2),
         partial(curve.tradeoff, 0),
     ):
-        with pytest.raises(NotDerived, match="cannot derive "):
-            question()
+        assert "cannot derive " in refusal(question, NotDerived)
 
 
 def test_discrete_laplace_is_pure_exactly() -> None:
@@ -195,9 +158,8 @@ def test_a_bad_argument_is_refused_by_name(
 ) -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
     for value in values:
-        with pytest.raises(InvalidParameter) as refused:
+        with refused(argument):
             getattr(curve, method)(value)
-        assert refused.value.argument == argument
 
 
 @pytest.mark.parametrize("bits", [0, 7, 1 << 20, "many", 64.0, True])
@@ -210,9 +172,8 @@ def test_an_accuracy_out_of_range_is_refused_by_name(bits: int) -> None:
         partial(curve.enclose_renyi, 2),
         curve.enclose_zcdp,
     ):
-        with pytest.raises(InvalidParameter) as refused:
+        with refused("bits"):
             ask(bits=bits)
-        assert refused.value.argument == "bits"
 
 
 @pytest.mark.parametrize(
@@ -226,12 +187,10 @@ def test_an_accuracy_out_of_range_is_refused_by_name(bits: int) -> None:
     ids=["noise", "zero", "half", "scope"],
 )
 def test_a_curve_of_nothing_is_refused_by_name(argument: str, given: dict[str, object]) -> None:
-    with pytest.raises(InvalidParameter) as refused:
+    with refused(argument):
         PrivacyCurve(**given)  # type: ignore[arg-type]  # the twin passes what the type forbids
-    assert refused.value.argument == argument
 
 
 def test_a_guarantee_is_of_a_mechanism() -> None:
-    with pytest.raises(InvalidParameter) as refused:
+    with refused("mechanism"):
         guarantee(DiscreteLaplace(scale=1))  # type: ignore[arg-type]  # as above
-    assert refused.value.argument == "mechanism"

@@ -9,9 +9,9 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import PrivacyCurve
-from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.numbers.enclosure import precision
+from tests.support.accounting.lists import curve
 
 scales = st.fractions(min_value=Fraction(1, 5), max_value=300, max_denominator=50)
 noises = st.one_of(
@@ -22,10 +22,6 @@ sensitivities = st.integers(min_value=1, max_value=90)
 epsilons = st.fractions(min_value=0, max_value=6, max_denominator=1000)
 deltas = st.integers(min_value=1, max_value=60).map(lambda n: Fraction(1, 2**n))
 orders = st.fractions(min_value=Fraction(101, 100), max_value=40, max_denominator=100)
-
-
-def curve(noise: Noise, sensitivity: int) -> PrivacyCurve:
-    return PrivacyCurve(noise=noise, sensitivity=Sensitivity(sensitivity))
 
 
 @given(noises, sensitivities, epsilons, epsilons)
@@ -57,37 +53,6 @@ def test_epsilon_and_delta_are_inverse(noise: Noise, sensitivity: int, delta: Fr
         assert one_curve.delta(found.lower).upper >= delta
     else:
         assert one_curve.enclose_delta(0).lower <= delta
-
-
-@given(noises, sensitivities, epsilons)
-def test_epsilon_of_delta_of_epsilon(noise: Noise, sensitivity: int, epsilon: Fraction) -> None:
-    one_curve = curve(noise, sensitivity)
-    at = one_curve.enclose_delta(epsilon)
-    if at.lower > 0:
-        assert (
-            one_curve.enclose_epsilon(at.upper).lower
-            <= epsilon
-            <= one_curve.epsilon(at.lower).upper
-        )
-
-
-@given(noises, sensitivities, epsilons)
-def test_delta_rises_with_sensitivity(noise: Noise, sensitivity: int, epsilon: Fraction) -> None:
-    assert (
-        curve(noise, sensitivity).enclose_delta(epsilon).lower
-        <= curve(noise, sensitivity + 1).delta(epsilon).upper
-    )
-
-
-@given(scales, scales, sensitivities, epsilons)
-def test_more_laplace_noise_costs_less(
-    one: Fraction, other: Fraction, sensitivity: int, epsilon: Fraction
-) -> None:
-    less, more = (
-        curve(DiscreteLaplace(scale=scale), sensitivity).enclose_delta(epsilon)
-        for scale in sorted((one, other))
-    )
-    assert more.lower <= less.upper
 
 
 @given(noises, sensitivities, epsilons, st.integers(min_value=8, max_value=150))
@@ -134,18 +99,3 @@ def test_the_tradeoff_supports_the_curve(
         assert not right < 1 - lost - factor * left
         assert not right * factor < 1 - lost - left
     assert 0 <= missed.lower <= 1 - alpha + Fraction(1, 2**60)
-
-
-@given(noises, sensitivities, deltas)
-def test_renyi_bounds_the_curve(noise: Noise, sensitivity: int, delta: Fraction) -> None:
-    # Canonne, Kamath and Steinke, Proposition 12, at order 5: an upper bound along another path.
-    one_curve = curve(noise, sensitivity)
-    with precision(128):
-        order = Fraction(5)
-        bound = (
-            arb(Fraction(one_curve.renyi(order).upper).numerator)
-            / Fraction(one_curve.renyi(order).upper).denominator
-            - (5 * arb(delta.numerator) / delta.denominator).log() / 4
-            + (arb(4) / 5).log()
-        )
-    assert one_curve.enclose_epsilon(delta).lower_float <= max(float(bound.upper()), 0.0)

@@ -9,50 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
+from accounting import NotDerived, compose
 from accounting.certificates.certificate import certify
-from accounting.descriptions.real_noise import Gaussian, Laplace
-from accounting.loss.real_cells import RealPair
-from accounting.pairs.enclose import narrowed
-from accounting.release.real_curve import RealCurve
-from dpcore import DiscreteGaussian, Sensitivity
+from dpcore import Sensitivity
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Relation, Scope
-from dpcore.numbers.enclosure import ball
-from tests.effort import by_day
 from tests.support.accounting import samples
 from tests.support.accounting.amounts import ends
-
-ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
-
-
-def one(sigma: str, sensitivity: int | Sensitivity = 1) -> RealCurve:
-    noise = Gaussian(sigma=sigma)
-    return RealCurve(noise=noise, sensitivity=sensitivity, scope=ADD_REMOVE)
+from tests.support.dpcore.refusals import refusal
 
 
 def group(sigma: str, rate: str, members: int) -> Any:
-    return samples.poisson(curve=one(sigma), rate=rate, members=members)
-
-
-def quadrature(shifts: Any, sigma: float, epsilon: float, *, present: bool = True) -> float:
-    r"""int (p - e^epsilon q)+, p a mixture of (chance, shift) and q one Gaussian, or the mirror."""
-
-    def gain(x: float) -> float:
-        mixed = sum(w * math.exp(-((x - at) ** 2) / (2 * sigma**2)) for w, at in shifts)
-        alone = math.exp(-(x**2) / (2 * sigma**2))
-        p, q = (mixed, alone) if present else (alone, mixed)
-        return (p - math.exp(epsilon) * q) / (sigma * math.sqrt(2 * math.pi))
-
-    ends = (-12 * sigma, 12 * sigma + 8)
-    if gain(ends[0]) * gain(ends[1]) > 0:
-        return 0.0
-    start = float(brentq(gain, *ends, xtol=1e-13))
-    low, high = (start, ends[1]) if present else (ends[0], start)
-    return float(quad(gain, low, high, epsabs=0, epsrel=1e-12, limit=200)[0])
+    return samples.poisson(curve=samples.gaussian(sigma), rate=rate, members=members)
 
 
 def binomial(members: int, rate: float) -> list[tuple[float, float]]:
@@ -61,38 +30,6 @@ def binomial(members: int, rate: float) -> list[tuple[float, float]]:
     for chosen in itertools.product((0, 1), repeat=members):
         found[sum(chosen)] += math.prod(rate if there else 1 - rate for there in chosen)
     return [(chance, float(at)) for at, chance in enumerate(found)]
-
-
-@by_day(2)
-@pytest.mark.parametrize(
-    ("sigma", "rate", "members", "epsilon"),
-    [
-        ("1", "1/10", 2, "3/10"),
-        ("2", "1/4", 5, "1/2"),
-        ("1", "1/2", 3, "1"),
-        ("4", "1/20", 8, "0.1"),
-    ],
-)
-def test_one_round(sigma: str, rate: str, members: int, epsilon: str) -> None:
-    r"""Swapping q and 1 - q, or forgetting a direction, is another number."""
-    shifts = binomial(members, float(Fraction(rate)))
-    e, s = float(Fraction(epsilon)), float(sigma)
-    there, gone = (quadrature(shifts, s, e, present=side) for side in (True, False))
-    source = group(sigma, rate, members)
-    for ((_, pair),), truth in zip(source.directions, (there, gone), strict=True):
-        found = compose_one(pair, epsilon)
-        assert found == pytest.approx(truth, rel=1e-9, abs=1e-300)
-    assert source.delta(epsilon).upper_float == pytest.approx(max(there, gone), rel=1e-9)
-    assert there != pytest.approx(gone, rel=1e-3)
-    if Fraction(rate) != Fraction(1, 2):
-        swapped = quadrature(binomial(members, 1 - float(Fraction(rate))), s, e)
-        assert swapped != pytest.approx(there, rel=1e-3)
-    back = source.epsilon(Fraction(source.delta(epsilon).upper))
-    assert back.upper_float == pytest.approx(e, rel=1e-9)
-
-
-def compose_one(pair: RealPair, epsilon: str) -> float:
-    return narrowed(lambda: pair.curve(ball(Fraction(epsilon))), 64).upper_float
 
 
 def test_members_that_move_otherwise_are_not_worse() -> None:
@@ -115,7 +52,9 @@ def test_members_that_move_otherwise_are_not_worse() -> None:
         return there, gone
 
     for e in (0.0, 0.2, 0.6):
-        most = [compose_one(pair, str(e)) for ((_, pair),) in group("3/2", "3/10", 2).directions]
+        most = [
+            samples.of_pair(pair, str(e)) for ((_, pair),) in group("3/2", "3/10", 2).directions
+        ]
         assert worst((1, 0), (1, 0), e) == pytest.approx(most, rel=1e-3, abs=1e-9)
         for turn in (0.5, 1.2, 2.0, math.pi):
             b = (math.cos(turn), math.sin(turn))
@@ -124,24 +63,6 @@ def test_members_that_move_otherwise_are_not_worse() -> None:
                     found <= bound + 1e-9
                     for found, bound in zip(worst((1, 0), other, e), most, strict=True)
                 )
-
-
-def test_one_member_is_poisson_sampling() -> None:
-    single = PoissonSampled(curve=one("2"), rate="1/100")
-    for rounds in (1, 500):
-        ours, theirs = (
-            compose((each, rounds)).epsilon("1e-6") for each in (group("2", "1/100", 1), single)
-        )
-        assert ours.upper == pytest.approx(float(theirs.upper), rel=1e-7)
-    # Three members cost more than three times one, and less than three who are always there.
-    three = compose((group("2", "1/100", 3), 500)).epsilon("1e-6")
-    always = compose((one("2", 3), 500)).epsilon("1e-6")
-    assert 3 * single_epsilon(500) < three.upper < always.upper
-
-
-def single_epsilon(rounds: int) -> float:
-    total = compose((PoissonSampled(curve=one("2"), rate="1/100"), rounds))
-    return total.epsilon("1e-6").upper_float
 
 
 def test_dp_accounting_of_mixtures() -> None:
@@ -161,7 +82,7 @@ def test_dp_accounting_of_mixtures() -> None:
 @pytest.mark.parametrize("weights", [("0", "1/4", "3/4"), ("1/2", "0", "3/8", "1/8")], ids=str)
 def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
     r"""One round and two, both directions; without a shift of 0 nothing bounds the loss."""
-    mixture = samples.shifted(curve=one("3/2"), weights=weights)
+    mixture = samples.shifted(curve=samples.gaussian("3/2"), weights=weights)
     chances = [float(Fraction(each)) for each in weights]
     x, step = np.linspace(-14.0, 18.0, 4001, retstep=True)
     base = np.exp(-x * x / 4.5)
@@ -181,10 +102,10 @@ def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
     )
     assert compose((mixture, 2)).delta(1).upper_float == pytest.approx(two, rel=1e-3)
     with pytest.raises(InvalidParameter, match="must sum to 1"):
-        samples.shifted(curve=one("1"), weights=["1/2", "1/4"])
+        samples.shifted(curve=samples.gaussian("1"), weights=["1/2", "1/4"])
     for bad in (["1"], ["3/2", "-1/2"], ["1/2", "1/2", "0"], [0] * 65 + [1]):
         with pytest.raises(InvalidParameter, match="weights"):
-            samples.shifted(curve=one("1"), weights=bad)
+            samples.shifted(curve=samples.gaussian("1"), weights=bad)
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(compose((mixture, 2)), deltas=["1e-3"])
 
@@ -237,31 +158,5 @@ def test_without_a_sample_a_group_moves_further() -> None:
     assert Sensitivity.l1(2).times(3) == Sensitivity.l1(6)
     assert Sensitivity.l2_squared(2).times(3) == Sensitivity.l2_squared(18)
     assert Sensitivity.box((1, 2)).times(3) == Sensitivity.box((3, 6))
-    with pytest.raises(InvalidParameter):
-        Sensitivity(1).times(0)
-    assert group("2", "1/3", 3).unsampled == one("2", 3)
-
-
-def test_bad_input_is_refused() -> None:
-    curve = one("1")
-    laplace = RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADD_REMOVE)
-    integers = PrivacyCurve(
-        noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=ADD_REMOVE
-    )
-    replaced = RealCurve(noise=Gaussian(sigma=1), sensitivity=1)
-    good: dict[str, Any] = {"curve": curve, "rate": "1/2", "members": 2}
-    refused: list[dict[str, Any]] = [
-        *({"curve": each} for each in (laplace, integers, replaced)),
-        *({"rate": each} for each in (0, "3/2", -1, "nan")),
-        *({"members": each} for each in (0, -1, 65, "2.5")),
-    ]
-    for bad in refused:
-        with pytest.raises(InvalidParameter):
-            samples.poisson(**{**good, **bad})
-
-
-def test_a_delta_that_is_a_chance_of_the_sample_is_enclosed() -> None:
-    # The curve stays next to (1/100)^3, the chance that all three are sampled, from about 2/sigma^2
-    # to 9/2 sigma^2; tails of two and of three shifts are equal halfway.
-    found = ends(group("1e-6", "1/100", 3).epsilon("1e-6", "1e-2"))
-    assert 1.9e12 < found.lower < 3e12 < found.upper < 4.6e12
+    refusal(lambda: Sensitivity(1).times(0))
+    assert group("2", "1/3", 3).unsampled == samples.gaussian("2", 3)

@@ -25,25 +25,7 @@ from tests.support.accounting.amounts import ends
 def normal(variance: float, epsilon: float) -> float:
     r"""delta of a Gaussian whose squared shift over its variance is ``variance``."""
     mu, e = mpmath.sqrt(variance), mpmath.mpf(epsilon)
-    return float(
-        mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu),
-    )
-
-
-def test_one_band_is_dp_sgd_without_sampling() -> None:
-    r"""Noise of its own in each round: k participations cost k rounds of one Gaussian."""
-    identity = MatrixMechanism(
-        strategy=Banded(rounds=12, bands=1),
-        participation=Participation(most=4, apart=3),
-        noise=Gaussian(sigma="3/2"),
-    )
-    rounds = compose((RealCurve(noise=Gaussian(sigma="3/2"), sensitivity=1), 4))
-    found, truth = guarantee(identity).epsilon("1e-6"), rounds.epsilon("1e-6")
-    assert found.upper == pytest.approx(float(truth.upper), rel=1e-12)
-    for k in (3, 5):
-        assert compose((RealCurve(noise=Gaussian(sigma="3/2"), sensitivity=1), k)).epsilon(
-            "1e-6"
-        ).upper != pytest.approx(float(found.upper), rel=1e-2)
+    return float(mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
 
 
 def test_the_curve_is_that_of_one_gaussian() -> None:

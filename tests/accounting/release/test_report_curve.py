@@ -176,8 +176,7 @@ def test_a_curve_is_written_read_and_charged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [("ratio", "1"), ("ratio", "1/2"), ("distance", "0"), ("distance", "2/3")],
+    ("key", "value"), [("ratio", "1"), ("ratio", "1/2"), ("distance", "0"), ("distance", "2/3")]
 )
 def test_numbers_that_no_pair_has_are_refused(key: str, value: str) -> None:
     given: dict[str, Any] = {"ratio": "3", "distance": "1/2"}

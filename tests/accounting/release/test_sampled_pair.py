@@ -32,8 +32,6 @@ from tests.support.accounting.sampled_worlds import (
 )
 from tests.support.dpcore.mutants import mutated
 
-SYMMETRIC = ("laplace", "gaussian", "skellam", "coins")
-
 
 def listing_of(kinds: Tables) -> Listing:
     ((_, table),) = kinds
@@ -57,42 +55,6 @@ def composed(kinds: Tables, rounds: int, epsilon: str) -> Any:
 
 def same(one: Any, two: Any) -> bool:
     return bool(abs(one - two) <= mpmath.mpf("1e-12"))
-
-
-def pairs_hold(case: Case, rate: str, rounds: int) -> bool:
-    """Whether the larger of the two directions, composed, has the worst curve of all worlds."""
-    sampled = samples.poisson(curve=case.added(), rate=rate)
-    with mpmath.workdps(DIGITS):
-        worlds = [*case.poisson(rate)]
-        for at in ("1/50", "1/3"):
-            truth = max(
-                hockey_stick(world if rounds == 1 else twice(world, world), at) for world in worlds
-            )
-            if not same(max(composed(kinds, rounds, at) for kinds in sampled.directions), truth):
-                return False
-            if rounds == 1 and not same(truth, real(Fraction(sampled.enclose_delta(at).lower))):
-                return False
-    return True
-
-
-@pytest.mark.parametrize("name", SYMMETRIC)
-@pytest.mark.parametrize("rate", ["1/10", "2/3"])
-def test_pairs_of_one_round(name: str, rate: str) -> None:
-    sampled = samples.poisson(curve=CASES[name].added(), rate=rate)
-    assert sampled.attained
-    assert pairs_hold(CASES[name], rate, 1)
-
-
-@by_day(1)
-@pytest.mark.parametrize("name", ["gaussian", "coins"])
-def test_pairs_of_two_rounds(name: str) -> None:
-    small = Case(
-        noise=CASES[name].noise,
-        mass=CASES[name].mass,
-        most=1,
-        reach=min(CASES[name].reach, 22),
-    )
-    assert pairs_hold(small, "1/4", 2)
 
 
 def test_each_direction_is_its_own() -> None:

@@ -33,6 +33,7 @@ from dpcore.local.report import Outcome
 from dpcore.numbers.enclosure import ball
 from tests.support.accounting.amounts import ends
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 from tests.support.dpcore.second_path import real
 
 ROOM = mpmath.mpf(10) ** -9
@@ -232,10 +233,8 @@ def test_a_shuffle_is_written_read_and_charged() -> None:
     assert guarantee_from_json(total.to_json()) == total
     keeper = filter_for(Approx(1, "1e-6"))
     assert keeper.price(as_approx(found, "1e-9")).costs[0] <= Fraction(1, 50)
-    with pytest.raises(InvalidParameter, match="as_approx"):
-        keeper.price(found)
-    with pytest.raises(NotDerived, match="Renyi"):
-        found.renyi(2)
+    assert "as_approx" in refusal(lambda: keeper.price(found))
+    assert "Renyi" in refusal(lambda: found.renyi(2), NotDerived)
     for key, value in (("own", "1/3"), ("mechanism", "guess"), ("values", 1), ("spare", 1)):
         changed = {**found.to_json()["report"], key: value}
         with pytest.raises(InvalidParameter):
@@ -249,10 +248,8 @@ def test_the_released_reports_are_those_of_the_users() -> None:
     sent = votes.report.report(values, rng=SeededRng(4))
     assert Counter(seen.tolist()) == Counter(sent.tolist())
     assert seen.tolist() != sent.tolist()
-    with pytest.raises(InvalidParameter, match="at least 50 users"):
-        votes.release(values[:49])
-    with pytest.raises(InvalidParameter, match="report"):
-        ShuffledReports(report=1, users=3)  # type: ignore[arg-type]  # on purpose
+    assert "at least 50 users" in refusal(lambda: votes.release(values[:49]))
+    assert "report" in refusal(lambda: ShuffledReports(report=1, users=3))  # type: ignore[arg-type]  # on purpose
 
 
 STEPS = {3: Fraction(1, 2), -1: Fraction(1, 4), 0: Fraction(1, 4)}

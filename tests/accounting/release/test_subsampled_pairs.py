@@ -22,6 +22,7 @@ from tests.support.accounting import samples
 from tests.support.accounting.brute import DIGITS, close, real
 from tests.support.accounting.sampled_worlds import ADDED, AT, CASES, Case, World, hockey_stick
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -125,11 +126,9 @@ def test_renyi_at_the_ends() -> None:
     assert samples.poisson(curve=gaussian_curve, rate=1).enclose_renyi(
         3
     ) == gaussian_curve.enclose_renyi(3)
-    with pytest.raises(InvalidParameter, match="must be > 1"):
-        hidden.enclose_renyi(1)
+    assert "must be > 1" in refusal(lambda: hidden.enclose_renyi(1))
     fixed = samples.fixed(curve=CASES["gaussian"].replaced(), sample=1, population=4)
-    with pytest.raises(NotDerived, match="order 2"):
-        fixed.enclose_renyi(2)
+    assert "order 2" in refusal(lambda: fixed.enclose_renyi(2), NotDerived)
 
 
 def test_words() -> None:

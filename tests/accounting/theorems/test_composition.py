@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Approx, PrivacyCurve, Pure, StatedGuarantee, compose
+from accounting import PrivacyCurve, Pure, StatedGuarantee, compose
 from accounting.composition import composition_theorems as theorems
 from accounting.composition.composition_theorems import advanced_over_splits
 from accounting.theorems.claim_conversion import as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter
-from dpcore.numbers.parameter import RationalLike, rational
-from tests.support.accounting.amounts import ends
-from tests.support.accounting.brute import close, real
+from dpcore.numbers.parameter import RationalLike
+from tests.support.accounting.brute import real
+from tests.support.accounting.sampled_worlds import hockey_stick
 from tests.support.dpcore.mutants import mutated
 
 World = list[tuple[Any, Any]]
@@ -41,41 +41,6 @@ def product(rounds: list[World]) -> World:
         (mpmath.fprod(p for p, _ in path), mpmath.fprod(q for _, q in path))
         for path in itertools.product(*rounds)
     ]
-
-
-def hockey_stick(world: World, epsilon: Fraction | int | str) -> Any:
-    factor = mpmath.exp(real(epsilon))
-    return mpmath.fsum(max(p - factor * q, 0) for p, q in world)
-
-
-@pytest.mark.parametrize(
-    ("claim", "rounds"),
-    [
-        (Pure("1/10"), 1),
-        (Pure("7/5"), 4),
-        (Pure(5), 3),
-        (Approx("1/2", "1/100"), 5),
-        (Approx(0, "1/5"), 3),
-        (Approx(2, "1e-9"), 4),
-    ],
-    ids=repr,
-)
-def test_claims_compose_to_every_outcome(claim: Pure | Approx, rounds: int) -> None:
-    hidden = Fraction(claim.stated_delta) if isinstance(claim, Approx) else Fraction(0)
-    e, total = rational("epsilon", claim.stated_epsilon), compose((claim, rounds))
-    with mpmath.workdps(50):
-        world = product([round_of(e, hidden)] * rounds)
-        for at in (Fraction(0), e / 3, e, 2 * e, rounds * e + 1):
-            assert close(ends(total.delta(at)), hockey_stick(world, at))
-        for target in ("1/3", "1/10", "1/20", "1/100", "1e-6"):
-            found = ends(total.epsilon(target))
-            if found.upper == math.inf:
-                assert 1 - (1 - hidden) ** rounds > Fraction(target)
-                continue
-            above, below = (Fraction(end) for end in (found.upper, found.lower))
-            assert hockey_stick(world, above) <= real(target) * (1 + mpmath.mpf(10) ** -18)
-            slack = 1 - Fraction(1, 10**15)
-            assert found.upper == 0 or hockey_stick(world, below * slack) > real(target)
 
 
 @given(

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import mpmath
@@ -14,16 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import (
-    Approx,
-    Assumed,
-    NotDerived,
-    PrivacyCurve,
-    Pure,
-    Rdp,
-    StatedGuarantee,
-    ZCdp,
-)
+from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
 from accounting.claims.claim import PureBound, Word, points_of
 from accounting.theorems import filter as filters
 from accounting.theorems.claim_conversion import as_approx, as_approx_at, as_rdp, as_zcdp
@@ -43,6 +34,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from tests.support.accounting.amounts import amounts, delta, epsilon
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 
 BUDGETS: list[Word] = [
     Pure(1),
@@ -162,13 +154,6 @@ def test_prices_of_curves_and_claims() -> None:
     assert down(Fraction(1, 13), Fraction(1)) * 13 < SHARES
 
 
-def test_an_assumed_charge_keeps_its_reason() -> None:
-    opened = ZCdpFilter(budget=ZCdp("1/2"))
-    assert opened.price(Assumed(ZCdp("1/800"), "their data sheet")) == Price(
-        amounts=(SHARES // 400,), assumptions=("their data sheet",)
-    )
-
-
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 def test_scopes_never_mix(budget: Word) -> None:
     opened = filter_for(budget)
@@ -185,19 +170,15 @@ def test_what_has_no_price_is_refused_by_name() -> None:
         with pytest.raises(NotDerived, match="a pure price"):
             PureFilter(budget=Pure(1)).price(charge)
     for claim in (Approx("1/2", "1e-9"), Rdp({2: 1})):
-        with pytest.raises(NotDerived, match="no theorem"):
-            ZCdpFilter(budget=ZCdp(1)).price(claim)
+        assert "no theorem" in refusal(partial(ZCdpFilter(budget=ZCdp(1)).price, claim), NotDerived)
     renyi = RdpFilter(budget=Rdp({2: 1, 8: 4}))
-    with pytest.raises(NotDerived, match="no theorem"):
-        renyi.price(Approx("1/2", "1e-9"))
-    with pytest.raises(NotDerived, match="order 8"):
-        renyi.price(Rdp({2: "1/10"}))
+    assert "no theorem" in refusal(lambda: renyi.price(Approx("1/2", "1e-9")), NotDerived)
+    assert "order 8" in refusal(lambda: renyi.price(Rdp({2: "1/10"})), NotDerived)
 
 
 def test_budgets_and_counters_are_checked() -> None:
     for budget in (Pure(0), ZCdp(0), Rdp({2: 0, 3: 1}), Approx(0, "1e-6"), Approx(1, 0)):
-        with pytest.raises(InvalidParameter, match="admits no charge"):
-            filter_for(budget)
+        assert "admits no charge" in refusal(partial(filter_for, budget))
     for wrong in (Assumed(Pure(1), "why"), GAUSSIAN, 1):
         with pytest.raises(InvalidParameter, match=r"^budget"):
             filter_for(wrong)  # type: ignore[arg-type]  # the twin passes what the types forbid
@@ -228,12 +209,9 @@ def test_a_stored_filter_is_read_strictly() -> None:
         {"slack": "1"},
         {"rho": str(2 * Fraction(stored["rho"]))},
     ):
-        with pytest.raises(InvalidParameter):
-            filter_from_json({**stored, **change})
-    with pytest.raises(InvalidParameter):
-        filter_from_json({key: stored[key] for key in ("filter", "budget", "shares")})
-    with pytest.raises(InvalidParameter):
-        filter_from_json([stored])  # type: ignore[arg-type]  # the twin passes what types forbid
+        refusal(partial(filter_from_json, {**stored, **change}))
+    refusal(lambda: filter_from_json({key: stored[key] for key in ("filter", "budget", "shares")}))
+    refusal(lambda: filter_from_json([stored]))  # type: ignore[arg-type]  # the twin passes what types forbid
 
 
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "8"])

@@ -100,10 +100,6 @@ class Brute:
         return missed
 
 
-def shifts_up_to(largest: int) -> tuple[tuple[int, ...], ...]:
-    return tuple((step,) for step in range(1, largest + 1))
-
-
 def close(found: Enclosure, truth: Any, *, relative: str = "1e-30") -> bool:
     """Whether the enclosure holds a truth that is known to a relative error."""
     with mpmath.workdps(DIGITS):

@@ -2,8 +2,12 @@ r"""Releases from samples, by the scheme: what the tests ask is not in the type 
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
+import pytest
+
+from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.descriptions.sampling_schemes import (
     Allocation,
     FixedSize,
@@ -11,7 +15,25 @@ from accounting.descriptions.sampling_schemes import (
     Shifts,
     TruncatedPoisson,
 )
+from accounting.loss.real_cells import RealPair
+from accounting.pairs.enclose import narrowed
 from accounting.release.derive_guarantee import sampled
+from accounting.release.real_curve import RealCurve
+from dpcore import InvalidParameter
+from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import ball
+
+ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
+
+
+def gaussian(
+    sigma: Any, sensitivity: Sensitivity | int = 1, scope: Scope = ADD_REMOVE
+) -> RealCurve:
+    return RealCurve(noise=Gaussian(sigma=sigma), sensitivity=sensitivity, scope=scope)
+
+
+def laplace(scale: Any, sensitivity: Any = 1, scope: Scope = ADD_REMOVE) -> RealCurve:
+    return RealCurve(noise=Laplace(scale=scale), sensitivity=sensitivity, scope=scope)
 
 
 def poisson(curve: Any, rate: Any, relation: Any = None, members: Any = 1) -> Any:
@@ -36,3 +58,16 @@ def truncated(curve: Any, rate: Any, examples: Any, most: Any, relation: Any = N
 
 def allocated(curve: Any, rounds: Any, picks: Any = 1) -> Any:
     return sampled(curve, Allocation(rounds=rounds, picks=picks))
+
+
+def refuses(make: Any, good: dict[str, Any], bad: dict[str, Any]) -> None:
+    """Each value in ``bad``, by argument, is refused in place of the good one."""
+    for argument, values in bad.items():
+        for value in values:
+            with pytest.raises(InvalidParameter):
+                make(**{**good, argument: value})
+
+
+def of_pair(pair: RealPair, epsilon: str) -> float:
+    """delta of one round of a pair, rounded up."""
+    return narrowed(lambda: pair.curve(ball(Fraction(epsilon))), 64).upper_float

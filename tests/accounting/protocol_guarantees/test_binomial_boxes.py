@@ -1,28 +1,28 @@
-r"""Several binomial coordinates: bounds against enumeration, of every shift in the box, both ways.
-
-The second path multiplies out all outcomes in mpmath and takes the largest delta over every shift
-vector, the small ones and the mixed signs included; no rays, corners or sums of losses are in it.
-"""
+r"""Shuffled bits: bounds of binomial boxes by enumeration, and the fewest bits."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from math import comb
 from typing import Any
 
 import mpmath
 import pytest
 
-from accounting import PrivacyCurve
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
+from accounting.protocol_guarantees.paper_parameters import tkms_bits
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
+from accounting.theorems.real_gaussian import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute import real
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 
 DIGITS = 50
 Coordinate = list[tuple[Fraction, Fraction]]
@@ -66,34 +66,19 @@ def holds(found: Enclosure, truth: Any) -> bool:
 @pytest.mark.parametrize(
     ("trials", "p", "bounds"),
     [
-        (1, "1/2", (1, 1)),
-        (5, "1/2", (1, 1)),
-        (4, "1/2", (2, 1)),
-        (3, "1/2", (1, 1, 1)),
-        (4, "1/4", (1, 1)),
-        (3, "2/5", (1, 2)),
-        (2, "9/10", (1, 1)),
-        (3, "1/2", (4, 1)),
+        *((n, "1/2", (1, 1)) for n in (1, 5)),
+        *((4, "1/2", (2, 1)), (3, "1/2", (1, 1, 1)), (4, "1/4", (1, 1)), (3, "2/5", (1, 2))),
+        *((2, "9/10", (1, 1)), (3, "1/2", (4, 1)), (1, "1/2", (1,)), (3, "1/2", (5,))),
+        *((20, "1/2", (1,)), (20, "1/2", (3,)), (15, "1/5", (2,)), (9, "7/8", (1,))),
     ],
 )
 def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=bounds)
-    for epsilon in ("0", "2/5", "1", "3"):
-        found = law.enclose_delta(epsilon, relative="1/100")
+    exact = len(bounds) == 1
+    for epsilon in ("0", "1/10", "1", "5/2", "7") if exact else ("0", "2/5", "1", "3"):
+        found = law.enclose_delta(epsilon, "1e-30" if exact else "1/100")
         assert holds(found, worst(trials, Fraction(p), bounds, Fraction(epsilon)))
-
-
-@pytest.mark.parametrize(
-    ("trials", "p", "bound"),
-    [(1, "1/2", 1), (3, "1/2", 5), (20, "1/2", 1), (20, "1/2", 3), (15, "1/5", 2), (9, "7/8", 1)],
-)
-def test_one_coordinate_is_exact(trials: int, p: str, bound: int) -> None:
-    law = BinomialBox(trials=trials, probability=p, bounds=(bound,))
-    for epsilon in ("0", "1/10", "1", "5/2", "7"):
-        found = law.enclose_delta(epsilon, "1e-30")
-        truth = worst(trials, Fraction(p), (bound,), Fraction(epsilon))
-        assert holds(found, truth)
-        assert found.width <= Fraction(1, 10**30)
+        assert not exact or found.width <= Fraction(1, 10**30)
 
 
 @pytest.mark.parametrize(("count", "trials"), [(2, 60), (3, 25)])
@@ -151,29 +136,23 @@ def test_bad_arguments_are_refused() -> None:
         {"trials": 3, "bounds": (1,), "probability": 0},
     ]
     for arguments in bad:
-        with pytest.raises(InvalidParameter):
-            BinomialBox(**arguments)
+        refusal(partial(BinomialBox, **arguments))
     law = BinomialBox(trials=3, bounds=(1,))
     for call in (law.delta, law.epsilon):
-        with pytest.raises(InvalidParameter):
-            call(-1)
-    with pytest.raises(InvalidParameter):
-        law.meets("nan", 1)
+        refusal(partial(call, -1))
+    refusal(lambda: law.meets("nan", 1))
 
 
 def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     many = BinomialBox(trials=9, probability="1/3", bounds=tuple(range(1, 8)))
-    with pytest.raises(NotDerived):
-        many.delta(1)
+    refusal(lambda: many.delta(1), NotDerived)
     law = BinomialBox(trials=5000, bounds=(1, 1))
     wide = law.enclose_delta("1/5", "1/100")
-    with pytest.raises(InvalidParameter, match="relative"):
-        law.delta(1, relative=0)
+    assert "relative" in refusal(lambda: law.delta(1, relative=0))
     ends = Enclosure(wide.lower / 2, wide.upper)  # as if no total came any closer
     found = Bound.of(ends, "direct", "a theorem")
     monkeypatch.setattr(BinomialBox, "_delta", lambda *_: found)
-    with pytest.raises(PrecisionExhausted, match="relative width"):
-        law.delta("1/5", "1/100")
+    assert "relative width" in refusal(lambda: law.delta("1/5", "1/100"), PrecisionExhausted)
     with pytest.raises(PrecisionExhausted, match="could not be compared"):
         law.meets("1/5", wide.lower)
 
@@ -189,14 +168,107 @@ def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
     assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
 
 
+def exp_bounds(epsilon: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
+    r"""The Taylor sum of e^epsilon, 0 <= epsilon < 30, and its remainder by a geometric series."""
+    total, term = Fraction(0), Fraction(1)
+    for n in range(1, terms):
+        total, term = total + term, term * epsilon / n
+    return total, total + 2 * term
+
+
+def fair_delta(bits: int, shift: int, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    r"""max over rays of P(X < t) - e^epsilon P(X < t - d), between two rationals: every ray."""
+    low, high = exp_bounds(epsilon)
+    counts, total = [0], 0
+    for x in range(bits + 1):
+        total += comb(bits, x)
+        counts.append(total)
+    best = [Fraction(0), Fraction(0)]
+    for t in range(bits + 2):
+        a, b = counts[t], counts[max(t - shift, 0)]
+        best = [max(best[0], a - high * b), max(best[1], a - low * b)]
+    return best[0] / 2**bits, best[1] / 2**bits
+
+
+@pytest.mark.parametrize(("epsilon", "bits", "printed"), [("0.5", 268, 5572)])
+def test_fewest_fair_bits(epsilon: str, bits: int, printed: int) -> None:
+    found = fewest_bits(epsilon=epsilon, delta="1e-6")
+    assert found.bits == bits
+    assert tkms_bits(1, epsilon, "1e-6").trials == printed
+    assert fair_delta(bits, 1, Fraction(epsilon))[1] <= Fraction(1, 10**6)
+    assert fair_delta(bits - 1, 1, Fraction(epsilon))[0] > Fraction(1, 10**6)
+    assert found.short is not None
+    assert not found.short.meets(epsilon, "1e-6")
+
+
+def agrees(calibrate: Callable[..., Any]) -> bool:
+    for p, bounds, epsilon, delta in (
+        ("1/2", (1, 1), "1", "1/10"),
+        ("1/2", (2, 1), "2", "1/10"),
+        ("1/4", (1, 1), "1", "1/8"),
+    ):
+        found = calibrate(epsilon=epsilon, delta=delta, bounds=bounds, probability=p)
+        least = next(
+            b
+            for b in range(1, 60)
+            if worst(b, Fraction(p), bounds, Fraction(epsilon)) <= mpmath.mpf(eval(delta))  # noqa: S307 - a literal above
+        )
+        if found.bits != least:
+            return False
+    return True
+
+
+def test_fewest_bits_of_a_vector() -> None:
+    assert agrees(fewest_bits)
+
+
 @pytest.mark.parametrize(
-    ("trials", "p", "bound", "epsilon"),
-    [(268, "1/2", 1, "1/2"), (50, "1/5", 2, "1"), (30, "9/10", 1, "1/3"), (20_000, "1/50", 3, "2")],
+    ("old", "new"),
+    [
+        ("enough=box(bits)", "enough=box(bits + n)"),
+        ("box(b).meets(e, d)", "box(b).meets(e, 2 * d)"),
+        ("bounds=bounds, probability=p", "bounds=bounds[:1], probability=p"),
+    ],
 )
-def test_one_coordinate_agrees_with_the_curve(
-    trials: int, p: str, bound: int, epsilon: str
-) -> None:
-    # Sums of outcomes here, rays and tails of the law there.
-    curve = PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=bound)
-    box_of_one = BinomialBox(trials=trials, probability=p, bounds=(bound,))
-    assert curve.enclose_delta(epsilon).overlaps(box_of_one.enclose_delta(epsilon))
+def test_a_broken_calibration_is_caught(old: str, new: str) -> None:
+    assert not agrees(mutated(fewest_bits, old, new))
+
+
+def test_twenty_coordinates() -> None:
+    found = fewest_bits(epsilon=1, delta="1e-6", bounds=(1,) * 20)
+    assert found.short is not None
+    met, missed = found.enough.enclose_delta(1, "1e-2"), found.short.enclose_delta(1, "1e-2")
+    assert met.lower < Fraction(1, 10**6) < missed.upper
+    # b/4 is near the variance of the real Gaussian noise with the same distance in l2.
+    ratio = real_gaussian_ratio(1, "1e-6").upper_float
+    assert abs(found.bits / (4 * 20 * ratio**2) - 1) < 0.01
+
+
+def test_delta_need_not_fall_in_the_probability() -> None:
+    # Three bits: at epsilon = 0, 1/4 hides more than 21/80. No search may assume otherwise.
+    quarter, more = (
+        BinomialBox(trials=3, bounds=(1,), probability=p).enclose_delta(0) for p in ("1/4", "21/80")
+    )
+    assert quarter.upper < more.lower
+
+
+def test_least_probability_is_certified_on_both_sides() -> None:
+    found = least_probability(trials=400, epsilon="1/2", delta="1e-3", grid=256)
+    step = Fraction(1, 256)
+    for p, enough in ((found.probability, True), (found.probability - step, False)):
+        truth = worst(400, p, (1,), Fraction(1, 2)) if p else 1
+        assert (truth <= mpmath.mpf("1e-3")) == enough
+    assert found.short is not None
+    assert found.short.probability == found.probability - step
+
+
+def test_impossible_targets_are_refused() -> None:
+    for bad in (
+        {"epsilon": 0, "delta": "1e-6"},
+        {"epsilon": 1, "delta": 0},
+        {"epsilon": 1, "delta": 1},
+    ):
+        refusal(partial(fewest_bits, **bad))
+    assert "trials" in refusal(lambda: least_probability(trials=100, epsilon="1/2", delta="1e-6"))
+    with pytest.raises(InvalidParameter, match="grid"):
+        least_probability(trials=1000, epsilon="1/2", delta="1e-6", grid=255)
