@@ -176,6 +176,9 @@ class Releases:
                 found.append((self._reports(text, scheme), rounds))
                 continue
             noise = read_law("--noise", text, REAL_LAWS)
+            if isinstance(scheme, str) and split_name(scheme)[0] == SHUFFLED:
+                reason = f"applies to local reports only: {', '.join(FAMILIES)}"
+                raise InvalidParameter("--scheme", scheme, reason)
             with named(**_OPTIONS):
                 asked = Description(
                     noise=noise,

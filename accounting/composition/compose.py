@@ -176,7 +176,8 @@ class Composition(Guarantee):
         if not self.in_pairs:
             return self._with_assumptions(by_orders())
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
-        near = _ALLOCATED if orders and relative < _NARROWEST else relative
+        usual = _ALLOCATED if relative == RELATIVE else max(relative, _NARROWEST)
+        near = usual if orders else relative
         try:
             rounds = [(dominating_pairs(source), count) for source, count in self.parts]
             found = over_totals(rounds, lambda total: solve(total, near))

@@ -85,8 +85,10 @@ class Released:
                 noise = write_noise(self.mechanism.mechanism.noise)
                 return f"{noise}, threshold {self.mechanism.threshold}"
         made = self.mechanism
-        half = ",monotonic=yes" * made.monotonic
-        return f"{made.rule.value}:epsilon={made.epsilon},sensitivity={made.sensitivity}{half}"
+        text = f"{made.rule.value}:epsilon={made.epsilon},sensitivity={made.sensitivity}"
+        # The epsilon is for all choices together.
+        text += f",count={made.count}" * (made.count > 1)
+        return text + ",monotonic=yes" * made.monotonic
 
     @property
     def guarantee(self) -> Guarantee:

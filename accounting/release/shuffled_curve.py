@@ -240,11 +240,12 @@ def _log(value: End) -> float:
 @lru_cache(maxsize=64)
 def _above(reports: ShuffledReports) -> ConnectTheDotsPair:
     # Dots at equal steps of epsilon, in both directions: h(x) = 1 - x + x h(1/x), as exchanging the
-    # two values gives the same curve.
+    # two values gives the same curve. It is 0 from the ratio of a report on.
     width, near = _width(reports, _COARSE), _guess(reports, UNSEEN)
     most = Fraction(round_up(reports.report.loss.upper))
     last = min(_epsilon(reports, UNSEEN, width, near, above=True), most)
-    dots: list[CurvePoint] = []
+    ratio = reports.report.ratio
+    dots: list[CurvePoint] = [(ratio, Fraction(0)), (1 / ratio, 1 - 1 / ratio)]
     for step in range(_DOTS + 1):
         epsilon = Fraction(last) * step / _DOTS
         with precision(_WORKING):

@@ -103,11 +103,12 @@ class Selection:
         Raises :class:`InvalidParameter`, before any draw, unless there are at least ``count``
         scores, or ``count`` rows of scores, and all are integers of absolute value at most 2^52.
         """
-        if np.ndim(value) == 2:  # rows
-            if len(value) != self.count:
+        scores = _array(value)
+        if scores.ndim == 2:  # rows
+            if len(scores) != self.count:
                 must = f"must have {self.count} rows of scores, one for each choice"
                 raise InvalidParameter("value", value, must)
-            rows = [checked_scores(row, 1) for row in np.asarray(value)]
+            rows = [checked_scores(row, 1) for row in scores]
             return np.array([self._choose(row.max() - row, rng) for row in rows], dtype=np.int64)
         left = checked_scores(value, self.count)
         places = np.arange(len(left))
@@ -176,13 +177,20 @@ class Selection:
 
 def checked_scores(value: Any, count: int) -> Integers:
     r"""Return a copy of the scores; raises what :meth:`Selection.release` raises."""
-    scores = np.asarray(value)
+    scores = _array(value)
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
         reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
     if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
         raise InvalidParameter("value", value, f"must have scores of absolute value <= {_LARGEST}")
     return scores.astype(np.int64)
+
+
+def _array(value: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise InvalidParameter("value", value, "must have rows of equal length") from None
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:

@@ -147,6 +147,9 @@ def test_local_reports_alone_and_shuffled(command: Command, name: str) -> None:
     assert 0.01 < shuffled["epsilon"]["lower"] <= shuffled["epsilon"]["upper"] < 0.08
     assert shuffled["parts"][0]["part"]["users"] == 20_000
     assert "follow the protocol" in shuffled["assumptions"][0]
+    refused = command("epsilon", *GAUSSIAN, "--scheme", "shuffled:users=2e4", "--delta", "1e-6")
+    assert refused.code == 2
+    assert "applies to local reports only" in refused.err
 
 
 def test_a_curve_falls(command: Command, tmp_path: Path) -> None:

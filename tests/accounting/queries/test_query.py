@@ -248,6 +248,7 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         found = release(asked, table, scope, Target(epsilon=10**6), rng=SeededRng(1))
         assert found.value == {"0.1": 10, "0.5": 50, "0.9": 90}
         assert found.privacy_parameters() == {"epsilon": 10**6}
+        assert ",count=3" in found.noise
         # Each score has the effect of a row that all others have, up to one part in 64.
         alone = [Quantile(column="x", low=0, high=100, q=q).factors(relation)[1] for q in asked.all]
         factors, most = asked.factors(relation)

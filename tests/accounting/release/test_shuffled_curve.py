@@ -226,6 +226,15 @@ def test_a_total_of_shuffles_lies_above_the_law_of_all_reports() -> None:
     assert found.delta("1/2").upper <= alone <= found.delta("1/2").upper * Fraction(11, 10)
 
 
+def test_the_pure_epsilon_of_a_total_is_that_of_the_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accounting.release.shuffled_curve._DOTS", 3)
+    report = RandomisedResponse(epsilon=1, values=3)
+    total = compose((guarantee(ShuffledReports(report=report, users=10**6)), 3))
+    assert total.pure().upper == pytest.approx(3 * report.loss.upper_float, rel=1e-9)
+
+
 def test_a_shuffle_is_written_read_and_charged() -> None:
     found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=1, values=9), users=1000))
     assert guarantee_from_json(found.to_json()) == found
