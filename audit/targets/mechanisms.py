@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from math import comb, perm
+from math import comb, perm, prod
 from typing import Any, Final
 
 import numpy as np
@@ -47,8 +47,13 @@ _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold
 _WHOLE: Final = ("values", "sensitivity", "count", "users")
 
 
-def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int]) -> bool:
+def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any]) -> bool:
     r"""Whether the law of the choice among these scores is small enough to be listed."""
+    if scores and isinstance(scores[0], list):
+        spread = max(max(row) - min(row) for row in scores)
+        return (
+            prod(map(len, scores)) <= MOST_LISTED and spread <= 16 * MOST_SPREAD
+        )  # scores in finer units
     gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
     outputs, places = len(scores) * gaps, scores
     if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
@@ -60,7 +65,7 @@ def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[i
 
 
 def law_of(
-    mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[int], dataset: Any
+    mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any], dataset: Any
 ) -> dict[Hashable, ExpRational]:
     r"""The probability of each output; refused, naming the dataset, if there are too many."""
     if not has_law(mechanism, scores):
@@ -75,6 +80,10 @@ def law_of(
     if isinstance(mechanism, NoisyMax):
         return dict(mechanism.law(scores).items())
     rows: dict[tuple[int, ...], Any] = {(): 1}
+    if isinstance(scores[0], list):
+        for each in map(mechanism.law, scores):
+            rows = {(*row, k): m * p for row, m in rows.items() for k, p in enumerate(each)}
+        return dict(rows.items())
     for _ in range(mechanism.count):
         # Choose among the remaining candidates, as `release` does.
         rows = {

@@ -5,11 +5,12 @@ r"""A release from a table as a target: the published answer, for the rows of on
     release:mean,low=0,high=10,step=1,epsilon=1,delta=1e-6
 
 The first word is a query of ``accounting.queries``, over the column ``value``; ``keys`` are
-separated by slashes, and ``count`` is an argument of ``top``. A dataset is a list of rows [user,
-value], or of users for a count. The pair is a worst case of the query's sensitivity: all rows of
-one user, at a bound of the range or in one key, against no rows, or against rows at the other
-bound; for unknown keys, the rows are in that user's own keys, with the counts that are most likely
-to be released. Additive noise has a known law, so the exact layer proves or refutes the claim.
+separated by slashes, several quantiles ``q`` by spaces, and ``count`` is an argument of ``top``. A
+dataset is a list of rows [user, value], or of users for a count. The pair is a worst case of the
+query's sensitivity: all rows of one user, at a bound of the range or in one key, against no rows,
+or against rows at the other bound; for unknown keys, the rows are in that user's own keys, with the
+counts that are most likely to be released. Additive noise has a known law, so the exact layer
+proves or refutes the claim.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogue
     )
     if "keys" in given:
         given["keys"] = tuple(given["keys"].split("/"))
+    if "q" in given:
+        given["q"] = tuple(given["q"].split())
     if "column" in kind.__dataclass_fields__:
         given["column"] = "value"
     return target_of(kind(**given), scope, price, spelling=spelling, seeded=seeded)

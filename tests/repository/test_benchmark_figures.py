@@ -177,6 +177,16 @@ def test_every_table_is_the_committed_result() -> None:
     assert sorted(shown(PAGE.read_text("utf-8"))) == sorted(expected())
 
 
+def test_the_page_says_what_random_compositions_showed() -> None:
+    found = result("random_compositions")
+    page = " ".join(PAGE.read_text("utf-8").split())
+    for figure in (
+        f"compares {found['compositions']} random compositions",
+        f"{found['apart']} lie outside, and {found['wider_than_1e-6']} are wider than 1e-6",
+    ):
+        assert figure in page
+
+
 def test_a_table_of_other_figures_is_refused() -> None:
     page = sorted(shown(PAGE.read_text("utf-8")))
     samplers = result("samplers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import pytest
@@ -119,7 +120,8 @@ class NarrowQuantile(Quantile):
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
-        return Selection(epsilon=target.epsilon, sensitivity=1)  # type: ignore[arg-type]  # it is given here
+        given: Any = target.epsilon
+        return Selection(epsilon=given, sensitivity=1, count=len(self.all))
 
 
 class NarrowTop(TopK):
@@ -200,13 +202,26 @@ def test_each_wrong_sensitivity_is_refuted(
 
 @pytest.mark.parametrize(
     "query",
-    [NarrowQuantile(column="value", low=0, high=1), NarrowTop(column="value", keys=("a", "b"))],
+    [
+        NarrowQuantile(column="value", low=0, high=1),
+        pytest.param(NarrowQuantile(column="value", low=0, high=1, q=("1/4", "1/2")), id="two"),
+        NarrowTop(column="value", keys=("a", "b")),
+    ],
     ids=lambda q: type(q).__name__,
 )
 def test_a_choice_with_too_small_a_sensitivity_is_refuted(query: Query) -> None:
     scope = TableScope(user="user", rows_per_user=8, relation=Relation.REPLACE)
     target = target_of(query, scope, Target(epsilon=1), spelling="release:query")
     assert audit(target, runs=4000, seed=1).verdict == "refuted"
+
+
+def test_several_quantiles_are_proven_from_the_law_of_all() -> None:
+    for relation in Relation:
+        target = f"release:quantile,low=0,high=1,q=0.25 0.5,epsilon=1,relation={relation.value}"
+        found = audit(target)
+        assert found.verdict == "proven"
+        less = Fraction(found.epsilon_lower).limit_denominator(1000) - Fraction(1, 500)
+        assert audit(target, claim=f"epsilon={less}").verdict == "refuted"
 
 
 def test_a_claim_of_less_is_refuted_and_bad_words_are_named() -> None:
