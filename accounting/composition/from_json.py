@@ -48,16 +48,16 @@ def guarantee_from_json(data: Any) -> Guarantee:
         return _part(data)
     reason = ("reason",) if "reason" in data else ()
     _check_fields("composition", data, "claim", "parts", "scope", *reason)
-    reasons = (str(data["reason"]),) if "reason" in data else ()
     found, scope = _composed(data["parts"]), scope_from_json(data["scope"])
     if scope not in (found.scope, replace(found.scope, unit=Unit.USER)):
         # A user's total may consist of rounds for one contribution, at the sensitivity of the user.
         raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
-    return replace(
-        found,
-        scope=scope,
-        assumptions=tuple(dict.fromkeys((*found.assumptions, *reasons))),
-    )
+    # What the parts imply stands before what they do not.
+    rest = str(data.get("reason", ""))
+    for each in found.assumptions:
+        rest = rest.removeprefix(each).removeprefix("; ")
+    more = (rest,) if rest else ()
+    return replace(found, scope=scope, assumptions=(*found.assumptions, *more))
 
 
 def _composed(parts: Any) -> Composition:

@@ -261,6 +261,7 @@ def test_a_total_in_json_keeps_its_scope_and_its_assumptions(total: Composition)
     assert (read.parts, read.scope) == (total.parts, total.scope)
     assert all(any(said in each for each in read.assumptions) for said in total.assumptions)
     assert bool(read.assumptions) == bool(total.assumptions)
+    assert guarantee_from_json(read.to_json()) == read
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_many_rounds_and_epochs() -> None:
     narrow = ends(compose((epoch_of("11/10", 234), 60)).epsilon("1e-5", "1e-4"))
     assert run.lower < narrow.lower < narrow.upper < run.upper < narrow.lower * (1 + 2e-4)
     assert narrow.upper < narrow.lower * (1 + 1e-4)
-    narrowest = compose((samples.allocated(curve=one("11/10"), rounds=234), 60))
+    narrowest = compose((epoch_of("11/10", 234), 60))
     assert ends(narrowest.epsilon("1e-5", "1e-5")) == narrow
     # Not the cost of Poisson samples of the same rate: that is 2.3816.
     assert run.upper < Fraction("2.38")
