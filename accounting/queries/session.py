@@ -14,12 +14,14 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from accounting.claims.claim import Word, read_claim, said
+from accounting.composition.compose import Composition, compose
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, ValueLost
 from accounting.ledger.request import cost
 from accounting.queries.query import Query, Target
 from accounting.queries.released import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
 from accounting.theorems.filter import Price, filter_for
+from accounting.theorems.odometer import AtAllTimes, Odometer
 from dpcore.command.terminal import html_table
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike
@@ -140,6 +142,22 @@ class Session:
     def remaining(self) -> dict[str, Fraction]:
         r"""The exact remaining budget, by counter name."""
         return dict(zip(self._filter.counters, self._filter.remaining(self._total), strict=True))
+
+    def odometer(self, slack: RationalLike | None = None) -> AtAllTimes:
+        r"""A bound on the privacy spent so far that holds at all times; see :class:`Odometer`.
+
+        ``slack`` is its delta, in (0, 1); a pure budget needs none.
+        """
+        return Odometer(filter=self._filter, slack=slack).read(self._total)
+
+    @property
+    def total(self) -> Composition:
+        r"""The composition of all answers, e.g. for :func:`accounting.certify`.
+
+        It holds if the noise of each answer was chosen beforehand; queries may be adaptive. Raises
+        :class:`InvalidParameter` before the first answer.
+        """
+        return compose(*(each.guarantee for each in self.answers))
 
     def _left(self) -> str:
         return self._filter.format(self._filter.remaining(self._total), down)

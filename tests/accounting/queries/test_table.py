@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa  # type: ignore[import-untyped]  # it brings no types
 import pytest
 
+from accounting import certify, compose, verify
 from accounting.claims.claim import Pure
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.queries import (
@@ -289,6 +290,27 @@ def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
         assert ledger.remaining("bob") == {"epsilon": 1}
         # Under a name of its own another session would have the stored answer of this one.
         assert "must name this release" in refusal(lambda: session.ask(Count(), epsilon=1))
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "slack"),
+    [("epsilon=1", {"epsilon": "1/4"}, None), ("rho=1", {"rho": "1/8"}, "1e-6")],
+)
+def test_a_session_is_read_at_all_times_and_certified(
+    budget: str, price: dict[str, Any], slack: str | None
+) -> None:
+    session = Session(pl.DataFrame(DATA), SCOPE, budget)
+    assert "at least one" in refusal(lambda: session.total)
+    readings = [session.odometer(slack).epsilon]
+    for _ in range(2):
+        answer = session.ask(Count(), **price)
+        readings.append(session.odometer(slack).epsilon)
+    assert readings[0] == 0 < readings[1] < readings[2]
+    assert session.odometer(slack).delta == Fraction(slack or 0)
+    assert session.total == compose((answer.guarantee, 2))
+    # What holds at all times is at least what the answers cost together.
+    assert session.total.epsilon(slack or 0).lower <= readings[2]  # type: ignore[operator]  # two ends
+    assert verify(certify(session.total, deltas=["1e-6"]).text()).holds
 
 
 def test_two_columns_of_one_name_are_refused_in_one_line() -> None:
