@@ -22,6 +22,7 @@ from dpcore.numbers.integer_search import least
 
 _SUMMED: Final = 64
 _WIDEST: Final = 8
+_FAR: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +59,16 @@ class ShiftedPair(RayPair):
         r"""The ray by bisection; the cell is wider if balls cannot separate L from epsilon."""
         level = ball(epsilon)
         start = self.lowest()
+
+        def exceeds(m: int) -> bool:
+            loss = self.loss(m)
+            if loss.is_nan() and m > _FAR:
+                reason = "it is too small for an enclosure: use a smaller epsilon"
+                raise NotDerived(f"delta of {self.noise!r} at epsilon = {epsilon}", reason)
+            return m >= start and bool(loss > level)
+
         try:
-            last = least(
-                lambda m: m >= start and bool(self.loss(m) > level), max(self.near(epsilon), start)
-            )
+            last = least(exceeds, max(self.near(epsilon), start))
         except PrecisionExhausted:
             raise NotDerived(
                 f"whether a loss of {self.noise!r} exceeds {epsilon}",

@@ -155,8 +155,12 @@ class ComposedLoss:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
                 except NotDerived:
-                    # The size of a loss so far in the tail is unknown: a bound suffices.
-                    return self._line().delta(epsilon, relative)
+                    # The size of a loss so far in the tail is unknown: a bound suffices. The other
+                    # end of a listing is not a bound on the law.
+                    found = self._line().delta(epsilon, relative)
+                    if self.above:
+                        return Enclosure(Fraction(0), found.upper)
+                    return Enclosure(found.lower, Fraction(1))
 
     def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
         if delta == 0:

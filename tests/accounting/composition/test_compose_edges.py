@@ -13,6 +13,7 @@ from accounting import (
     Approx,
     Description,
     Gaussian,
+    NotDerived,
     PrivacyCurve,
     Pure,
     compose,
@@ -232,3 +233,14 @@ def test_laws_without_a_common_output_reveal_the_dataset(rounds: int) -> None:
     for total in (compose((bare, rounds)), compose((bare, rounds), (other, 2))):
         assert (total.delta(5).lower, total.delta(5).upper) == (1, 1)
         assert (total.epsilon("1e-6").upper, total.pure().upper) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("variance", [1, 400])
+def test_a_delta_below_every_enclosure_has_no_lower_bound_but_zero(variance: int) -> None:
+    # At 30 it is proven to be below 10^-1000000, so at 100 no positive number is a lower bound.
+    release = curve(Skellam(variance=variance))
+    assert compose(release).delta(30).upper < Fraction(1, 10**10000)
+    found = compose(release).delta(100)
+    assert found.lower == 0
+    assert found.upper < Fraction(1, 10**300)
+    assert "use a smaller epsilon" in refusal(lambda: release.delta(100), NotDerived)
