@@ -63,8 +63,7 @@ class ShiftedPair(RayPair):
         def exceeds(m: int) -> bool:
             loss = self.loss(m)
             if loss.is_nan() and m > _FAR:
-                reason = "it is too small for an enclosure: use a smaller epsilon"
-                raise NotDerived(f"delta of {self.noise!r} at epsilon = {epsilon}", reason)
+                raise PrecisionExhausted("the masses are too small for an enclosure")
             return m >= start and bool(loss > level)
 
         try:
@@ -72,7 +71,7 @@ class ShiftedPair(RayPair):
         except PrecisionExhausted:
             raise NotDerived(
                 f"whether a loss of {self.noise!r} exceeds {epsilon}",
-                "its largest loss is unknown: add a pair for this law to accounting",
+                "its largest loss is unknown: use a smaller epsilon, or add a pair for this law",
             ) from None
         first = last
         while first > start and not self.loss(first - 1) <= level and last - first < _WIDEST:
