@@ -193,6 +193,14 @@ def test_randomised_response_is_known_from_both_sides() -> None:
     assert found.upper * Fraction(8, 5) < guarantee(clones).epsilon("1e-8").upper
 
 
+@pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, 8)])
+def test_a_thousand_users_suffice_for_close_ends(values: int, epsilon: int) -> None:
+    report = RandomisedResponse(epsilon=epsilon, values=values)
+    found = guarantee(ShuffledReports(report=report, users=1000)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.lower < found.upper < found.lower * Fraction(1011, 1000)
+
+
 def test_epsilon_is_the_inverse_of_delta() -> None:
     found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=2, values=20), users=500))
     for delta in ("1e-3", "1e-9", "1e-60"):
