@@ -471,8 +471,8 @@ class Quantile(Clipped):
                 raise InvalidParameter("q", each, must)
         object.__setattr__(self, "q", exact if len(exact) > 1 else exact[0])
         low, high = self.ends
-        if high - low >= _MOST_GRID:
-            reason = "is too small: at most 2^22 steps are supported"
+        if (high - low + 1) * len(exact) > _MOST_GRID:
+            reason = "is too small: at most 2^22 steps are supported, of all quantiles together"
             raise InvalidParameter("step", self.step, reason)
 
     @property

@@ -269,6 +269,10 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         (lambda: Sum(column="x", low=0, high=10, step=0), "step"),
         (lambda: Sum(column="x", low=0, high=10**9, step="1/100"), "is too fine"),
         (lambda: Quantile(column="x", low=0, high=10**7), "at most 2.22 steps"),
+        (
+            lambda: Quantile(column="x", low=0, high=3 * 10**6, q=("1/4", "1/2")),
+            "of all quantiles together",
+        ),
         (lambda: Quantile(column="x", low=0, high=1, q=2), "q = 2"),
         (lambda: Histogram(column="x", keys=("a", "b", "a")), "keys = a: appears twice"),
         (lambda: Histogram(column="x", keys=()), "non-empty"),
