@@ -26,7 +26,7 @@ from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
 from accounting.pairs.pair import ClosedPair, Loss, Pair
 from accounting.release.composed_loss import ComposedLoss
-from accounting.release.dominating_pairs import DominatingPairs, of_noise
+from accounting.release.dominating_pairs import DominatingPairs, of_noise, over_totals
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
@@ -61,13 +61,15 @@ class OneRelease(Guarantee):
         r"""The unproven assumptions; empty for exact samplers."""
         return ()
 
-    @abstractmethod
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0."""
+        r"""The least delta at ``epsilon`` >= 0, by default that of the dominating pairs."""
+        exact = at_least_zero("epsilon", epsilon)
+        return self._of_pairs(partial(ComposedLoss.delta, epsilon=exact), bits)
 
-    @abstractmethod
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]."""
+        r"""The least epsilon at ``delta`` in [0, 1], by default that of the dominating pairs."""
+        exact = probability("delta", delta)
+        return self._of_pairs(partial(ComposedLoss.epsilon, delta=exact), bits)
 
     @abstractmethod
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -118,6 +120,11 @@ class OneRelease(Guarantee):
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
+
+    def _of_pairs(self, ask: Callable[..., Enclosure], bits: int) -> Enclosure:
+        one_round = [(self.dominating_pairs(), 1)]
+        found = over_totals(one_round, partial(ask, relative=Fraction(1, 1 << bits)))
+        return Enclosure(found.lower or Fraction(0), found.upper)
 
 
 def _exact(value: object) -> str:
