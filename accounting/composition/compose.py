@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp, said
+from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import (
     approx_from_renyi,
@@ -355,7 +355,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, part.scope, (f"{said(part)}: taken as stated",))]
+            return [(part, rounds, part.scope, (f"{part.text}: taken as stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
         case _ if isinstance(part, Derivable):

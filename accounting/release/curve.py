@@ -108,6 +108,12 @@ class OneRelease(Guarantee):
             unit=self.scope.unit,
         )
 
+    @property
+    def text(self) -> str:
+        r"""The description in the syntax of the commands."""
+        found = self.description
+        return repr(self) if found is None else found.text
+
     def to_json(self) -> Any:
         r"""The description as JSON, with numbers as text."""
         found = self.description

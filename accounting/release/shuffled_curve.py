@@ -90,6 +90,11 @@ class ShuffledCurve(OneRelease):
         return (f"a shuffler hides the order, and {self.reports.users} users follow the protocol",)
 
     @property
+    def text(self) -> str:
+        r"""The mechanism and the number of users."""
+        return self.reports.text
+
+    @property
     def description(self) -> None:
         r"""None: a report has no noise that is added to a number."""
         return
