@@ -103,9 +103,9 @@ class _Stated(Guarantee):
         return {"claim": self.word, **self.parameters(), "scope": self.scope.to_json()}
 
     def __repr__(self) -> str:
-        shown = [_exact(each) for each in self.parameters().values()]
-        shown += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        arguments = [_exact(each) for each in self.parameters().values()]
+        arguments += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _upper(self, found: End, wanted: str) -> Bound:
         if not isinstance(found, Fraction):

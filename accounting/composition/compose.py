@@ -298,11 +298,11 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
                 f"must be {scopes[0]!r}, as for the other parts: different scopes do not compose",
             )
     # A description without sampling becomes a curve without its group size: compare groups here.
-    asked = [
+    sources = [
         *(part[0] if isinstance(part, tuple) else part for part in parts),
         *(source for source, _ in listed),
     ]
-    groups = dict.fromkeys(size for each in asked if (size := _group(each)) is not None)
+    groups = dict.fromkeys(size for each in sources if (size := _group(each)) is not None)
     if len(groups) > 1:
         first, second, *_ = groups
         reason = (

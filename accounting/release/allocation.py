@@ -45,8 +45,8 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
-    >>> asked = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
-    >>> AllocatedSample(description=asked).epsilon("1e-6")
+    >>> epoch = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
+    >>> AllocatedSample(description=epoch).epsilon("1e-6")
     Bound([2.0..., 2.0...], 'renyi')
 
     Raises :class:`InvalidParameter` for noise outside the range of floats.

@@ -4,8 +4,8 @@ L is the sum of independent losses L_i with k_i copies each. For one release it 
 pair. For one Gaussian law, discrete or not, with the same shift in every round, the sum of the
 noise is one law. Otherwise the outcomes are enumerated if there are few, or a contour integral with
 one small additional Gaussian is used (:mod:`accounting.fourier.pld_composition`), of listings in
-the requested direction. With probability 1 - ``shown`` an (epsilon, delta) claim gives no
-guarantee: this mass is lost beforehand.
+the requested direction. An (epsilon, delta) claim has an infinite loss with probability delta
+(``lost``); the methods named ``finite`` condition on a finite loss.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ComposedLoss:
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
-        found = self._delta_of_shown(epsilon, relative)
+        found = self._delta_of_finite(epsilon, relative)
         if not self.lost:
             return found
         # h + (1 - h) delta', which increases in both.
@@ -129,17 +129,17 @@ class ComposedLoss:
         if delta >= 1:
             return Enclosure.exactly(0)
         if not self.lost:
-            return self._epsilon_of_shown(delta, relative)
+            return self._epsilon_of_finite(delta, relative)
         share = self._share(delta) if self._known() else Enclosure.exactly(-1)
         if share.upper < 0:
             return Enclosure.infinite()
         # epsilon decreases in the remaining share of delta.
-        low = self._epsilon_of_shown(Fraction(share.upper), relative).lower
+        low = self._epsilon_of_finite(Fraction(share.upper), relative).lower
         if share.lower < 0:
             return Enclosure(low, math.inf)
-        return Enclosure(low, self._epsilon_of_shown(Fraction(share.lower), relative).upper)
+        return Enclosure(low, self._epsilon_of_finite(Fraction(share.lower), relative).upper)
 
-    def _delta_of_shown(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+    def _delta_of_finite(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
         if epsilon >= self.largest().upper:
             return Enclosure.exactly(0)
         match self._engine():
@@ -162,7 +162,7 @@ class ComposedLoss:
                         return Enclosure(Fraction(0), found.upper)
                     return Enclosure(found.lower, Fraction(1))
 
-    def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
+    def _epsilon_of_finite(self, delta: Fraction, relative: Fraction) -> Enclosure:
         if delta == 0:
             return self.largest()
         match self._engine():
@@ -223,9 +223,9 @@ class ComposedLoss:
 
     def _hidden(self) -> arb:
         # h = 1 - prod (1 - d)^k, without cancellation.
-        return -self._log_shown().expm1()
+        return -self._log_kept().expm1()
 
-    def _log_shown(self) -> arb:
+    def _log_kept(self) -> arb:
         return sum((count * (-ball(delta)).log1p() for delta, count in self.lost), arb(0))
 
     def _share(self, delta: Fraction) -> Enclosure:
@@ -233,7 +233,7 @@ class ComposedLoss:
         bits = sum(count * (1 - d).denominator.bit_length() for d, count in self.lost)
         if bits <= _MOST_EXACT and 1 - delta == math.prod((1 - d) ** k for d, k in self.lost):
             return Enclosure.exactly(0)
-        return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
+        return narrow(lambda: -((-ball(delta)).log1p() - self._log_kept()).expm1(), _HIDDEN_BITS)
 
     def _engine(self) -> ClosedPair | NormalLoss | ContourIntegral | None:
         match self.parts:

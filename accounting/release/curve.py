@@ -121,8 +121,8 @@ class OneRelease(Guarantee):
 
     def __repr__(self) -> str:
         given = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
-        shown = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        arguments = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
@@ -282,8 +282,8 @@ class PairCurve(OneRelease):
         if exact == 1:
             return Enclosure.exactly(0)
         if exact == 0:
-            shown = (_loss(partial(_shown, each), bits) for each in self.products())
-            return within(_smallest(shown), Fraction(0), Fraction(1))
+            finite = (_loss(partial(_finite_loss, each), bits) for each in self.products())
+            return within(_smallest(finite), Fraction(0), Fraction(1))
         found = (
             narrowed(partial(pair.tradeoff, exact), bits)
             if pair
@@ -404,10 +404,10 @@ def _zcdp(pair: Pair) -> Loss | Enclosure:
     return pair.zcdp()
 
 
-def _shown(product: Coordinates) -> arb:
+def _finite_loss(product: Coordinates) -> arb:
     # P(L < oo): the type II error of the best test that never errs under Q.
-    shown = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
-    return math.prod(shown, start=arb(1))
+    finite = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
+    return math.prod(finite, start=arb(1))
 
 
 def _loss(compute: Callable[[], Loss | Enclosure], bits: int) -> Enclosure:

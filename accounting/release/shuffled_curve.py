@@ -190,9 +190,10 @@ def _blanket(report: LocalReport) -> Law:
     names = len(by) - 1
     law = Law()
     for at in product((False, True), repeat=names):
-        shown, absent = sum(at), names - sum(at)
+        supported, absent = sum(at), names - sum(at)
         mass = sum(
-            ((-1) ** k * comb(absent, k) * by[shown + k] for k in range(absent + 1)), Fraction(0)
+            ((-1) ** k * comb(absent, k) * by[supported + k] for k in range(absent + 1)),
+            Fraction(0),
         )
         if mass:
             law[at] = mass
