@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -73,6 +73,8 @@ class Composition(Guarantee):
     parts: tuple[tuple[Guarantee, int], ...]
     scope: Scope
     assumptions: tuple[str, ...] = ()
+    group: int | None = field(default=None, compare=False, repr=False)
+    """The number of units in which neighbours differ, if a part states it."""
 
     @property
     def rounds(self) -> int:
@@ -313,13 +315,18 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     for source, rounds in listed:
         counts[source] = counts.get(source, 0) + rounds
     return Composition(
-        parts=tuple(counts.items()), scope=scopes[0], assumptions=tuple(dict.fromkeys(assumptions))
+        parts=tuple(counts.items()),
+        scope=scopes[0],
+        assumptions=tuple(dict.fromkeys(assumptions)),
+        group=next(iter(groups), None),
     )
 
 
 def _group(source: Any) -> int | None:
     # The number of units in which neighbours differ: 1 for a mechanism; None for a claim or a curve
     # without sampling, which do not state it.
+    if isinstance(source, Composition):
+        return source.group
     if isinstance(source, Derivable):
         return source.group if isinstance(source, Description) else 1
     own = source.description if isinstance(source, OneRelease) else None

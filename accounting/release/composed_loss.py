@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from flint import arb
@@ -32,7 +33,7 @@ from accounting.loss.density import NormalDensity
 from accounting.loss.integer_cells import table_of
 from accounting.loss.normal_loss import NormalLoss
 from accounting.loss.real_cells import RealPair
-from accounting.pairs.enclose import enclose_delta, enclose_epsilon
+from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed
 from accounting.pairs.pair import ClosedPair, Pair
 from accounting.release.connect_the_dots import revealing_or_nothing
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -41,7 +42,6 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
-_MOST_BITS: Final = 1 << 12
 _WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
 
 _FEW_ROUNDS: Final = 16
@@ -195,19 +195,23 @@ class ComposedLoss:
         named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
         return found if named is None else named
 
-    def tradeoff(self, alpha: Fraction) -> Enclosure:
-        r"""A bound on the least type II error in [0, 1], in the direction of the discretisation.
+    def tradeoff(self, alpha: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least type II error of a test with type I error ``alpha``.
 
         Raises :class:`NotDerived` if there are too many outcomes to list.
         """
-        parts = tuple((listed_loss(law, above=self.above), count) for law, count in self.parts)
-        named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
-        if named is None:
-            raise NotDerived(
-                f"the tests of {self!r}", "they have too many outcomes: use delta(epsilon)"
-            )
-        low, high = named.tradeoff(alpha)
-        return Enclosure(Fraction(low), 1) if self.above else Enclosure(0, Fraction(high))
+        engine = self._engine()
+        if isinstance(engine, ClosedPair):
+            return narrowed(partial(engine.tradeoff, alpha), _bits(relative))
+        ends = []
+        for above in (True, False):
+            parts = tuple((listed_loss(law, above=above), count) for law, count in self.parts)
+            named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
+            if named is None:
+                reason = "they have too many outcomes: use delta(epsilon)"
+                raise NotDerived(f"the tests of {self!r}", reason)
+            ends.append(Fraction(named.tradeoff(alpha)[0 if above else 1]))
+        return Enclosure(*ends)
 
     def largest(self) -> Enclosure:
         r"""The largest total loss: the sum of the largest losses, possibly infinite."""
@@ -290,4 +294,4 @@ def _largest(law: Law) -> Enclosure:
 def _bits(relative: Fraction) -> int:
     # A width of 2^-bits or less is within `relative`; pairs are computed at least to float width.
     ratio = relative.denominator // relative.numerator
-    return min(max(ratio.bit_length() + 1, _FEWEST_BITS), _MOST_BITS)
+    return min(max(ratio.bit_length() + 1, _FEWEST_BITS), MOST_BITS)

@@ -23,8 +23,8 @@ from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.law_pairs.registry import Coordinates, candidates, worst
 from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
-from accounting.pairs.pair import ClosedPair, Loss, Pair
+from accounting.pairs.enclose import MOST_BITS, narrowed, within
+from accounting.pairs.pair import Loss, Pair
 from accounting.release.composed_loss import ComposedLoss
 from accounting.release.dominating_pairs import DominatingPairs, of_noise, over_totals
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
@@ -229,14 +229,7 @@ class PairCurve(OneRelease):
         (Enclosure([0, 0]), Enclosure([0.049958374957879972, 0.049958374957879973]))
         """
         exact = at_least_zero("epsilon", epsilon)
-        bits = _checked(bits)
-        relative = max(Fraction(1, 1 << bits), _FINEST)
-        return _largest(
-            enclose_delta(pair, exact, bits)
-            if pair
-            else _between(each, partial(ComposedLoss.delta, epsilon=exact, relative=relative))
-            for each, pair in self._closed()
-        )
+        return _largest(self._totals(partial(ComposedLoss.delta, epsilon=exact), bits))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1].
@@ -252,15 +245,7 @@ class PairCurve(OneRelease):
         bits = _checked(bits)
         if exact == 0:
             return _added(self.worst(), _largest_loss, bits)
-        if exact == 1:
-            return Enclosure.exactly(0)
-        relative = max(Fraction(1, 1 << bits), _FINEST)
-        return _largest(
-            enclose_epsilon(pair, exact, bits)
-            if pair
-            else _between(each, partial(ComposedLoss.epsilon, delta=exact, relative=relative))
-            for each, pair in self._closed()
-        )
+        return _largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
@@ -284,12 +269,8 @@ class PairCurve(OneRelease):
         if exact == 0:
             finite = (_loss(partial(_finite_loss, each), bits) for each in self.products())
             return within(_smallest(finite), Fraction(0), Fraction(1))
-        found = (
-            narrowed(partial(pair.tradeoff, exact), bits)
-            if pair
-            else _between(each, partial(ComposedLoss.tradeoff, alpha=exact), rising=False)
-            for each, pair in self._closed()
-        )
+        relative = Fraction(1, 1 << bits)
+        found = (ComposedLoss(parts=each).tradeoff(exact, relative) for each in self.products())
         return within(_smallest(found), Fraction(0), Fraction(1))
 
     # -- Renyi --------------------------------------------------------------------------------
@@ -318,14 +299,15 @@ class PairCurve(OneRelease):
         r"""The least rho, to a relative width of 2^-bits."""
         return _added(self.worst(), _zcdp, _checked(bits))
 
-    def _closed(self) -> Iterator[tuple[Coordinates, ClosedPair | None]]:
-        # Each product, with its pair if the curve of that pair is computed in balls.
+    def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
+        # Each product: its value, or bounds from the listings of both directions.
+        finest = Fraction(1, 1 << _checked(bits))
         for each in self.products():
-            match each:
-                case ((ClosedPair() as pair, 1),):
-                    yield each, pair
-                case _:
-                    yield each, None
+            total = ComposedLoss(parts=each)
+            relative = finest if total.method == "direct" else max(finest, _FINEST)
+            sides = (True,) if total.exact else (False, True)
+            ends = [ask(replace(total, above=side), relative=relative) for side in sides]
+            yield Enclosure(ends[0].lower, ends[-1].upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -372,15 +354,6 @@ class PrivacyCurve(PairCurve):
     def worst(self) -> Coordinates:
         r"""The pairs of the noise under the heaviest shift."""
         return worst(self.noise, self._moves)
-
-
-def _between(
-    product: Coordinates, ask: Callable[[ComposedLoss], Enclosure], *, rising: bool = True
-) -> Enclosure:
-    # Bounds from the listings of both directions; ``rising``: the result increases with the losses.
-    below, above = (ask(ComposedLoss(parts=product, above=side)) for side in (False, True))
-    low, high = (below, above) if rising else (above, below)
-    return Enclosure(low.lower, high.upper)
 
 
 def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: int) -> Enclosure:
