@@ -55,6 +55,9 @@ _ALLOCATED: Final = Fraction(22, 10**5)
 _NARROWEST: Final = Fraction(1, 10**4)
 """The usual and the least relative width of totals that contain allocated epochs."""
 
+_ROUGH: Final = Fraction(1, 100)
+"""A relative width of delta that usually shows which direction is the worst, in little time."""
+
 _SIZE: Final = "the losses of such noise are outside the range of floats"
 
 
@@ -109,6 +112,7 @@ class Composition(Guarantee):
             lambda total, near: total.delta(at, near * _EACH / 2),
             lambda: delta_from_renyi(self.renyi_upper, at),
             near,
+            rough=_ROUGH,
         )
         return self._informed(found, lambda part: part.delta(at, near))
 
@@ -174,6 +178,7 @@ class Composition(Guarantee):
         solve: Callable[[ComposedLoss, Fraction], Enclosure],
         by_orders: Callable[[], Bound],
         relative: Fraction,
+        rough: Fraction = Fraction(0),
     ) -> Bound:
         if not self.in_pairs:
             return self._with_assumptions(by_orders())
@@ -182,7 +187,8 @@ class Composition(Guarantee):
         near = usual if orders else relative
         try:
             rounds = [(dominating_pairs(source), count) for source, count in self.parts]
-            found = over_totals(rounds, lambda total: solve(total, near))
+            # Allocated epochs need as many atoms for a rough bound as for a fine one.
+            found = over_totals(rounds, solve, near, rough=Fraction(0) if orders else rough)
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             if self._samples:
                 # `_informed` adds the bounds that need no total.

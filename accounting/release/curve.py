@@ -128,8 +128,11 @@ class OneRelease(Guarantee):
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
 
     def _of_pairs(self, ask: Callable[..., Enclosure], bits: int) -> Enclosure:
-        one_round = [(self.dominating_pairs(), 1)]
-        found = over_totals(one_round, partial(ask, relative=Fraction(1, 1 << bits)))
+        found = over_totals(
+            [(self.dominating_pairs(), 1)],
+            lambda total, relative: ask(total, relative=relative),
+            Fraction(1, 1 << bits),
+        )
         return Enclosure(found.lower or Fraction(0), found.upper)
 
 
