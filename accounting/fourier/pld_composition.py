@@ -22,7 +22,7 @@ from accounting.fourier.factor import LossPart
 from accounting.fourier.finite_sum import ContourSum, contour_sum
 from accounting.fourier.inverse import epsilon_between
 from accounting.fourier.saddle import (
-    MOST_TILT,
+    USUAL_TILT,
     Saddle,
     calm,
     saddle_at_delta,
@@ -37,7 +37,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 # These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
 # bad choice costs time or width but never invalidates a bound.
 _BITS: Final = 128  # the precision of balls, far below any requested width
-_FIRST_REACH: Final = 8.0  # the largest tilt of the first search
+_BEYOND: Final = 4.0  # later tilts are at most this multiple of the first one
 _ATTEMPTS: Final = 9  # the largest number of sums; the best enclosure so far is then returned
 _LAST: Final = 4  # the last attempts, which only refine the sum at the same position
 _MOST_ROUNDS: Final = 1 << 40
@@ -107,8 +107,10 @@ class ContourIntegral:
             if not self._side:
                 return self._delta(exact, wanted, guess, slope)[0]
             for _ in range(_CUTS):
-                rest = self._cut(guess, wanted)._tilted(partial(saddle_at_epsilon, near))[0]
+                before, rest = guess, saddle_at_epsilon(near, self._cut(guess, wanted).parts)
                 guess = min(math.exp(rest.log_delta), guess)
+                if not guess < _LESS * before:
+                    break
             for _ in range(_CUTS):
                 before = guess
                 rough, line = max(wanted, _SEEN), self._cut(guess, wanted)
@@ -125,7 +127,7 @@ class ContourIntegral:
         # logarithm, if known. A width of `enough` times the wanted one suffices. The slope at the
         # last sum is returned as well.
         parts, near = self.parts, float(min(exact, _FAR))
-        saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
+        saddle = saddle_at_epsilon(near, parts)
         hidden = _hidden(parts)
         known, certain = Enclosure.of(hidden), Fraction(1)
         if hidden >= 1 or _largest(parts) <= ball(exact):
@@ -157,7 +159,8 @@ class ContourIntegral:
         with precision(_BITS), one_thread():
             line = self._cut(float(exact), wanted)
             parts = line.parts
-            saddle, reach = line._tilted(partial(_saddle_at_delta, exact))
+            saddle = _saddle_at_delta(exact, parts)
+            most = max(USUAL_TILT, _BEYOND * saddle.tilt)
             goal = ball(exact) - _hidden(parts)
             if goal < 0:
                 return Enclosure.infinite()
@@ -183,7 +186,7 @@ class ContourIntegral:
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     if tried and found.lower < _SURE * found.upper:
                         guess = _led(tried[-1], goal, guess)
-                    at = saddle_at_epsilon(guess, parts, reach)
+                    at = saddle_at_epsilon(guess, parts, most)
                     if math.isclose(at.tilt, peak, rel_tol=_SAME):
                         # Reuse the tilt for which the moments are already known.
                         at = replace(at, tilt=saddle.tilt)
@@ -217,15 +220,6 @@ class ContourIntegral:
         # The direction of the listings of the parts: 1 above, -1 below, 0 without listings.
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
-
-    def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[Saddle, float]:
-        # Choose among tilts up to a reach, which grows while it is too short.
-        reach = _FIRST_REACH
-        saddle = choose(self.parts, reach)
-        while saddle.tilt >= reach and reach < MOST_TILT:
-            reach *= 4
-            saddle = choose(self.parts, reach)
-        return saddle, reach
 
 
 def _refined(
@@ -306,9 +300,9 @@ def _largest(parts: _Parts) -> arb:
     return sum((count * part.largest for part, count in parts), arb(0))
 
 
-def _saddle_at_delta(delta: Fraction, parts: _Parts, reach: float) -> Saddle:
+def _saddle_at_delta(delta: Fraction, parts: _Parts) -> Saddle:
     rest = ball(delta) - _hidden(parts)
-    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts, reach)
+    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts)
 
 
 def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
