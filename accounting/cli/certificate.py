@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.composition_options import Releases, whole
-from dpcore.command.input_file import require_plain
+from dpcore.command.input_file import read_bytes
 from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.progress import progress_bar
@@ -132,14 +132,12 @@ def verify_command(
 
     Example: dpcore verify c.json
     """
-    from accounting.cli.certificate_readers import MOST_TEXT, verdict_of, why_not_a_certificate
+    from accounting.cli.certificate_readers import MOST_TEXT, verdict_of
 
     # Reading one byte beyond the limit detects a text that is too long or never ends.
     with _in_time(deadline):
-        text = _read(certificate, MOST_TEXT + 1)
-        if (reason := why_not_a_certificate(text)) is not None:
-            raise InvalidParameter("FILE", certificate, reason)
-        verdict = verdict_of(text)
+        text = read_bytes("FILE", certificate, most=MOST_TEXT + 1, stdin=True)
+        verdict = verdict_of(text, certificate)
     if form in (Form.NIST, Form.REGISTRY):
         show(_exported(certificate, text, verdict, form))
     elif as_json or form is Form.JSON:
@@ -193,16 +191,3 @@ def _word(verdict: Verdict) -> str:
     if Status.ASSUMED in found:
         return "every claim holds under the stated assumptions"
     return "every claim holds"
-
-
-def _read(name: str, most: int) -> bytes:
-    if name == "-":
-        return sys.stdin.buffer.read(most)
-    if "\0" in name:
-        raise InvalidParameter("FILE", name, "cannot be read: the file name is not valid")
-    require_plain("FILE", name)
-    try:
-        with Path(name).open("rb") as file:
-            return file.read(most)
-    except OSError as error:
-        raise InvalidParameter("FILE", name, f"cannot be read: {error.strerror}") from None
