@@ -180,6 +180,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         noise=[wanted.noise],
         sensitivity=[wanted.sensitivity],
         poisson=rate,
+        scheme=None,
         relation=wanted.relation,
         group=wanted.group,
     )

@@ -14,7 +14,7 @@ import typer
 
 from accounting.cli.composition_options import Releases, whole
 from dpcore.command.input_file import read_bytes
-from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import fact, show
@@ -66,8 +66,8 @@ def certify_command(
         "K", "Certify returning users: each takes part in at most K rounds."
     ),
     digits: str = option("N", "Significant digits of each bound.", default="8"),
-    evidence: bool = option(
-        "", "Write the bounds that the integer kernel proves, and its precision.", "--evidence"
+    evidence: bool = flag(
+        "Write the bounds that the integer kernel proves, and its precision.", "--evidence"
     ),
     output: Path | None = option("FILE", "Write to FILE, and print its size.", "-o", "--output"),
     deadline: Deadline = "60",

@@ -44,17 +44,6 @@ NEIGHBOURS: Final = (
 )
 WIDTH: Final = "The relative width of the two bounds."
 
-Noises = Annotated[
-    list[str],
-    option(
-        "NOISE",
-        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
-        "gaussian:sigma=1.1 or laplace:scale=2; or a local report of each person, e.g. "
-        "randomised-response:epsilon=1,values=10. Repeat it for further releases.",
-        "--noise",
-        default=...,
-    ),
-]
 Sensitivities = Annotated[
     list[str] | None,
     option(
@@ -62,7 +51,6 @@ Sensitivities = Annotated[
         "The largest change of the query by one person (1 for a count); for vectors l1=3, "
         "l2-squared=4 or box=1x2 (a bound on each entry). Once, or once for each --noise. "
         "(default: 1)",
-        "--sensitivity",
         default=...,
     ),
 ]
@@ -71,31 +59,6 @@ Rounds = Annotated[
     option(
         "K",
         "The number of releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
-        "--rounds",
-        default=...,
-    ),
-]
-Sampled = Annotated[
-    list[str] | None,
-    option(
-        "RATE",
-        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn again each round and kept secret. --sensitivity then refers to adding "
-        "a person. Once, or once for each --noise. (default: 100%)",
-        "--poisson",
-        default=...,
-    ),
-]
-Schemes = Annotated[
-    list[str] | None,
-    option(
-        "SCHEME",
-        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
-        "random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest size); "
-        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
-        "in a random order). Once, or once for each --noise.",
-        "--scheme",
         default=...,
     ),
 ]
@@ -105,12 +68,7 @@ Delta = Annotated[
 ]
 CertificateFile = Annotated[
     Path | None,
-    option(
-        "FILE",
-        "Also write a certificate of this epsilon, for dpcore verify.",
-        "--certificate",
-        default=...,
-    ),
+    option("FILE", "Also write a certificate of this epsilon, for dpcore verify.", default=...),
 ]
 
 Neighbours = Annotated[
@@ -119,9 +77,8 @@ Neighbours = Annotated[
         "WORD",
         f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
         "otherwise add-remove)",
-        "--relation",
-        default=...,
         case_sensitive=False,
+        default=...,
     ),
 ]
 Group = Annotated[
@@ -129,7 +86,6 @@ Group = Annotated[
     option(
         "K",
         "Group privacy: protect K people together, all replaced, or all added or removed.",
-        "--group",
         default=...,
     ),
 ]
@@ -139,11 +95,29 @@ Group = Annotated[
 class Releases:
     r"""Options that describe a list of releases, one group per noise, as written."""
 
-    noise: Noises
+    noise: list[str] = option(
+        "NOISE",
+        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
+        "gaussian:sigma=1.1 or laplace:scale=2; or a local report of each person, e.g. "
+        "randomised-response:epsilon=1,values=10. Repeat it for further releases.",
+        default=...,
+    )
     sensitivity: Sensitivities = None
     rounds: Rounds = None
-    poisson: Sampled = None
-    scheme: Schemes = None
+    poisson: list[str] | None = option(
+        "RATE",
+        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
+        "256/60000, drawn again each round and kept secret. --sensitivity then refers to adding "
+        "a person. Once, or once for each --noise. (default: 100%)",
+    )
+    scheme: list[str] | None = option(
+        "SCHEME",
+        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
+        "random round per epoch; --rounds counts epochs) or "
+        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest size); "
+        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
+        "in a random order). Once, or once for each --noise.",
+    )
     relation: Neighbours = None
     group: Group = "1"
 

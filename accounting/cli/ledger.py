@@ -21,7 +21,7 @@ from accounting.cli.composition_options import (
     read_names,
     whole,
 )
-from dpcore.command.options import AsJson, argument, command_group, named, option
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
@@ -123,15 +123,13 @@ def charge(
         "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
     ),
     reason: str | None = option("TEXT", "The reason for the claim; stored with the charge."),
-    skip_exhausted: bool = option(
-        "", "Omit users with too little budget, and print them.", "--skip-exhausted", default=False
+    skip_exhausted: bool = flag(
+        "Omit users with too little budget, and print them.", "--skip-exhausted"
     ),
-    repeat_ok: bool = option(
-        "",
+    repeat_ok: bool = flag(
         "Exit with 0, not 4, if the batch was charged before: for a retry after a crash before "
         "anything was released.",
         "--repeat-ok",
-        default=False,
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -365,7 +363,12 @@ def _cost(
         if reason is not None:
             raise InvalidParameter("--reason", reason, "is valid only with --claim")
         whole = Releases(
-            noise=noise, sensitivity=sensitivity, rounds=rounds, relation=relation
+            noise=noise,
+            sensitivity=sensitivity,
+            rounds=rounds,
+            poisson=None,
+            scheme=None,
+            relation=relation,
         ).composed()
         (part, times), *more = whole.parts
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from accounting.cli.composition_options import NEIGHBOURS, exact, read_names, whole
-from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
@@ -71,8 +71,8 @@ class ReleaseOptions:
             "WORD",
             f"{NEIGHBOURS} (default: the relation of the ledger, or add-remove)",
             "--relation",
-            default=...,
             case_sensitive=False,
+            default=...,
         ),
     ] = None
     epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")
@@ -90,9 +90,7 @@ class ReleaseOptions:
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
     seed: str | None = option("N", "Seed: equal seeds give equal noise, which is NOT PRIVATE.")
-    dry_run: bool = option(
-        "", "Read only the header, and print the noise and the cost.", "--dry-run", default=False
-    )
+    dry_run: bool = flag("Read only the header, and print the noise and the cost.", "--dry-run")
 
     def query(self, queries: Any) -> Any:
         r"""The query, built with a class of the module ``queries``."""
@@ -170,11 +168,8 @@ class Histogram(ReleaseOptions):
 
     column: str = option("COLUMN", "The column of keys.", default=...)
     keys: str | None = option("FILE", "The keys to count, one per line; - reads standard input.")
-    unknown_keys: bool = option(
-        "",
-        "Release the keys whose noisy count reaches a threshold; needs --delta.",
-        "--unknown-keys",
-        default=False,
+    unknown_keys: bool = flag(
+        "Release the keys whose noisy count reaches a threshold; needs --delta.", "--unknown-keys"
     )
 
     def query(self, queries: Any) -> Any:

@@ -31,7 +31,7 @@ from accounting.cli.composition_options import (
 )
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named, option, with_fields
+from dpcore.command.options import AsJson, flag, named, option, with_fields
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
@@ -146,8 +146,7 @@ def dpsgd(
     ),
     relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
-    evidence: bool = option(
-        "",
+    evidence: bool = flag(
         "Write the bounds that the integer kernel proves, and its precision; for 14,000 batches "
         "this takes about 30 seconds.",
         "--evidence",

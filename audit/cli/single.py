@@ -21,7 +21,7 @@ from audit.cli.output import leave_with
 from audit.spec import AuditSpec
 from audit.wording.ci_formats import format_of
 from audit.wording.result import Result
-from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
+from dpcore.command.options import AsFormat, AsJson, Format, argument, flag, named, option
 from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -355,9 +355,7 @@ def exact(
     order: list[str] | None = option(
         "A", "Compute the Renyi divergence of this order > 1, or inf."
     ),
-    normalise: bool = option(
-        "", "Divide the probabilities of a file by their exact sum.", "--normalise", default=False
-    ),
+    normalise: bool = flag("Divide the probabilities of a file by their exact sum.", "--normalise"),
     plot: Path | None = option("FILE", "Plot delta over epsilon to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,

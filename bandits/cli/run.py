@@ -20,7 +20,7 @@ from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.arms import OWN
 from bandits.worlds.preset import Preset
-from dpcore.command.options import argument, named, option, read_jobs, share, with_fields
+from dpcore.command.options import argument, flag, named, option, read_jobs, share, with_fields
 from dpcore.command.terminal import page, say
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
@@ -202,8 +202,8 @@ def run(
         "-o",
         "--output",
     ),
-    as_json: bool = _result(
-        "", "Print one JSON document instead of text.", "--json", default=False
+    as_json: bool = flag(
+        "Print one JSON document instead of text.", "--json", rich_help_panel="The result"
     ),
 ) -> None:
     r"""Run bandit algorithms in simulated worlds: their regret, and the epsilon of each user.

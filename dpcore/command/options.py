@@ -72,6 +72,11 @@ def option(metavar: str, text: str, *names: str, default: Any = None, **given: A
     return typer.Option(default, *names, metavar=metavar, help=text, **given)
 
 
+def flag(text: str, *names: str, **given: Any) -> Any:
+    r"""Declare a switch, off by default, as the default of a parameter."""
+    return typer.Option(False, *names, metavar="", help=text, **given)
+
+
 def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> Any:
     r"""Declare a positional argument as the default of a parameter."""
     return typer.Argument(default, metavar=metavar, help=text, **given)
