@@ -83,7 +83,7 @@ def epsilon(
     """
     total = releases.composed()
     at = rational("--delta", delta)
-    with named(delta="--delta", relative="--relative", count="--rounds"):
+    with named("delta", "relative", count="--rounds"):
         found = total.epsilon(at, relative)
     write_certificate(certificate, total, at)
     facts = [("epsilon", f"{between(found)} at delta = {delta}")]
@@ -109,7 +109,7 @@ def delta_command(
     """
     total = releases.composed()
     at = rational("--epsilon", epsilon)
-    with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
+    with named("epsilon", "relative", count="--rounds"):
         found = total.delta(at, relative)
     facts = [("delta", f"{between(found)} at epsilon = {epsilon}")]
     answer = {"delta": found.to_json(), "epsilon": exact(at)}
@@ -143,10 +143,10 @@ def curve(
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a plot")
     total = releases.composed()
-    with named(least_delta="--least-delta"):
+    with named("least_delta"):
         deltas = deltas_down_to(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
-    options = named(relative="--relative", count="--rounds")
+    options = named("relative", count="--rounds")
     with progress_bar("points", len(deltas)) as advance, options:
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
@@ -189,7 +189,7 @@ def returning(
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
-    with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
+    with progress_bar("visits", len(times)) as advance, named("delta"):
         for count in times:
             table.append((count, routes(per_user(visit, max_visits=count), at)))
             advance(len(table))

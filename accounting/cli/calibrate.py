@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from accounting.budget.dpsgd import TrainingRun
 from accounting.cli.composition_options import (
+    RELATION,
     SCHEMA,
     Delta,
     Fact,
     Group,
-    Neighbours,
     Releases,
     assumed,
     between,
@@ -72,7 +72,7 @@ class CalibrationOptions:
         "The fraction of users who add their noise, e.g. 90%; each user's share is then larger.",
         default="100%",
     )
-    relation: Neighbours = None
+    relation: Relation | None = RELATION
     group: Group = "1"
     batch_size: str | None = option(
         "B", "The expected size of a Poisson batch; with --examples it replaces --poisson."
@@ -97,8 +97,7 @@ def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
     ):
         if value != default:
             raise InvalidParameter(name, value, "must be omitted: the training options set it")
-    names = {name.removeprefix("--").replace("-", "_"): name for name in (*given, "--epochs")}
-    with named(**names):
+    with named("batch_size", "examples", "epochs"):
         run = TrainingRun(
             noise_multiplier=1,
             batch_size=whole("--batch-size", str(wanted.batch_size), 1),
@@ -127,13 +126,12 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
 def _noise(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import calibrate as least_noise
 
-    laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    asked = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
+    names = ("noise", "epsilon", "delta", "relation", "group")
+    others = {"honest_fraction": "--honest", "members": "--group"}
+    others |= dict.fromkeys(("shape", "probability", "count"), "--noise")
     count, kept = whole("--rounds", wanted.rounds, 1), rational("--delta", wanted.delta)
-    with (
-        progress_bar("sizes of the noise tried", None) as advance,
-        named(honest_fraction="--honest", members="--group", **asked, **laws),
-    ):
+    options = named(*names, **others)
+    with progress_bar("sizes of the noise tried", None) as advance, options:
         found = least_noise(
             noise=wanted.noise,
             epsilon=rational("--epsilon", wanted.epsilon),
@@ -189,8 +187,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     if what == "rate" and not isinstance(asked, Description):
         raise InvalidParameter("--noise", wanted.noise, "must be noise when solving for the rate")
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
-    options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
-    with progress_bar("bounds on delta", None), named(**options):
+    with progress_bar("bounds on delta", None), named("epsilon", "delta", "noise"):
         if not isinstance(asked, Description) or what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:

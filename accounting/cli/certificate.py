@@ -89,8 +89,8 @@ def certify_command(
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     asked = [epsilon or [], order or []]
     deltas = delta if delta is not None or any(asked) else ["1e-6"]
-    options = {name: f"--{name}" for name in ("delta", "epsilon", "order", "digits")}
-    with _in_time(deadline), named(count="--rounds", **options):
+    names = ("delta", "epsilon", "order", "digits")
+    with _in_time(deadline), named(*names, count="--rounds"):
         certificate = made(
             total,
             deltas=deltas or [],
@@ -182,12 +182,11 @@ def _word(verdict: Verdict) -> str:
     from accounting.certificates.verdict import Status
 
     found = {finding.status for finding in verdict.findings}
-    if Status.FAILS in found:
-        return "DOES NOT HOLD"
-    if Status.UNDECIDED in found:
-        return "NOT DECIDED IN TIME: no claim fails, but not all were checked"
-    if Status.UNCHECKED in found:
-        return "NOT CHECKED IN FULL: no claim fails, but not all were checked"
-    if Status.ASSUMED in found:
-        return "every claim holds under the stated assumptions"
-    return "every claim holds"
+    worst_first = {
+        Status.FAILS: "DOES NOT HOLD",
+        Status.UNDECIDED: "NOT DECIDED IN TIME: no claim fails, but not all were checked",
+        Status.UNCHECKED: "NOT CHECKED IN FULL: no claim fails, but not all were checked",
+        Status.ASSUMED: "every claim holds under the stated assumptions",
+    }
+    words = (word for status, word in worst_first.items() if status in found)
+    return next(words, "every claim holds")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
@@ -38,10 +39,6 @@ Fact: TypeAlias = tuple[str, str]
 SCHEMA: Final = "dpcore-budget/1"
 SHUFFLED: Final = "shuffled"
 MARGIN: Final = 13
-NEIGHBOURS: Final = (
-    "How neighbouring datasets differ: by replacing one person (replace), or by adding or removing "
-    "one (add-remove)."
-)
 WIDTH: Final = "The relative width of the two bounds."
 
 Sensitivities = Annotated[
@@ -71,16 +68,6 @@ CertificateFile = Annotated[
     option("FILE", "Also write a certificate of this epsilon, for dpcore verify.", default=...),
 ]
 
-Neighbours = Annotated[
-    Relation | None,
-    option(
-        "WORD",
-        f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
-        "otherwise add-remove)",
-        case_sensitive=False,
-        default=...,
-    ),
-]
 Group = Annotated[
     str,
     option(
@@ -89,6 +76,21 @@ Group = Annotated[
         default=...,
     ),
 ]
+
+
+def relation_option(usual: str = "", default: Relation | None = None) -> Any:
+    r"""Declare ``--relation``; ``usual`` describes a default that depends on other options."""
+    text = (
+        "How neighbouring datasets differ: by replacing one person (replace), or by adding or "
+        "removing one (add-remove)."
+    )
+    text += f" (default: {usual})" if usual else ""
+    return option("WORD", text, default=default, case_sensitive=False)
+
+
+RELATION: Final = relation_option(
+    "replace without sampling and for samples of a fixed size, otherwise add-remove"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ class Releases:
         "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
         "in a random order). Once, or once for each --noise.",
     )
-    relation: Neighbours = None
+    relation: Relation | None = RELATION
     group: Group = "1"
 
     def described(self) -> list[tuple[Described, int]]:
@@ -153,7 +155,7 @@ class Releases:
             if isinstance(scheme, str) and split_name(scheme)[0] == SHUFFLED:
                 reason = f"applies to local reports only: {', '.join(FAMILIES)}"
                 raise InvalidParameter("--scheme", scheme, reason)
-            with named(**_OPTIONS):
+            with _named():
                 asked = Description(
                     noise=noise,
                     sensitivity=read_sensitivity("--sensitivity", move),
@@ -195,7 +197,7 @@ class Releases:
         from accounting.release.derive_guarantee import guarantee
 
         asked = self.described()
-        with named(**_OPTIONS):
+        with _named():
             return compose(*((guarantee(one), rounds) for one, rounds in asked))
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
@@ -207,11 +209,10 @@ class Releases:
         return total.parts[0][0], total.assumptions
 
 
-_OPTIONS: Final = {
-    **{name: f"--{name}" for name in ("noise", "scheme", "relation", "group")},
-    **dict.fromkeys(("sigma", "scale"), "--noise"),
-    "members": "--group",
-}
+_named: Final = partial(
+    named, "noise", "scheme", "relation", "group",
+    sigma="--noise", scale="--noise", members="--group",
+)  # fmt: skip
 
 
 def rate_of(text: str) -> Fraction:

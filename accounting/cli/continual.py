@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from flint import arb
 
 from accounting.cli.composition_options import (
-    NEIGHBOURS,
     SCHEMA,
     CertificateFile,
     assumed,
@@ -21,6 +20,7 @@ from accounting.cli.composition_options import (
     exact,
     lines,
     of_least,
+    relation_option,
     write_certificate,
 )
 from dpcore.command.input_file import read_text
@@ -81,9 +81,9 @@ def continual(
     items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
     scope = Scope(relation=relation)
-    options = {name: f"--{name}" for name in ("epsilon", "delta", "low", "high", "unit")}
+    names = ("epsilon", "delta", "low", "high", "unit")
     found: list[CalibratedSum] = []
-    with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(**options):
+    with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(*names):
         for row in compare_sums(
             horizon=items,
             epsilon=target,
@@ -156,9 +156,7 @@ def matrix(
     sensitivity: str = option(
         "D", "The sensitivity of one round to one participant: 1 or l2-squared=2.", default="1"
     ),
-    relation: Relation = option(
-        "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
-    ),
+    relation: Relation = relation_option(default=Relation.ADD_REMOVE),
     certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -185,9 +183,7 @@ def matrix(
     at = rational("--delta", delta)
     if (noise is None) == (epsilon is None):
         raise InvalidParameter("--noise", noise or ABSENT, "give --noise or --epsilon, not both")
-    names = ("noise", "strategy", "sensitivity", "epsilon", "delta")
-    options = {name: f"--{name}" for name in names}
-    with named(**options):
+    with named("noise", "strategy", "sensitivity", "epsilon", "delta"):
         mechanism = MatrixMechanism(
             strategy=_strategy(strategy, count),
             participation=participation,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
-from accounting.cli.composition_options import NEIGHBOURS, exact, read_names, whole
+from accounting.cli.composition_options import exact, read_names, relation_option, whole
 from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
@@ -65,16 +65,7 @@ class ReleaseOptions:
     rows_per_user: str = option(
         "K", "Maximum number of rows used per user, chosen uniformly.", default="1"
     )
-    relation: Annotated[
-        Relation | None,
-        option(
-            "WORD",
-            f"{NEIGHBOURS} (default: the relation of the ledger, or add-remove)",
-            "--relation",
-            case_sensitive=False,
-            default=...,
-        ),
-    ] = None
+    relation: Relation | None = relation_option("the relation of the ledger, or add-remove")
     epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")
     rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
@@ -219,16 +210,17 @@ for _kind in (Count, Sum, Mean, Quantile, Histogram, Top):
 
 _OPTIONS: Final = {
     **dict.fromkeys(("low", "high", "clip"), "--clip"),
-    **{key: f"--{key}" for key in ("epsilon", "rho", "delta", "step", "batch", "seed", "keys")},
-    **{key: f"--{key}" for key in ("column", "confidence", "user")},
     **dict.fromkeys(("url", "budget"), "--ledger"),
     "q": "-q",
     "count": "-k",
     "users": "--users-file",
     "table": "FILE",
-    "rows_per_user": "--rows-per-user",
     "scope": "--relation",
 }
+_SAME: Final = (
+    *("epsilon", "rho", "delta", "step", "batch", "seed", "keys", "column", "confidence", "user"),
+    "rows_per_user",
+)
 
 
 def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
@@ -239,7 +231,7 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
     from accounting.queries.released import release as releasing
     from accounting.queries.table import Table, TableScope
 
-    with named(**_OPTIONS), ExitStack() as stack:
+    with named(*_SAME, **_OPTIONS), ExitStack() as stack:
         query = asked.query(queries)
         target = queries.Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)
         path = asked.users_file

@@ -14,7 +14,6 @@ import typer
 
 from accounting.budget.dpsgd import Sampling, TrainingRun
 from accounting.cli.composition_options import (
-    NEIGHBOURS,
     WIDTH,
     CertificateFile,
     Fact,
@@ -25,6 +24,7 @@ from accounting.cli.composition_options import (
     lines,
     lines_of,
     of_least,
+    relation_option,
     show_answer,
     whole,
     write_certificate,
@@ -104,10 +104,8 @@ class RunOptions:
         default=Sampling.POISSON,
         case_sensitive=False,
     )
-    relation: Relation | None = option(
-        "WORD",
-        f"{NEIGHBOURS} (default: add-remove for poisson and allocated, otherwise replace)",
-        case_sensitive=False,
+    relation: Relation | None = relation_option(
+        "add-remove for poisson and allocated, otherwise replace"
     )
     group: Group = "1"
 
@@ -119,7 +117,7 @@ class RunOptions:
         if (self.epochs is None) == (self.rounds is None):
             reason = "give exactly one of --epochs and --rounds"
             raise InvalidParameter("--epochs", self.epochs or ABSENT, reason)
-        with named(**_OPTIONS):
+        with named(*_PARAMETERS):
             return TrainingRun(
                 noise_multiplier=self.noise_multiplier or 1,
                 batch_size=whole("--batch-size", self.batch_size, 1),
@@ -132,7 +130,7 @@ class RunOptions:
             )
 
 
-_OPTIONS: Final = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(TrainingRun)}
+_PARAMETERS: Final = tuple(each.name for each in fields(TrainingRun))
 
 
 @with_time_limit
@@ -176,13 +174,12 @@ def dpsgd(
     least = None if epsilon is None else _least_multiplier(run, epsilon, at)
     if least is not None:
         run = replace(run, noise_multiplier=least.value)
-    with named(
-        members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **_OPTIONS
-    ):
+    noise = dict.fromkeys(("noise", "sigma"), "--noise-multiplier")
+    with named(*_PARAMETERS, members="--group", **noise):
         asked, _ = run.release()
         total = run.composition()
     cut = None if truncate is None else _truncated(total, run, truncate)
-    with named(delta="--delta", relative="--relative", count="--rounds"):
+    with named("delta", "relative", count="--rounds"):
         found = total.epsilon(at, relative) if cut is None else _at_random(cut, asked, at, relative)
     found = run.bounded(found)
     written = write_certificate(certificate, total, at, evidence=evidence)
@@ -229,8 +226,8 @@ def dpsgd(
 def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
     from accounting.budget.calibrate import noise_multiplier
 
-    options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
-    with progress_bar("noise multipliers tried", None) as advance, named(**options):
+    options = named("epsilon", "delta", "relation", "group")
+    with progress_bar("noise multipliers tried", None) as advance, options:
         wanted = rational("--epsilon", epsilon)
         return noise_multiplier(run, epsilon=wanted, delta=delta, watch=advance)
 
@@ -312,11 +309,7 @@ def check(
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),
     says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
-    relation: Relation | None = option(
-        "WORD",
-        f"{NEIGHBOURS} (default: add-remove, or that of the output)",
-        case_sensitive=False,
-    ),
+    relation: Relation | None = relation_option("add-remove, or that of the output"),
     as_json: AsJson = False,
 ) -> None:
     r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?
@@ -351,7 +344,7 @@ def check(
     if "truncate" in (run.get("derived") or ()):
         reason = "is a run with truncated batches: its parts lack the cost of truncation"
         raise InvalidParameter("--event", str(event), reason)
-    with named(delta="--delta"):
+    with named("delta"):
         found = total.epsilon(at)
     stated = run.get("epsilon")
     if isinstance(stated, dict) and stated.get("lower") is None:

@@ -9,6 +9,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -40,11 +41,9 @@ def _leave_isolated(
     load: Callable[[], Any],
     audited: Callable[[Any], Result],
     form: str,
-    /,
-    **names: str,
+    options: AbstractContextManager[None],
 ) -> NoReturn:
-    # Audit a target in its own process, print the report and end the command; errors about an
-    # argument are reported under the option in ``names``.
+    # Audit a target in its own process, print the report and end the command.
     from audit.sandbox.isolated_process import error_fields, error_from_fields
     from audit.sandbox.sandbox import importing, run_isolated
 
@@ -58,7 +57,7 @@ def _leave_isolated(
         failed = None if error is None else error_fields(error)
         return report.warnings, text, report.exit_code, failed
 
-    with named(**names):
+    with options:
         warnings, text, code, failed = run_isolated(target, there, timeout=spec.timeout)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
@@ -112,7 +111,7 @@ def replay_command(
 
         return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})
 
-    _leave_isolated(target, spec, load, audited, printed, target="TARGET", pair="--pair")
+    _leave_isolated(target, spec, load, audited, printed, named("pair", target="TARGET"))
 
 
 @with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")
@@ -154,10 +153,8 @@ def fit(
             target=target,
         )
 
-    _leave_isolated(
-        target, spec, partial(_sampler, target), audited, printed,
-        target="TARGET", sampler="TARGET",
-    )  # fmt: skip
+    options = named(target="TARGET", sampler="TARGET")
+    _leave_isolated(target, spec, partial(_sampler, target), audited, printed, options)
 
 
 def _sampler(spelling: str) -> Any:
@@ -231,11 +228,8 @@ def canaries_command(
             "--html", str(html), "would overwrite the file of SCORES: choose another path"
         )
     values, included = read_scores(scores)
-    options = named(
-        claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta",
-        relation="--relation", guesses="--guesses", guess="--guess",
-    )  # fmt: skip
-    with options:
+    names = ("claim", "relation", "guesses", "guess")
+    with named(*names, epsilon="--claim: epsilon", delta="--claim: delta"):
         report = canaries(
             values,
             included,
@@ -325,10 +319,9 @@ def dpsgd_command(
             target=step,
         )
 
-    names = ("records", "rate", "clip", "sampling", "alpha")
-    options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
-    options["noise_multiplier"] = "--noise-multiplier"
-    _leave_isolated(step, spec, load, audited, printed, **options)
+    names = ("records", "rate", "clip", "sampling", "alpha", "noise_multiplier")
+    options = named(*names, step="STEP", target="STEP")
+    _leave_isolated(step, spec, load, audited, printed, options)
 
 
 _EPSILONS: Final = ("0", "1/2", "1", "2")

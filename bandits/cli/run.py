@@ -216,7 +216,6 @@ def run(
     """
     stopped = _NOTHING
     try:
-        from bandits.cli.run import as_options, read_experiment, read_path
         from bandits.experiments.results import check_results, refuse_inputs
         from bandits.experiments.summary import guarantees_of
         from dpcore.command.output_file import made_folder
@@ -249,9 +248,8 @@ def run(
         raise typer.Exit(_INTERRUPTED) from None
 
 
+_SAME: Final = (*(each.name for each in fields(ExperimentOptions)), "data", "jobs", "resume")
 _OPTIONS: Final = {
-    **{each.name: f"--{each.name.replace('_', '-')}" for each in fields(ExperimentOptions)},
-    **{name: f"--{name}" for name in ("data", "jobs", "resume")},
     "max_visits": "--visits",
     "preset": "PRESET",
     "algorithm": "--algorithms",
@@ -360,7 +358,7 @@ def as_options(**others: str) -> AbstractContextManager[None]:
     ...
     dpcore.errors.InvalidParameter: --epsilon = 0: must be > 0
     """
-    return named(**{**_OPTIONS, **others})
+    return named(*_SAME, **_OPTIONS, **others)
 
 
 def _release(preset: Preset, radius: str) -> StreamRelease:

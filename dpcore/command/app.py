@@ -378,14 +378,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(100_000)  # imported modules stay: scanning them often frees nothing
     code = run(sys.argv[1:])
-    if any(not thread.daemon for thread in _others()):
+    mine = threading.current_thread()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not mine):
         threading.Thread(target=_leave, args=(code,), daemon=True).start()
     sys.exit(code)
-
-
-def _others() -> list[threading.Thread]:
-    mine = threading.current_thread()
-    return [thread for thread in threading.enumerate() if thread is not mine]
 
 
 def _leave(code: int) -> None:

@@ -109,15 +109,16 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def named(**options: str) -> Iterator[None]:
-    r"""Report errors under the name of the option: ``named(delta="--delta")``.
+def named(*same: str, **options: str) -> Iterator[None]:
+    r"""Report errors under the name of the option, which may be that of the argument.
 
-    >>> with named(delta="--delta"):
+    >>> with named("delta", count="--rounds"):
     ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: --delta = 2: must lie in [0, 1]
     """
+    options = {name: f"--{name.replace('_', '-')}" for name in same} | options
     try:
         yield
     except InvalidParameter as error:
@@ -135,10 +136,8 @@ def read_jobs(text: str) -> int:
     >>> read_jobs("2"), read_jobs("-1")
     (2, -1)
     """
-    try:
-        return checked_jobs(whole_number("--jobs", text))
-    except InvalidParameter as error:
-        raise InvalidParameter("--jobs", text, error.reason) from None
+    with named("jobs"):
+        return checked_jobs(whole_number("jobs", text))
 
 
 @overload
