@@ -19,10 +19,12 @@ import typer
 
 from audit.cli.options import spec_of, with_spec
 from audit.cli.output import leave_with
-from audit.spec import AuditSpec
+from audit.spec import AuditSpec, read_seed
 from audit.wording.ci_formats import format_of
 from audit.wording.result import Result
-from dpcore.command.options import AsFormat, AsJson, Format, argument, flag, named, option
+from dpcore.command.options import AsFormat, AsJson, Format, argument, flag, named, option, read_law
+from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.picture import check_picture
 from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -134,8 +136,6 @@ def fit(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
-    from dpcore.command.options import read_law
-
     noise, seed = read_law("--law", law), _seed(spec)
 
     def audited(sampler: Any) -> Result:
@@ -215,10 +215,7 @@ def canaries_command(
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.verdicts import level
-    from audit.spec import read_seed
     from audit.training.canaries import canaries, read_scores
-    from dpcore.command.output_file import check_writable, write_whole
-    from dpcore.errors import InvalidParameter
 
     exact = level("--alpha", alpha)
     number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
@@ -368,8 +365,6 @@ def exact(
     from audit.exact.report import ExactReport
 
     if plot is not None:
-        from dpcore.command.picture import check_picture
-
         check_picture("--plot", plot)
     one, other, notes = _read(p, q, divide=normalise)
     claimed = None if claim is None else read_claim(claim)
@@ -394,10 +389,10 @@ def exact(
 
 
 def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:
-    from audit.exact.law_file import read_law
+    from audit.exact.law_file import read_law as read_exact_law
     from audit.targets.target import Shifted
 
-    written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
+    written = [read_exact_law(argument, text) for argument, text in (("P", p), ("Q", q))]
     if divide and all(law.outputs is None for law in written):
         raise InvalidParameter(
             "--normalise", "true", "requires files of probabilities, but both laws are noise"

@@ -20,6 +20,8 @@ from dpcore.command.options import (
     option,
     read_jobs,
 )
+from dpcore.command.output_file import check_writable
+from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.spec_syntax import did_you_mean
@@ -88,8 +90,6 @@ def run(
     from audit.corpus.entry import entries, find
     from audit.corpus.environment import cache_folder
     from audit.corpus.judge import judge, steps
-    from dpcore.command.output_file import check_writable
-    from dpcore.command.progress import progress_bar
 
     check_writable("--output", output)
     if bool(names) == everything:
@@ -147,8 +147,6 @@ def bench_command(
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
     from audit.bench.bench import bench
-    from dpcore.command.output_file import check_writable
-    from dpcore.command.progress import progress_bar
 
     check_writable("--output", output)
     chosen, left_out = _entries(names or [], quick=quick)

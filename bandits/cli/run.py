@@ -21,6 +21,8 @@ from bandits.worlds import FromFile, preset_of
 from bandits.worlds.arms import OWN
 from bandits.worlds.preset import Preset
 from dpcore.command.options import argument, flag, named, option, read_jobs, share, with_fields
+from dpcore.command.output_file import made_folder
+from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import page, say
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
     # Plays the cells that are missing in the state file, and stores them there.
     from bandits.experiments.runner import resume, run_cells
-    from dpcore.command.progress import progress_bar
 
     stored = nullcontext() if state is None else resume(state, experiment, worlds)
     with progress_bar("runs", experiment.size) as progress, stored as kept:
@@ -218,8 +219,6 @@ def run(
     try:
         from bandits.experiments.results import check_results, refuse_inputs
         from bandits.experiments.summary import guarantees_of
-        from dpcore.command.output_file import made_folder
-        from dpcore.command.progress import progress_bar
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
