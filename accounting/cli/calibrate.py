@@ -6,22 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from accounting.budget.dpsgd import TrainingRun
-from accounting.cli.composition_options import (
-    RELATION,
-    SCHEMA,
-    Delta,
-    Fact,
-    Group,
-    Releases,
-    assumed,
-    between,
-    beyond_fact,
-    computed_by,
-    exact,
-    lines,
-    rate_of,
-    whole,
-)
+from accounting.cli import answers
+from accounting.cli.composition_options import Delta, Group, Neighbours, Releases, rate_of, whole
 from dpcore.command.options import AsJson, named, option, share, with_fields
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
@@ -37,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MOST: Final = "most"
-_Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]
+_Answer: TypeAlias = tuple[dict[str, Any], list[answers.Fact]]
 # The JSON document and the lines of text.
 
 
@@ -72,7 +58,7 @@ class CalibrationOptions:
         "The fraction of users who add their noise, e.g. 90%; each user's share is then larger.",
         default="100%",
     )
-    relation: Relation | None = RELATION
+    relation: Neighbours = None
     group: Group = "1"
     batch_size: str | None = option(
         "B", "The expected size of a Poisson batch; with --examples it replaces --poisson."
@@ -120,7 +106,7 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
     """
     wanted = _of_training(wanted)
     document, facts = (_most if _MOST in (wanted.rounds, wanted.poisson) else _noise)(wanted)
-    show({"schema": SCHEMA, **document} if as_json else lines(facts))
+    show({"schema": answers.SCHEMA, **document} if as_json else answers.lines(facts))
 
 
 def _noise(wanted: CalibrationOptions) -> _Answer:
@@ -149,12 +135,14 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     facts = [
         ("noise", write_noise(found.noise)),
         ("target", f"{target} over {count} round{plural}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
+        ("kept", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.step_less is not None:
-        facts.append(beyond_fact("less", write_noise(found.step_less), found.edge, quantity))
-    facts += [("method", computed_by(found.found)), *assumed(found.total())]
-    return {**found.to_json(), "delta": exact(kept)}, facts
+        facts.append(
+            answers.beyond_fact("less", write_noise(found.step_less), found.edge, quantity)
+        )
+    facts += [("method", answers.computed_by(found.found)), *answers.assumed(found.total())]
+    return {**found.to_json(), "delta": answers.exact(kept)}, facts
 
 
 def _most(wanted: CalibrationOptions) -> _Answer:
@@ -178,7 +166,6 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         noise=[wanted.noise],
         sensitivity=[wanted.sensitivity],
         poisson=rate,
-        scheme=None,
         relation=wanted.relation,
         group=wanted.group,
     )
@@ -198,12 +185,12 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
+        ("kept", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.beyond is not None:
-        facts.append(beyond_fact("more", exactly(found.beyond), found, quantity))
+        facts.append(answers.beyond_fact("more", exactly(found.beyond), found, quantity))
     head = {"looked_for": what, "assumptions": list(total.assumptions)}
-    target = {"epsilon": exact(at), "delta": exact(limit)}
+    target = {"epsilon": answers.exact(at), "delta": answers.exact(limit)}
     ends = found.to_json(beyond="one_step_more", proven="most")
     document = {**head, "target": target, "noise": wanted.noise, **ends}
-    return document, [*facts, *assumed(total)]
+    return document, [*facts, *answers.assumed(total)]

@@ -87,15 +87,13 @@ def certify_command(
     else:
         visit, _ = releases.visit(visits)
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
-    asked = [epsilon or [], order or []]
-    deltas = delta if delta is not None or any(asked) else ["1e-6"]
     names = ("delta", "epsilon", "order", "digits")
     with _in_time(deadline), named(*names, count="--rounds"):
         certificate = made(
             total,
-            deltas=deltas or [],
-            epsilons=asked[0],
-            orders=asked[1],
+            deltas=delta or ([] if epsilon or order else ["1e-6"]),
+            epsilons=epsilon or [],
+            orders=order or [],
             digits=whole("--digits", digits, 1),
             evidence=evidence,
         )

@@ -361,13 +361,7 @@ def _cost(
         if reason is not None:
             raise InvalidParameter("--reason", reason, "is valid only with --claim")
         whole = Releases(
-            noise=noise,
-            sensitivity=sensitivity,
-            rounds=rounds,
-            poisson=None,
-            scheme=None,
-            relation=relation,
-            group="1",
+            noise=noise, sensitivity=sensitivity, rounds=rounds, relation=relation
         ).composed()
         (part, times), *more = whole.parts
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole

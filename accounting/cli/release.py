@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
-from accounting.cli.composition_options import exact, read_names, relation_option, whole
+from accounting.cli import answers
+from accounting.cli.composition_options import read_names, relation_option, whole
 from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
@@ -286,14 +287,14 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
         many = isinstance(found.value, dict)
         ends = found.interval
         interval = {k: _ends(e) for k, e in ends.items()} if many else _ends(ends)
-        guarantee = {word: exact(number) for word, number in parameters.items()}
+        guarantee = {word: answers.exact(number) for word, number in parameters.items()}
         document = {
             "schema": _SCHEMA,
             "query": found.query.name,
             ("values" if many else "value"): _number(found.value),
             "standard_error": found.standard_error,
             "interval": interval,
-            "confidence": exact(found.confidence),
+            "confidence": answers.exact(found.confidence),
             "noise": found.noise,
             "guarantee": {**guarantee, **found.scope.scope.to_json()},
             "rows_per_user": found.scope.rows_per_user,

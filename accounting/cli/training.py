@@ -13,22 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from accounting.budget.dpsgd import Sampling, TrainingRun
-from accounting.cli.composition_options import (
-    WIDTH,
-    CertificateFile,
-    Fact,
-    Group,
-    between,
-    document,
-    exact,
-    lines,
-    lines_of,
-    of_least,
-    relation_option,
-    show_answer,
-    whole,
-    write_certificate,
-)
+from accounting.cli import answers
+from accounting.cli.composition_options import WIDTH, CertificateFile, Group, relation_option, whole
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, flag, named, option, with_fields
@@ -182,7 +168,7 @@ def dpsgd(
     with named("delta", "relative", count="--rounds"):
         found = total.epsilon(at, relative) if cut is None else _at_random(cut, asked, at, relative)
     found = run.bounded(found)
-    written = write_certificate(certificate, total, at, evidence=evidence)
+    written = answers.write_certificate(certificate, total, at, evidence=evidence)
     if plot is not None:
         from accounting.cli.plot import draw_epochs, over_epochs
 
@@ -201,8 +187,8 @@ def dpsgd(
         derived["noise_multiplier"] = least.to_json(beyond="one_step_less", proven="least")
     drawn = _CHANCE[sampling].format(rate=run.rate, batches=run.batches)
     facts = [
-        *of_least("noise multiplier", least),
-        ("epsilon", f"{between(found)} at delta = {delta}"),
+        *answers.of_least("noise multiplier", least),
+        ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
         ("sampling", f"{sampling.value}: {said}"),
     ]
@@ -216,11 +202,11 @@ def dpsgd(
             ("truncated", f"to {cut.most}, with probability {eta} that any batch is truncated")
         )
     if as_json:
-        answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
-        show({**document(answer, total, found), "command": command})
+        answer = {"epsilon": found.to_json(), "delta": answers.exact(at), "derived": derived}
+        show({**answers.document(answer, total, found), "command": command})
         return
     same = [] if command is None else [("equivalent", command)]
-    show([*lines(facts), *lines_of(total, found), *lines(same)])
+    show([*answers.lines(facts), *answers.lines_of(total, found), *answers.lines(same)])
 
 
 def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
@@ -232,10 +218,10 @@ def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
         return noise_multiplier(run, epsilon=wanted, delta=delta, watch=advance)
 
 
-def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
+def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[answers.Fact]:
     # This explains why the bound for shuffled batches is large: the cost of Poisson samples.
     sampled = replace(run, sampling=Sampling.POISSON, relation=None, epochs=0).composition()
-    found = between(sampled.epsilon(delta, relative))
+    found = answers.between(sampled.epsilon(delta, relative))
     hint = "for adding or removing one example; this is not a bound for shuffled batches"
     return [("if poisson", f"{found}, {hint}")]
 
@@ -360,8 +346,15 @@ def check(
     by = None if gap is None else down(gap, _DIGITS)
     told = "" if by is None else f", by at least {by}"
     told = ", which is infinite" if gap == math.inf else told
-    answer: dict[str, Any] = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    answer: dict[str, Any] = {
+        "epsilon": found.to_json(),
+        "delta": answers.exact(at),
+        "says": answers.exact(said),
+    }
     answer |= {"verdict": verdict, "by_at_least": by}
-    facts = [("says", f"{says} at delta = {delta}: {verdict}{told}"), ("epsilon", between(found))]
-    show_answer(answer, facts, total, found, as_json=as_json)
+    facts = [
+        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
+        ("epsilon", answers.between(found)),
+    ]
+    answers.show_answer(answer, facts, total, found, as_json=as_json)
     raise typer.Exit(code)

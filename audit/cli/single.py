@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -457,13 +456,9 @@ def _wanted(
     p, q = one.law, other.law
     return [
         *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),
-        *(partial(epsilon_point, p, q, _delta(text)) for text in deltas),
+        *(partial(epsilon_point, p, q, rational_in("--delta", text, "[0, 1)")) for text in deltas),
         *(partial(renyi_point, p, q, _order(text)) for text in orders),
     ]
-
-
-def _delta(text: str) -> Fraction:
-    return rational_in("--delta", text, "[0, 1)")
 
 
 def _order(text: str) -> Order:
