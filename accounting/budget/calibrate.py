@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -107,7 +107,25 @@ def read_noise_family(text: str) -> NoiseFamily:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class _Plan:
+    # Releases whose noise has an unknown free parameter.
+    law: NoiseFamily
+    sensitivity: Sensitivity
+    rounds: int
+    honest_fraction: Fraction
+    rate: Fraction
+    relation: Relation | None
+    group: int
+
+    def composed(self, noise: Noise | RealNoise) -> Composition:
+        r"""The composition of all rounds, with the noise of only the honest users."""
+        noise = _honest_part(noise, self.honest_fraction)
+        one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
+        return compose((one, self.rounds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(_Plan):
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
     ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
@@ -115,16 +133,9 @@ class Calibration:
     epsilon(0) when delta = 0; ``least`` is True if the smaller one is certified to fail.
     """
 
-    law: NoiseFamily
-    sensitivity: Sensitivity
-    rounds: int
     epsilon: Fraction
     delta: Fraction
     edge: Edge
-    honest_fraction: Fraction = Fraction(1)
-    rate: Fraction = Fraction(1)
-    relation: Relation | None = None
-    group: int = 1
 
     @property
     def noise(self) -> Noise | RealNoise:
@@ -153,9 +164,7 @@ class Calibration:
 
     def total(self) -> Composition:
         r"""The composition of all rounds, with the noise of only the honest users."""
-        noise = _honest_part(self.noise, self.honest_fraction)
-        one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
-        return compose((one, self.rounds))
+        return self.composed(self.noise)
 
     def epsilon_at_delta(self) -> Bound:
         r"""The epsilon at ``delta`` of the noise, at most the target, as ``found`` proves.
@@ -236,44 +245,38 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     out of range; :class:`NotDerived` if no noise of the law within range satisfies the guarantee.
     """
     at, limit = _targets(epsilon, delta, pure=True)
-    honest = rational_in("honest_fraction", honest_fraction, "(0, 1]")
-    share = rational_in("rate", rate, "(0, 1]", "it is a probability")
-    law, moves = read_noise_family(noise), Sensitivity.of(sensitivity)
-    times, members = integer("rounds", rounds, at_least=1), integer("group", group, at_least=1)
-    neighbours = None if relation is None else Scope(relation=relation).relation
+    plan = _Plan(
+        law=read_noise_family(noise),
+        sensitivity=Sensitivity.of(sensitivity),
+        rounds=integer("rounds", rounds, at_least=1),
+        honest_fraction=rational_in("honest_fraction", honest_fraction, "(0, 1]"),
+        rate=rational_in("rate", rate, "(0, 1]", "it is a probability"),
+        relation=None if relation is None else Scope(relation=relation).relation,
+        group=integer("group", group, at_least=1),
+    )
+    law = plan.law
     # Without integer noise to scale, a small step costs nothing. Integers must be divisible by n.
-    fine = law.law in REAL_LAWS or share != 1
-    unknown = law.unknown(fine=fine, unit=honest.denominator)
+    fine = law.law in REAL_LAWS or plan.rate != 1
+    unknown = law.unknown(fine=fine, unit=plan.honest_fraction.denominator)
     digits = _DIGITS if fine else (5, 7, 11)
 
     def bound(value: Fraction) -> Bound:
         planned = law.at(value)
         try:
-            one = _one_round(_honest_part(planned, honest), moves, share, neighbours, members)
-            return decide(compose((one, times)), at, limit, digits)
+            return decide(plan.composed(planned), at, limit, digits)
         except NotDerived as error:
             reason = f"the search reached {write_noise(planned)}, and {error.instead}"
             raise NotDerived(f"the least {law.law} noise for this guarantee", reason) from error
 
-    pure = law.law == "discrete-laplace" and limit == 0 and honest == share == members == 1
-    edge = _exactly(unknown, bound, at) if pure else None
+    one = plan.honest_fraction == plan.rate == plan.group == 1
+    edge = None
+    if law.law == "discrete-laplace" and limit == 0 and one:
+        edge = _exactly(unknown, bound, at)
     if edge is None:
-        squared = sum(step**2 * n for step, n in heaviest(moves)) * times * share**2
-        squared *= members**2
-        start = _guess(law, unknown.power, squared, times, at, limit, honest)
+        start = _guess(plan, unknown.power, at, limit)
         edge = search(unknown, bound, epsilon=at, delta=limit, start=start, watch=watch)
-    return Calibration(
-        law=law,
-        sensitivity=moves,
-        rounds=times,
-        epsilon=at,
-        delta=limit,
-        honest_fraction=honest,
-        edge=edge,
-        rate=share,
-        relation=neighbours,
-        group=members,
-    )
+    given = {each.name: getattr(plan, each.name) for each in fields(plan)}
+    return Calibration(**given, epsilon=at, delta=limit, edge=edge)
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
@@ -399,20 +402,14 @@ def _exactly(
     )
 
 
-def _guess(
-    law: NoiseFamily,
-    power: int,
-    squared: Fraction,
-    rounds: int,
-    epsilon: Fraction,
-    delta: Fraction,
-    honest: Fraction,
-) -> float:
+def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float:
     # The log of the parameter at which Gaussian noise of the same variance is about large enough.
-    squared = max(squared, Fraction(1, 16))
+    moved = sum(step**2 * n for step, n in heaviest(plan.sensitivity))
+    squared = max(moved * plan.rounds * (plan.rate * plan.group) ** 2, Fraction(1, 16))
     if delta == 0:
-        return math.log(rounds) + math.log(squared) / 2 - log(epsilon)
+        return math.log(plan.rounds) + math.log(squared) / 2 - log(epsilon)
     wanted = math.log(squared) - 2 * log_mu(float(epsilon), log(delta))
-    variance = law.at(Fraction(_LARGE)).variance
-    there = log(variance if isinstance(variance, Fraction) else variance.upper) + log(honest)
+    variance = plan.law.at(Fraction(_LARGE)).variance
+    there = log(variance if isinstance(variance, Fraction) else variance.upper)
+    there += log(plan.honest_fraction)
     return (wanted - there) / power + math.log(_LARGE)

@@ -103,7 +103,8 @@ class Unknown:
         if not log(least) < place < log(most):
             return least if place <= log(least) else most
         value = Fraction(math.exp(place))
-        unit = Fraction(self.unit or Fraction(10) ** (math.floor(log10(value)) - self.digits + 1))
+        leading = math.floor(log(value) / math.log(10))  # the decimal place of the first digit
+        unit = Fraction(self.unit or Fraction(10) ** (leading - self.digits + 1))
         whole = math.ceil(value / unit) if self.power > 0 else math.floor(value / unit)
         return min(max(whole * unit, least), most)
 
@@ -307,8 +308,3 @@ def log(value: End) -> float:
         return _NOTHING
     exact = Fraction(value)
     return math.log(exact.numerator) - math.log(exact.denominator)
-
-
-def log10(value: Fraction) -> float:
-    r"""The decimal logarithm of a number > 0."""
-    return log(value) / math.log(10)

@@ -8,24 +8,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from accounting.cli import answers
 from accounting.cli.calibrate import calibrate
 from accounting.cli.composition_options import (
-    MARGIN,
-    SCHEMA,
     WIDTH,
     CertificateFile,
     Delta,
     Releases,
-    between,
     counts,
-    document,
-    exact,
-    format_part,
-    lines,
-    lines_of,
-    show_answer,
     whole,
-    write_certificate,
 )
 from accounting.cli.continual import continual, matrix
 from accounting.cli.training import check, dpsgd
@@ -83,14 +74,14 @@ def epsilon(
     """
     total = releases.composed()
     at = rational("--delta", delta)
-    with named(delta="--delta", relative="--relative", count="--rounds"):
+    with named("delta", "relative", count="--rounds"):
         found = total.epsilon(at, relative)
-    write_certificate(certificate, total, at)
-    facts = [("epsilon", f"{between(found)} at delta = {delta}")]
+    answers.write_certificate(certificate, total, at)
+    facts = [("epsilon", f"{answers.between(found)} at delta = {delta}")]
     if found.lower == math.inf:
         facts.append(("why", _NO_DELTA if at == 0 else _TOO_SMALL))
-    answer = {"epsilon": found.to_json(), "delta": exact(at)}
-    show_answer(answer, facts, total, found, as_json=as_json)
+    answer = {"epsilon": found.to_json(), "delta": answers.exact(at)}
+    answers.show_answer(answer, facts, total, found, as_json=as_json)
 
 
 @budget.command("delta")
@@ -109,11 +100,11 @@ def delta_command(
     """
     total = releases.composed()
     at = rational("--epsilon", epsilon)
-    with named(epsilon="--epsilon", relative="--relative", count="--rounds"):
+    with named("epsilon", "relative", count="--rounds"):
         found = total.delta(at, relative)
-    facts = [("delta", f"{between(found)} at epsilon = {epsilon}")]
-    answer = {"delta": found.to_json(), "epsilon": exact(at)}
-    show_answer(answer, facts, total, found, as_json=as_json)
+    facts = [("delta", f"{answers.between(found)} at epsilon = {epsilon}")]
+    answer = {"delta": found.to_json(), "epsilon": answers.exact(at)}
+    answers.show_answer(answer, facts, total, found, as_json=as_json)
 
 
 @budget.command()
@@ -143,25 +134,25 @@ def curve(
         if lowest < _DRAWN:
             raise InvalidParameter("--least-delta", least, "must be >= 1e-300 for a plot")
     total = releases.composed()
-    with named(least_delta="--least-delta"):
+    with named("least_delta"):
         deltas = deltas_down_to(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
-    options = named(relative="--relative", count="--rounds")
+    options = named("relative", count="--rounds")
     with progress_bar("points", len(deltas)) as advance, options:
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
             advance(len(found))
     if plot is not None:
-        title = " + ".join(format_part(source, count) for source, count in total.parts)
+        title = " + ".join(answers.format_part(source, count) for source, count in total.parts)
         draw(plot, [(float(at), bound) for at, bound in found], title=title)
     if as_json:
-        rows = [{"delta": exact(at), "epsilon": bound.to_json()} for at, bound in found]
-        show(document({"curve": rows}, total, found[-1][1]))
+        rows = [{"delta": answers.exact(at), "epsilon": bound.to_json()} for at, bound in found]
+        show(answers.document({"curve": rows}, total, found[-1][1]))
         return
     # The delta is exact: rounding it would invalidate the upper or the lower bound.
-    shown = [(exactly(at), between(bound)) for at, bound in found]
-    table = aligned([("delta".ljust(MARGIN - 2), "epsilon"), *shown])
-    show([*table, "", *lines_of(total, found[-1][1])])
+    shown = [(exactly(at), answers.between(bound)) for at, bound in found]
+    table = aligned([("delta".ljust(answers.MARGIN - 2), "epsilon"), *shown])
+    show([*table, "", *answers.lines_of(total, found[-1][1])])
 
 
 @budget.command()
@@ -189,7 +180,7 @@ def returning(
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)
     table: list[tuple[int, tuple[Route, ...]]] = []
-    with progress_bar("visits", len(times)) as advance, named(delta="--delta"):
+    with progress_bar("visits", len(times)) as advance, named("delta"):
         for count in times:
             table.append((count, routes(per_user(visit, max_visits=count), at)))
             advance(len(table))
@@ -198,11 +189,11 @@ def returning(
             {"visits": n, "tightest": _tightest(by), "routes": [route.to_json() for route in by]}
             for n, by in table
         ]
-        head = {"schema": SCHEMA, "delta": exact(at), "visit": visit.to_json()}
+        head = {"schema": answers.SCHEMA, "delta": answers.exact(at), "visit": visit.to_json()}
         show({**head, "returning": found, "assumptions": list(assumptions)})
         return
     rows = _table(table, f"epsilon of a user at delta = {delta}")
-    show([*rows, *lines(("assumes", reason) for reason in assumptions)])
+    show([*rows, *answers.lines(("assumes", reason) for reason in assumptions)])
 
 
 def _tightest(found: Sequence[Route]) -> str | None:

@@ -6,22 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from accounting.budget.dpsgd import TrainingRun
-from accounting.cli.composition_options import (
-    SCHEMA,
-    Delta,
-    Fact,
-    Group,
-    Neighbours,
-    Releases,
-    assumed,
-    between,
-    beyond_fact,
-    computed_by,
-    exact,
-    lines,
-    rate_of,
-    whole,
-)
+from accounting.cli import answers
+from accounting.cli.composition_options import Delta, Group, Neighbours, Releases, rate_of, whole
 from dpcore.command.options import AsJson, named, option, share, with_fields
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
@@ -37,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MOST: Final = "most"
-_Answer: TypeAlias = tuple[dict[str, Any], list[Fact]]
+_Answer: TypeAlias = tuple[dict[str, Any], list[answers.Fact]]
 # The JSON document and the lines of text.
 
 
@@ -97,8 +83,7 @@ def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
     ):
         if value != default:
             raise InvalidParameter(name, value, "must be omitted: the training options set it")
-    names = {name.removeprefix("--").replace("-", "_"): name for name in (*given, "--epochs")}
-    with named(**names):
+    with named("batch_size", "examples", "epochs"):
         run = TrainingRun(
             noise_multiplier=1,
             batch_size=whole("--batch-size", str(wanted.batch_size), 1),
@@ -121,19 +106,18 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
     """
     wanted = _of_training(wanted)
     document, facts = (_most if _MOST in (wanted.rounds, wanted.poisson) else _noise)(wanted)
-    show({"schema": SCHEMA, **document} if as_json else lines(facts))
+    show({"schema": answers.SCHEMA, **document} if as_json else answers.lines(facts))
 
 
 def _noise(wanted: CalibrationOptions) -> _Answer:
     from accounting.budget.calibrate import calibrate as least_noise
 
-    laws = dict.fromkeys(("noise", "shape", "probability", "count"), "--noise")
-    asked = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
+    names = ("noise", "epsilon", "delta", "relation", "group")
+    others = {"honest_fraction": "--honest", "members": "--group"}
+    others |= dict.fromkeys(("shape", "probability", "count"), "--noise")
     count, kept = whole("--rounds", wanted.rounds, 1), rational("--delta", wanted.delta)
-    with (
-        progress_bar("sizes of the noise tried", None) as advance,
-        named(honest_fraction="--honest", members="--group", **asked, **laws),
-    ):
+    options = named(*names, **others)
+    with progress_bar("sizes of the noise tried", None) as advance, options:
         found = least_noise(
             noise=wanted.noise,
             epsilon=rational("--epsilon", wanted.epsilon),
@@ -151,12 +135,14 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     facts = [
         ("noise", write_noise(found.noise)),
         ("target", f"{target} over {count} round{plural}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
+        ("kept", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.step_less is not None:
-        facts.append(beyond_fact("less", write_noise(found.step_less), found.edge, quantity))
-    facts += [("method", computed_by(found.found)), *assumed(found.total())]
-    return {**found.to_json(), "delta": exact(kept)}, facts
+        facts.append(
+            answers.beyond_fact("less", write_noise(found.step_less), found.edge, quantity)
+        )
+    facts += [("method", answers.computed_by(found.found)), *answers.assumed(found.total())]
+    return {**found.to_json(), "delta": answers.exact(kept)}, facts
 
 
 def _most(wanted: CalibrationOptions) -> _Answer:
@@ -188,8 +174,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     if what == "rate" and not isinstance(asked, Description):
         raise InvalidParameter("--noise", wanted.noise, "must be noise when solving for the rate")
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
-    options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
-    with progress_bar("bounds on delta", None), named(**options):
+    with progress_bar("bounds on delta", None), named("epsilon", "delta", "noise"):
         if not isinstance(asked, Description) or what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:
@@ -200,12 +185,12 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
+        ("kept", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.beyond is not None:
-        facts.append(beyond_fact("more", exactly(found.beyond), found, quantity))
+        facts.append(answers.beyond_fact("more", exactly(found.beyond), found, quantity))
     head = {"looked_for": what, "assumptions": list(total.assumptions)}
-    target = {"epsilon": exact(at), "delta": exact(limit)}
+    target = {"epsilon": answers.exact(at), "delta": answers.exact(limit)}
     ends = found.to_json(beyond="one_step_more", proven="most")
     document = {**head, "target": target, "noise": wanted.noise, **ends}
-    return document, [*facts, *assumed(total)]
+    return document, [*facts, *answers.assumed(total)]

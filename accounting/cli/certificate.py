@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.composition_options import Releases, whole
-from dpcore.command.input_file import require_plain
-from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
+from dpcore.command.input_file import read_bytes
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.command.output_file import check_writable, write_whole
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import fact, show
@@ -66,8 +66,8 @@ def certify_command(
         "K", "Certify returning users: each takes part in at most K rounds."
     ),
     digits: str = option("N", "Significant digits of each bound.", default="8"),
-    evidence: bool = option(
-        "", "Write the bounds that the integer kernel proves, and its precision.", "--evidence"
+    evidence: bool = flag(
+        "Write the bounds that the integer kernel proves, and its precision.", "--evidence"
     ),
     output: Path | None = option("FILE", "Write to FILE, and print its size.", "-o", "--output"),
     deadline: Deadline = "60",
@@ -87,15 +87,13 @@ def certify_command(
     else:
         visit, _ = releases.visit(visits)
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
-    asked = [epsilon or [], order or []]
-    deltas = delta if delta is not None or any(asked) else ["1e-6"]
-    options = {name: f"--{name}" for name in ("delta", "epsilon", "order", "digits")}
-    with _in_time(deadline), named(count="--rounds", **options):
+    names = ("delta", "epsilon", "order", "digits")
+    with _in_time(deadline), named(*names, count="--rounds"):
         certificate = made(
             total,
-            deltas=deltas or [],
-            epsilons=asked[0],
-            orders=asked[1],
+            deltas=delta or ([] if epsilon or order else ["1e-6"]),
+            epsilons=epsilon or [],
+            orders=order or [],
             digits=whole("--digits", digits, 1),
             evidence=evidence,
         )
@@ -132,14 +130,12 @@ def verify_command(
 
     Example: dpcore verify c.json
     """
-    from accounting.cli.certificate_readers import MOST_TEXT, verdict_of, why_not_a_certificate
+    from accounting.cli.certificate_readers import MOST_TEXT, verdict_of
 
     # Reading one byte beyond the limit detects a text that is too long or never ends.
     with _in_time(deadline):
-        text = _read(certificate, MOST_TEXT + 1)
-        if (reason := why_not_a_certificate(text)) is not None:
-            raise InvalidParameter("FILE", certificate, reason)
-        verdict = verdict_of(text)
+        text = read_bytes("FILE", certificate, most=MOST_TEXT + 1, stdin=True)
+        verdict = verdict_of(text, certificate)
     if form in (Form.NIST, Form.REGISTRY):
         show(_exported(certificate, text, verdict, form))
     elif as_json or form is Form.JSON:
@@ -184,25 +180,11 @@ def _word(verdict: Verdict) -> str:
     from accounting.certificates.verdict import Status
 
     found = {finding.status for finding in verdict.findings}
-    if Status.FAILS in found:
-        return "DOES NOT HOLD"
-    if Status.UNDECIDED in found:
-        return "NOT DECIDED IN TIME: no claim fails, but not all were checked"
-    if Status.UNCHECKED in found:
-        return "NOT CHECKED IN FULL: no claim fails, but not all were checked"
-    if Status.ASSUMED in found:
-        return "every claim holds under the stated assumptions"
-    return "every claim holds"
-
-
-def _read(name: str, most: int) -> bytes:
-    if name == "-":
-        return sys.stdin.buffer.read(most)
-    if "\0" in name:
-        raise InvalidParameter("FILE", name, "cannot be read: the file name is not valid")
-    require_plain("FILE", name)
-    try:
-        with Path(name).open("rb") as file:
-            return file.read(most)
-    except OSError as error:
-        raise InvalidParameter("FILE", name, f"cannot be read: {error.strerror}") from None
+    worst_first = {
+        Status.FAILS: "DOES NOT HOLD",
+        Status.UNDECIDED: "NOT DECIDED IN TIME: no claim fails, but not all were checked",
+        Status.UNCHECKED: "NOT CHECKED IN FULL: no claim fails, but not all were checked",
+        Status.ASSUMED: "every claim holds under the stated assumptions",
+    }
+    words = (word for status, word in worst_first.items() if status in found)
+    return next(words, "every claim holds")

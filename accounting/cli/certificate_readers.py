@@ -25,15 +25,54 @@ r"""The largest size of a certificate of any schema, in bytes."""
 _OURS: Final = "dpcore-"
 
 
-def verdict_of(text: bytes) -> Verdict:
-    r"""The verdict of the verifier registered for the text's schema."""
+def verdict_of(text: bytes, file: str = "-") -> Verdict:
+    r"""The verdict of the verifier that is registered for the schema of the text of ``file``.
+
+    Raises :class:`InvalidParameter` if the text is not a certificate, or if no package, several
+    packages or a faulty package read its schema.
+    """
     if len(text) > MOST_TEXT:
         reason = f"must be at most {MOST_TEXT} bytes"
         found = Finding(where="certificate", status=Status.FAILS, reason=reason)
         return Verdict(findings=(found,))
-    entry = _entry_of(text)
-    if entry is None:
+    schema = _schema_of(text, file)
+    if schema == SCHEMA:
         return verify(text)
+    entries = tuple(entry_points(group=GROUP, name=schema))
+    if not entries:
+        raise InvalidParameter("FILE", file, _unread(schema))
+    if len(entries) > 1:
+        both = ", ".join(sorted(f"{each.value} of {_package(each)}" for each in entries))
+        reason = f"has {len(entries)} readers ({both}): uninstall all but one"
+        raise InvalidParameter("schema", schema, reason)
+    return _read(entries[0], text)
+
+
+def _schema_of(text: bytes, file: str) -> str:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidParameter("FILE", file, "is not a certificate: it is not JSON") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, str):
+        raise InvalidParameter("FILE", file, 'is not a certificate: it has no "schema"')
+    return schema
+
+
+def _unread(schema: str) -> str:
+    # The reason why no installed package verifies a document of this schema.
+    shown = f"{schema[:80]!a}"
+    if not schema.startswith(_OURS):
+        return f"no installed package reads certificates of the schema {shown}"
+    if "certificate" in schema:
+        return f"is a certificate with schema {shown}: this version of dpcore reads {SCHEMA}"
+    return (
+        f"is a result ({shown}), not a certificate: use the certificate that was written with it; "
+        "for a bandit run, certificate-*.json in the folder of --output"
+    )
+
+
+def _read(entry: EntryPoint, text: bytes) -> Verdict:
     try:
         reader: object = entry.load()
     except Exception as error:
@@ -47,55 +86,6 @@ def verdict_of(text: bytes) -> Verdict:
     if not isinstance(answer, Verdict):
         raise _broken(entry, f"returned {type(answer).__name__} instead of a Verdict")
     return answer
-
-
-def why_not_a_certificate(text: bytes) -> str | None:
-    r"""The reason why no installed package can verify the text; None if one can.
-
-    A text beyond :data:`MOST_TEXT` is not parsed: :func:`verdict_of` refuses it.
-    """
-    if len(text) > MOST_TEXT:
-        return None
-    try:
-        schema = _schema_of(text)
-    except (ValueError, RecursionError):
-        return "is not a certificate: it is not JSON"
-    if schema is None:
-        return 'is not a certificate: it has no "schema"'
-    if schema == SCHEMA or entry_points(group=GROUP, name=schema):
-        return None
-    if schema.startswith(_OURS) and "certificate" in schema:
-        return (
-            f"is a certificate with schema {schema[:80]!a}: this version of dpcore reads {SCHEMA}"
-        )
-    if schema.startswith(_OURS):
-        return (
-            f"is a result ({schema[:80]!a}), not a certificate: use the certificate that was "
-            "written with it; for a bandit run, certificate-*.json in the folder of --output"
-        )
-    return f"no installed package reads certificates of the schema {schema[:80]!a}"
-
-
-def _schema_of(text: bytes) -> str | None:
-    document = json.loads(text)
-    schema = document.get("schema") if isinstance(document, dict) else None
-    return schema if isinstance(schema, str) else None
-
-
-def _entry_of(text: bytes) -> EntryPoint | None:
-    # None for the schema of this package, and for a schema that no package reads.
-    try:
-        schema = _schema_of(text)
-    except (ValueError, RecursionError):
-        return None
-    if schema is None or schema == SCHEMA:
-        return None
-    found = tuple(entry_points(group=GROUP, name=schema))
-    if len(found) > 1:
-        both = ", ".join(sorted(f"{each.value} of {_package(each)}" for each in found))
-        reason = f"has {len(found)} readers ({both}): uninstall all but one"
-        raise InvalidParameter("schema", schema, reason)
-    return found[0] if found else None
 
 
 def _broken(entry: EntryPoint, what: str) -> InvalidParameter:

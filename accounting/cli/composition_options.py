@@ -1,29 +1,23 @@
-r"""Parse repeated options into a composition of releases, and format the results."""
+r"""Options that several commands share, and lists of releases that they describe."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 from dpcore.command.input_file import read_text
 from dpcore.command.options import named, option, read_law, share
-from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.terminal import fact, show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.noise_text import read_sensitivity
 from dpcore.numbers.parameter import whole_number
-from dpcore.numbers.rounding import down, exactly, up
 from dpcore.spec_syntax import read_keys, split_name
 
 if TYPE_CHECKING:
-    from accounting.budget.search import Edge
-    from accounting.claims.bound import Bound
     from accounting.claims.guarantee import Guarantee
     from accounting.composition.compose import Composition
     from accounting.descriptions.description import Description
@@ -32,29 +26,9 @@ if TYPE_CHECKING:
 
     Described: TypeAlias = Description | LocalReport | ShuffledReports
 
-Fact: TypeAlias = tuple[str, str]
-"""A name and its value: one line of the text output."""
-
-SCHEMA: Final = "dpcore-budget/1"
 SHUFFLED: Final = "shuffled"
-MARGIN: Final = 13
-NEIGHBOURS: Final = (
-    "How neighbouring datasets differ: by replacing one person (replace), or by adding or removing "
-    "one (add-remove)."
-)
 WIDTH: Final = "The relative width of the two bounds."
 
-Noises = Annotated[
-    list[str],
-    option(
-        "NOISE",
-        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
-        "gaussian:sigma=1.1 or laplace:scale=2; or a local report of each person, e.g. "
-        "randomised-response:epsilon=1,values=10. Repeat it for further releases.",
-        "--noise",
-        default=...,
-    ),
-]
 Sensitivities = Annotated[
     list[str] | None,
     option(
@@ -62,7 +36,6 @@ Sensitivities = Annotated[
         "The largest change of the query by one person (1 for a count); for vectors l1=3, "
         "l2-squared=4 or box=1x2 (a bound on each entry). Once, or once for each --noise. "
         "(default: 1)",
-        "--sensitivity",
         default=...,
     ),
 ]
@@ -71,31 +44,6 @@ Rounds = Annotated[
     option(
         "K",
         "The number of releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
-        "--rounds",
-        default=...,
-    ),
-]
-Sampled = Annotated[
-    list[str] | None,
-    option(
-        "RATE",
-        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn again each round and kept secret. --sensitivity then refers to adding "
-        "a person. Once, or once for each --noise. (default: 100%)",
-        "--poisson",
-        default=...,
-    ),
-]
-Schemes = Annotated[
-    list[str] | None,
-    option(
-        "SCHEME",
-        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 (one "
-        "random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest size); "
-        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
-        "in a random order). Once, or once for each --noise.",
-        "--scheme",
         default=...,
     ),
 ]
@@ -105,31 +53,33 @@ Delta = Annotated[
 ]
 CertificateFile = Annotated[
     Path | None,
-    option(
-        "FILE",
-        "Also write a certificate of this epsilon, for dpcore verify.",
-        "--certificate",
-        default=...,
-    ),
+    option("FILE", "Also write a certificate of this epsilon, for dpcore verify.", default=...),
 ]
 
-Neighbours = Annotated[
-    Relation | None,
-    option(
-        "WORD",
-        f"{NEIGHBOURS} (default: replace without sampling and for samples of a fixed size, "
-        "otherwise add-remove)",
-        "--relation",
-        default=...,
-        case_sensitive=False,
-    ),
-]
 Group = Annotated[
     str,
     option(
         "K",
         "Group privacy: protect K people together, all replaced, or all added or removed.",
-        "--group",
+        default=...,
+    ),
+]
+
+
+def relation_option(usual: str = "", default: Any = None) -> Any:
+    r"""Declare ``--relation``; ``usual`` describes a default that depends on other options."""
+    text = (
+        "How neighbouring datasets differ: by replacing one person (replace), or by adding or "
+        "removing one (add-remove)."
+    )
+    text += f" (default: {usual})" if usual else ""
+    return option("WORD", text, default=default, case_sensitive=False)
+
+
+Neighbours = Annotated[
+    Relation | None,
+    relation_option(
+        "replace without sampling and for samples of a fixed size, otherwise add-remove",
         default=...,
     ),
 ]
@@ -139,11 +89,37 @@ Group = Annotated[
 class Releases:
     r"""Options that describe a list of releases, one group per noise, as written."""
 
-    noise: Noises
+    noise: list[str] = option(
+        "NOISE",
+        "The noise of a release, e.g. skellam:variance=400; for noise added in floats "
+        "gaussian:sigma=1.1 or laplace:scale=2; or a local report of each person, e.g. "
+        "randomised-response:epsilon=1,values=10. Repeat it for further releases.",
+        default=...,
+    )
     sensitivity: Sensitivities = None
     rounds: Rounds = None
-    poisson: Sampled = None
-    scheme: Schemes = None
+    poisson: Annotated[
+        list[str] | None,
+        option(
+            "RATE",
+            "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
+            "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
+            "adding a person. Once, or once for each --noise. (default: 100%)",
+            default=...,
+        ),
+    ] = None
+    scheme: Annotated[
+        list[str] | None,
+        option(
+            "SCHEME",
+            "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
+            "(one random round per epoch; --rounds counts epochs) or "
+            "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest "
+            "size); for local reports shuffled:users=1000 (the number of honest users, whose "
+            "reports arrive in a random order). Once, or once for each --noise.",
+            default=...,
+        ),
+    ] = None
     relation: Neighbours = None
     group: Group = "1"
 
@@ -179,7 +155,7 @@ class Releases:
             if isinstance(scheme, str) and split_name(scheme)[0] == SHUFFLED:
                 reason = f"applies to local reports only: {', '.join(FAMILIES)}"
                 raise InvalidParameter("--scheme", scheme, reason)
-            with named(**_OPTIONS):
+            with _named():
                 asked = Description(
                     noise=noise,
                     sensitivity=read_sensitivity("--sensitivity", move),
@@ -221,7 +197,7 @@ class Releases:
         from accounting.release.derive_guarantee import guarantee
 
         asked = self.described()
-        with named(**_OPTIONS):
+        with _named():
             return compose(*((guarantee(one), rounds) for one, rounds in asked))
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
@@ -233,11 +209,10 @@ class Releases:
         return total.parts[0][0], total.assumptions
 
 
-_OPTIONS: Final = {
-    **{name: f"--{name}" for name in ("noise", "scheme", "relation", "group")},
-    **dict.fromkeys(("sigma", "scale"), "--noise"),
-    "members": "--group",
-}
+_named: Final = partial(
+    named, "noise", "scheme", "relation", "group",
+    sigma="--noise", scale="--noise", members="--group",
+)  # fmt: skip
 
 
 def rate_of(text: str) -> Fraction:
@@ -248,94 +223,7 @@ def rate_of(text: str) -> Fraction:
     return rate
 
 
-def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""The least noise that a search found, if any, and the cost of one step less."""
-    if least is None:
-        return []
-    said = f"the least {what} is" if least.proven else f"this {what} suffices:"
-    facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
-    if least.beyond is not None:
-        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta"))
-    return facts
-
-
-def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
-    r"""The next value on the side where the guarantee fails, and its result."""
-    said = "fails" if edge.proven else "is not proven to satisfy it"
-    found = edge.found if edge.found_beyond is None else edge.found_beyond
-    return name, f"{beyond} {said}: {quantity} is {between(found)}"
-
-
-def format_part(source: Guarantee, rounds: int) -> str:
-    r"""Format one component as command options."""
-    return f"{rounds} x {source.text}"
-
-
-def write_certificate(
-    path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
-) -> list[tuple[str, str]]:
-    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: complete or not at all.
-
-    Return a fact to print: the size of a certificate with evidence.
-    """
-    if path is None:
-        return []
-    from accounting.certificates.certificate import certify
-    from accounting.certificates.deadline import deadline
-
-    check_writable("--certificate", path)
-    with deadline(_PROVING) if evidence else nullcontext():
-        text = certify(total, deltas=[delta], evidence=evidence).text()
-    write_whole("--certificate", path, text)
-    return [("evidence", f"{path}: {len(text)} bytes")] if evidence else []
-
-
-def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
-    r"""The result and its inputs, for ``--json``."""
-    return {
-        "schema": SCHEMA,
-        **answer,
-        "rounds": total.rounds,
-        "method": found.method,
-        "theorem": found.theorem,
-        "parts": total.to_json(),
-        "assumptions": list(total.assumptions),
-    }
-
-
-def lines_of(total: Composition, found: Bound) -> list[str]:
-    r"""The lines of text for the components, the method, and the assumptions."""
-    facts = [("rounds", format_part(source, count)) for source, count in total.parts]
-    facts += [("method", computed_by(found)), *assumed(total)]
-    return lines(facts)
-
-
-def assumed(total: Composition) -> list[Fact]:
-    r"""The assumptions as facts."""
-    return [("assumes", reason) for reason in total.assumptions]
-
-
-def lines(facts: Iterable[Fact]) -> list[str]:
-    r"""Format each fact as a line."""
-    return [fact(name, value, margin=MARGIN) for name, value in facts]
-
-
-def show_answer(
-    answer: dict[str, Any],
-    facts: Iterable[Fact],
-    total: Composition,
-    found: Bound,
-    *,
-    as_json: bool,
-) -> None:
-    r"""Print the JSON document, or the facts and the components."""
-    show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
-
-
 _MOST: Final = 1 << 62
-_PROVING: Final = 600.0
-"""The time limit for a certificate with evidence, in seconds."""
-_DIGITS: Final = 9
 _LONGEST: Final = 1 << 16
 _MOST_NAMES: Final = 1 << 28  # the largest size of a file of keys or users, in bytes
 
@@ -409,42 +297,3 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
         return [given[0] if given else otherwise] * count
     reason = f"must be given once, or once for each of the {count} --noise options"
     raise InvalidParameter(argument, " ".join(map(str, given)), reason)
-
-
-def between(bound: Bound) -> str:
-    r"""Format a bound as text, lower and upper if both are known."""
-    if bound.upper == math.inf and bound.lower == math.inf:
-        return "infinite"
-    if bound.upper == math.inf and not bound.lower:
-        return "not bounded by any available theorem"
-    if bound.lower is None:
-        return f"at most {up(bound.upper, _DIGITS)}"
-    if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
-        return f"exactly {up(bound.upper, _DIGITS)}"
-    return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
-
-
-_ENGINES: Final = {
-    "direct": "sums over the outputs of one release",
-    "contour": "a contour integral over the total loss, enclosed from both sides",
-}
-
-
-def computed_by(bound: Bound) -> str:
-    r"""Describe how a bound was computed: the engine and the theorem."""
-    engine = _ENGINES.get(bound.method)
-    return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
-
-
-def exact(value: Fraction) -> float | str:
-    r"""The JSON value of a number: a float if it is exact, otherwise exact text.
-
-    A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
-    """
-    try:
-        near = float(value)
-    except OverflowError:
-        near = math.inf
-    if math.isfinite(near) and Fraction(repr(near)) == value:
-        return near
-    return exactly(value)

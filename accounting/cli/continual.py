@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flint import arb
 
-from accounting.cli.composition_options import (
-    NEIGHBOURS,
-    SCHEMA,
-    CertificateFile,
-    assumed,
-    between,
-    computed_by,
-    document,
-    exact,
-    lines,
-    of_least,
-    write_certificate,
-)
+from accounting.cli import answers
+from accounting.cli.composition_options import CertificateFile, relation_option
 from dpcore.command.input_file import read_text
 from dpcore.command.options import AsJson, named, option, read_law
 from dpcore.command.progress import progress_bar
@@ -81,9 +70,9 @@ def continual(
     items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
     scope = Scope(relation=relation)
-    options = {name: f"--{name}" for name in ("epsilon", "delta", "low", "high", "unit")}
+    names = ("epsilon", "delta", "low", "high", "unit")
     found: list[CalibratedSum] = []
-    with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(**options):
+    with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(*names):
         for row in compare_sums(
             horizon=items,
             epsilon=target,
@@ -96,9 +85,9 @@ def continual(
             found.append(row)
             advance(len(found))
     if as_json:
-        asked = {"horizon": items, "epsilon": exact(target), "delta": exact(most)}
-        head = {"schema": SCHEMA, "target": asked, "scope": scope.to_json()}
-        rows = [{**row.to_json(), "delta": exact(row.calibration.delta)} for row in found]
+        asked = {"horizon": items, "epsilon": answers.exact(target), "delta": answers.exact(most)}
+        head = {"schema": answers.SCHEMA, "target": asked, "scope": scope.to_json()}
+        rows = [{**row.to_json(), "delta": answers.exact(row.calibration.delta)} for row in found]
         show({**head, "continual": rows})
         return
     table = aligned([_COLUMNS, *map(_cells, found)], right=range(2, len(_COLUMNS)))
@@ -156,9 +145,7 @@ def matrix(
     sensitivity: str = option(
         "D", "The sensitivity of one round to one participant: 1 or l2-squared=2.", default="1"
     ),
-    relation: Relation = option(
-        "WORD", NEIGHBOURS, default=Relation.ADD_REMOVE, case_sensitive=False
-    ),
+    relation: Relation = relation_option(default=Relation.ADD_REMOVE),
     certificate: CertificateFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -185,9 +172,7 @@ def matrix(
     at = rational("--delta", delta)
     if (noise is None) == (epsilon is None):
         raise InvalidParameter("--noise", noise or ABSENT, "give --noise or --epsilon, not both")
-    names = ("noise", "strategy", "sensitivity", "epsilon", "delta")
-    options = {name: f"--{name}" for name in names}
-    with named(**options):
+    with named("noise", "strategy", "sensitivity", "epsilon", "delta"):
         mechanism = MatrixMechanism(
             strategy=_strategy(strategy, count),
             participation=participation,
@@ -200,7 +185,7 @@ def matrix(
             mechanism = replace(mechanism, noise=Gaussian(sigma=least.value))
         total = compose(guarantee(mechanism))
         found = total.epsilon(at)
-    write_certificate(certificate, total, at)
+    answers.write_certificate(certificate, total, at)
     moved = mechanism.moved
     ends: tuple[Any, Any] = (moved.squared.lower, moved.squared.upper)
     with precision(_BITS):
@@ -209,25 +194,25 @@ def matrix(
     if as_json:
         answer = {
             "epsilon": found.to_json(),
-            "delta": exact(at),
+            "delta": answers.exact(at),
             "l2_sensitivity": {"lower": size.lower_float, "upper": size.upper_float},
             "exact": moved.exact,
         }
         if least is not None:
             answer["sigma"] = least.to_json(beyond="one_step_less", proven="least")
-        show(document(answer, total, found))
+        show(answers.document(answer, total, found))
         return
     both = f"between {down(size.lower, _DIGITS)} and {up(size.upper, _DIGITS)}"
     facts = [
-        *of_least("sigma", least),
-        ("epsilon", f"{between(found)} at delta = {delta}"),
+        *answers.of_least("sigma", least),
+        ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("sensitivity", f"{both} x {sensitivity} per round, in l2: {moved.how}"),
         ("strategy", f"{mechanism.strategy.written} over {count} rounds"),
         ("one unit", _rounds(participation.most, participation.apart)),
         ("neighbours", _SAID[relation]),
-        ("method", computed_by(found)),
+        ("method", answers.computed_by(found)),
     ]
-    show(lines([*facts, *assumed(total)]))
+    show(answers.lines([*facts, *answers.assumed(total)]))
 
 
 def _rounds(most: int, apart: int) -> str:

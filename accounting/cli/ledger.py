@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.composition_options import (
-    NEIGHBOURS,
     Releases,
     Rounds,
     Sensitivities,
     read_names,
+    relation_option,
     whole,
 )
-from dpcore.command.options import AsJson, argument, command_group, named, option
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
@@ -66,7 +66,6 @@ Database = Annotated[
         default=...,
     ),
 ]
-RelationOption = Annotated[str, option("WORD", NEIGHBOURS, default=...)]
 
 
 @ledger.command("open")
@@ -76,7 +75,7 @@ def open_command(
     budget: str = option(
         "CLAIM", "The budget of each user: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.", default=...
     ),
-    relation: RelationOption = "replace",
+    relation: Relation = relation_option(default=Relation.REPLACE),
     renews: str | None = option(
         "PERIOD",
         "Each calendar year, month or day (UTC) has its own budget: k periods together cost at "
@@ -92,7 +91,7 @@ def open_command(
     from accounting.ledger import Ledger
 
     with _said_of_options():
-        limit = read_claim("--budget", budget, _scope(Unit.USER, relation))
+        limit = read_claim("--budget", budget, Scope(unit=Unit.USER, relation=relation))
         with Ledger.create(db, budget=limit, renews=renews) as book:
             _describe(book, as_json=as_json)
 
@@ -123,15 +122,13 @@ def charge(
         "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
     ),
     reason: str | None = option("TEXT", "The reason for the claim; stored with the charge."),
-    skip_exhausted: bool = option(
-        "", "Omit users with too little budget, and print them.", "--skip-exhausted", default=False
+    skip_exhausted: bool = flag(
+        "Omit users with too little budget, and print them.", "--skip-exhausted"
     ),
-    repeat_ok: bool = option(
-        "",
+    repeat_ok: bool = flag(
         "Exit with 0, not 4, if the batch was charged before: for a retry after a crash before "
         "anything was released.",
         "--repeat-ok",
-        default=False,
     ),
     as_json: AsJson = False,
 ) -> None:
@@ -260,9 +257,8 @@ def _counted(number: int, what: str = "charge") -> str:
 @contextmanager
 def _said_of_options(users: str = "--user") -> Iterator[None]:
     # Report errors of the ledger under the names of the command's options.
-    laws = dict.fromkeys(("relation", "scope"), "--relation")
-    own = {name: f"--{name}" for name in ("budget", "batch", "renews")}
-    with named(url="--db", user=users, users=users, **own, **laws):
+    names = ("budget", "batch", "renews", "relation")
+    with named(*names, scope="--relation", url="--db", user=users, users=users):
         yield
 
 
@@ -375,12 +371,8 @@ def _cost(
     if reason is None:
         must = "must be given with --claim: the reason for the claim"
         raise InvalidParameter("--reason", ABSENT, must)
-    with named(reason="--reason"):
+    with named("reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
-
-
-def _scope(unit: Unit, relation: str) -> Scope:
-    return Scope(unit=unit, relation=relation)  # type: ignore[arg-type]  # read by value
 
 
 def _line(name: str, value: str) -> str:

@@ -21,7 +21,6 @@ _NAMES: Final = (
     *("instance", "users", "epsilon", "delta", "parameters", "precision", "scaling"),
     *("coordinates", "failure", "dropouts", "runs", "aggregation"),
 )
-_OPTIONS: Final = {name: f"--{name}" for name in _NAMES} | {"honest_fraction": "--honest"}
 
 protocol = command_group(
     "protocol",
@@ -80,7 +79,7 @@ class PlanOptions:
         if not honest:
             reason = "must be above 0%: at least one user must remain"
             raise InvalidParameter("--honest", self.honest, reason)
-        with named(**_OPTIONS):
+        with named(*_NAMES, honest_fraction="--honest"):
             return choose(
                 instance=self.instance,  # type: ignore[arg-type]  # any text: the plan validates it
                 users=whole("--users", self.users),
@@ -142,7 +141,7 @@ def simulate(
     chosen = options.plan()
     count, start = whole("--runs", runs), None if seed is None else whole("--seed", seed)
     world = np.random.default_rng(start)
-    with progress_bar("runs", count) as advance, named(**_OPTIONS):
+    with progress_bar("runs", count) as advance, named(*_NAMES):
         result = played(
             chosen,
             dropouts=_gone(dropouts, chosen.protocol.users),

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
-from accounting.cli.composition_options import NEIGHBOURS, exact, read_names, whole
-from dpcore.command.options import AsJson, argument, command_group, named, option, with_fields
+from accounting.cli import answers
+from accounting.cli.composition_options import read_names, relation_option, whole
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.command.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
@@ -65,16 +66,7 @@ class ReleaseOptions:
     rows_per_user: str = option(
         "K", "Maximum number of rows used per user, chosen uniformly.", default="1"
     )
-    relation: Annotated[
-        Relation | None,
-        option(
-            "WORD",
-            f"{NEIGHBOURS} (default: the relation of the ledger, or add-remove)",
-            "--relation",
-            default=...,
-            case_sensitive=False,
-        ),
-    ] = None
+    relation: Relation | None = relation_option("the relation of the ledger, or add-remove")
     epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")
     rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
@@ -90,9 +82,7 @@ class ReleaseOptions:
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
     seed: str | None = option("N", "Seed: equal seeds give equal noise, which is NOT PRIVATE.")
-    dry_run: bool = option(
-        "", "Read only the header, and print the noise and the cost.", "--dry-run", default=False
-    )
+    dry_run: bool = flag("Read only the header, and print the noise and the cost.", "--dry-run")
 
     def query(self, queries: Any) -> Any:
         r"""The query, built with a class of the module ``queries``."""
@@ -170,11 +160,8 @@ class Histogram(ReleaseOptions):
 
     column: str = option("COLUMN", "The column of keys.", default=...)
     keys: str | None = option("FILE", "The keys to count, one per line; - reads standard input.")
-    unknown_keys: bool = option(
-        "",
-        "Release the keys whose noisy count reaches a threshold; needs --delta.",
-        "--unknown-keys",
-        default=False,
+    unknown_keys: bool = flag(
+        "Release the keys whose noisy count reaches a threshold; needs --delta.", "--unknown-keys"
     )
 
     def query(self, queries: Any) -> Any:
@@ -224,16 +211,17 @@ for _kind in (Count, Sum, Mean, Quantile, Histogram, Top):
 
 _OPTIONS: Final = {
     **dict.fromkeys(("low", "high", "clip"), "--clip"),
-    **{key: f"--{key}" for key in ("epsilon", "rho", "delta", "step", "batch", "seed", "keys")},
-    **{key: f"--{key}" for key in ("column", "confidence", "user")},
     **dict.fromkeys(("url", "budget"), "--ledger"),
     "q": "-q",
     "count": "-k",
     "users": "--users-file",
     "table": "FILE",
-    "rows_per_user": "--rows-per-user",
     "scope": "--relation",
 }
+_SAME: Final = (
+    *("epsilon", "rho", "delta", "step", "batch", "seed", "keys", "column", "confidence", "user"),
+    "rows_per_user",
+)
 
 
 def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
@@ -244,7 +232,7 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
     from accounting.queries.released import release as releasing
     from accounting.queries.table import Table, TableScope
 
-    with named(**_OPTIONS), ExitStack() as stack:
+    with named(*_SAME, **_OPTIONS), ExitStack() as stack:
         query = asked.query(queries)
         target = queries.Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)
         path = asked.users_file
@@ -299,14 +287,14 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
         many = isinstance(found.value, dict)
         ends = found.interval
         interval = {k: _ends(e) for k, e in ends.items()} if many else _ends(ends)
-        guarantee = {word: exact(number) for word, number in parameters.items()}
+        guarantee = {word: answers.exact(number) for word, number in parameters.items()}
         document = {
             "schema": _SCHEMA,
             "query": found.query.name,
             ("values" if many else "value"): _number(found.value),
             "standard_error": found.standard_error,
             "interval": interval,
-            "confidence": exact(found.confidence),
+            "confidence": answers.exact(found.confidence),
             "noise": found.noise,
             "guarantee": {**guarantee, **found.scope.scope.to_json()},
             "rows_per_user": found.scope.rows_per_user,

@@ -13,25 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from accounting.budget.dpsgd import Sampling, TrainingRun
-from accounting.cli.composition_options import (
-    NEIGHBOURS,
-    WIDTH,
-    CertificateFile,
-    Fact,
-    Group,
-    between,
-    document,
-    exact,
-    lines,
-    lines_of,
-    of_least,
-    show_answer,
-    whole,
-    write_certificate,
-)
+from accounting.cli import answers
+from accounting.cli.composition_options import WIDTH, CertificateFile, Group, relation_option, whole
 from accounting.errors import NotDerived
 from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named, option, with_fields
+from dpcore.command.options import AsJson, flag, named, option, with_fields
 from dpcore.command.picture import check_picture
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
@@ -104,10 +90,8 @@ class RunOptions:
         default=Sampling.POISSON,
         case_sensitive=False,
     )
-    relation: Relation | None = option(
-        "WORD",
-        f"{NEIGHBOURS} (default: add-remove for poisson and allocated, otherwise replace)",
-        case_sensitive=False,
+    relation: Relation | None = relation_option(
+        "add-remove for poisson and allocated, otherwise replace"
     )
     group: Group = "1"
 
@@ -119,7 +103,7 @@ class RunOptions:
         if (self.epochs is None) == (self.rounds is None):
             reason = "give exactly one of --epochs and --rounds"
             raise InvalidParameter("--epochs", self.epochs or ABSENT, reason)
-        with named(**_OPTIONS):
+        with named(*_PARAMETERS):
             return TrainingRun(
                 noise_multiplier=self.noise_multiplier or 1,
                 batch_size=whole("--batch-size", self.batch_size, 1),
@@ -132,7 +116,7 @@ class RunOptions:
             )
 
 
-_OPTIONS: Final = {each.name: f"--{each.name.replace('_', '-')}" for each in fields(TrainingRun)}
+_PARAMETERS: Final = tuple(each.name for each in fields(TrainingRun))
 
 
 @with_time_limit
@@ -146,8 +130,7 @@ def dpsgd(
     ),
     relative: str = option("WIDTH", WIDTH, default=_NEAR),
     certificate: CertificateFile = None,
-    evidence: bool = option(
-        "",
+    evidence: bool = flag(
         "Write the bounds that the integer kernel proves, and its precision; for 14,000 batches "
         "this takes about 30 seconds.",
         "--evidence",
@@ -177,16 +160,15 @@ def dpsgd(
     least = None if epsilon is None else _least_multiplier(run, epsilon, at)
     if least is not None:
         run = replace(run, noise_multiplier=least.value)
-    with named(
-        members="--group", noise="--noise-multiplier", sigma="--noise-multiplier", **_OPTIONS
-    ):
+    noise = dict.fromkeys(("noise", "sigma"), "--noise-multiplier")
+    with named(*_PARAMETERS, members="--group", **noise):
         asked, _ = run.release()
         total = run.composition()
     cut = None if truncate is None else _truncated(total, run, truncate)
-    with named(delta="--delta", relative="--relative", count="--rounds"):
+    with named("delta", "relative", count="--rounds"):
         found = total.epsilon(at, relative) if cut is None else _at_random(cut, asked, at, relative)
     found = run.bounded(found)
-    written = write_certificate(certificate, total, at, evidence=evidence)
+    written = answers.write_certificate(certificate, total, at, evidence=evidence)
     if plot is not None:
         from accounting.cli.plot import draw_epochs, over_epochs
 
@@ -205,8 +187,8 @@ def dpsgd(
         derived["noise_multiplier"] = least.to_json(beyond="one_step_less", proven="least")
     drawn = _CHANCE[sampling].format(rate=run.rate, batches=run.batches)
     facts = [
-        *of_least("noise multiplier", least),
-        ("epsilon", f"{between(found)} at delta = {delta}"),
+        *answers.of_least("noise multiplier", least),
+        ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
         ("sampling", f"{sampling.value}: {said}"),
     ]
@@ -220,26 +202,26 @@ def dpsgd(
             ("truncated", f"to {cut.most}, with probability {eta} that any batch is truncated")
         )
     if as_json:
-        answer = {"epsilon": found.to_json(), "delta": exact(at), "derived": derived}
-        show({**document(answer, total, found), "command": command})
+        answer = {"epsilon": found.to_json(), "delta": answers.exact(at), "derived": derived}
+        show({**answers.document(answer, total, found), "command": command})
         return
     same = [] if command is None else [("equivalent", command)]
-    show([*lines(facts), *lines_of(total, found), *lines(same)])
+    show([*answers.lines(facts), *answers.lines_of(total, found), *answers.lines(same)])
 
 
 def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
     from accounting.budget.calibrate import noise_multiplier
 
-    options = {name: f"--{name}" for name in ("epsilon", "delta", "relation", "group")}
-    with progress_bar("noise multipliers tried", None) as advance, named(**options):
+    options = named("epsilon", "delta", "relation", "group")
+    with progress_bar("noise multipliers tried", None) as advance, options:
         wanted = rational("--epsilon", epsilon)
         return noise_multiplier(run, epsilon=wanted, delta=delta, watch=advance)
 
 
-def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[Fact]:
+def _if_poisson(run: TrainingRun, delta: Fraction, relative: str) -> list[answers.Fact]:
     # This explains why the bound for shuffled batches is large: the cost of Poisson samples.
     sampled = replace(run, sampling=Sampling.POISSON, relation=None, epochs=0).composition()
-    found = between(sampled.epsilon(delta, relative))
+    found = answers.between(sampled.epsilon(delta, relative))
     hint = "for adding or removing one example; this is not a bound for shuffled batches"
     return [("if poisson", f"{found}, {hint}")]
 
@@ -313,11 +295,7 @@ def check(
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),
     says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
-    relation: Relation | None = option(
-        "WORD",
-        f"{NEIGHBOURS} (default: add-remove, or that of the output)",
-        case_sensitive=False,
-    ),
+    relation: Relation | None = relation_option("add-remove, or that of the output"),
     as_json: AsJson = False,
 ) -> None:
     r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?
@@ -352,7 +330,7 @@ def check(
     if "truncate" in (run.get("derived") or ()):
         reason = "is a run with truncated batches: its parts lack the cost of truncation"
         raise InvalidParameter("--event", str(event), reason)
-    with named(delta="--delta"):
+    with named("delta"):
         found = total.epsilon(at)
     stated = run.get("epsilon")
     if isinstance(stated, dict) and stated.get("lower") is None:
@@ -368,8 +346,15 @@ def check(
     by = None if gap is None else down(gap, _DIGITS)
     told = "" if by is None else f", by at least {by}"
     told = ", which is infinite" if gap == math.inf else told
-    answer: dict[str, Any] = {"epsilon": found.to_json(), "delta": exact(at), "says": exact(said)}
+    answer: dict[str, Any] = {
+        "epsilon": found.to_json(),
+        "delta": answers.exact(at),
+        "says": answers.exact(said),
+    }
     answer |= {"verdict": verdict, "by_at_least": by}
-    facts = [("says", f"{says} at delta = {delta}: {verdict}{told}"), ("epsilon", between(found))]
-    show_answer(answer, facts, total, found, as_json=as_json)
+    facts = [
+        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
+        ("epsilon", answers.between(found)),
+    ]
+    answers.show_answer(answer, facts, total, found, as_json=as_json)
     raise typer.Exit(code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from importlib import import_module
@@ -35,13 +36,12 @@ _PADDING: Final = Fraction(1, 1 << 32)
 _NEAR: Final = 2.0**-64
 
 
+@dataclass(eq=False, repr=False)
 class MissingExtra(DpcoreError):
     r"""A package of an optional extra is missing; the message names the extra to install."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(package, extra)
-        self.package = package
-        self.extra = extra
+    package: str
+    extra: str
 
     def __str__(self) -> str:
         return f"{self.package} is not installed: pip install 'dpcore[{self.extra}]'"
@@ -63,9 +63,11 @@ def at_least(value: Fraction) -> float:
     return found
 
 
-def assumes(composition: Composition) -> bool:
+def assumes(source: Guarantee) -> bool:
     r"""Whether the guarantee has assumptions beyond the claims among its parts."""
-    return composition.assumptions != compose(*composition.parts).assumptions
+    if isinstance(source, Composition):
+        return source.assumptions != compose(*source.parts).assumptions
+    return isinstance(source, Assumed)
 
 
 def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
@@ -79,7 +81,7 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
-    if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
+    if assumes(source):
         reason = "a PLD cannot record the assumptions"
         raise NotDerived(f"a dp-accounting PLD of {source!r}", reason)
     parts = source.parts if isinstance(source, Composition) else ((source, 1),)

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, ZCdp
+from accounting.claims.claim import Approx, BoundedRange, Pure, ZCdp
 from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import Description
@@ -59,7 +59,7 @@ def to_dp_event(source: Guarantee) -> Any:
     response event is never created: the PLD accountant of 0.6 charges many rounds of it as one.
     """
     dp = library("dp_accounting.dp_event")
-    if isinstance(source, Assumed) or (isinstance(source, Composition) and assumes(source)):
+    if assumes(source):
         raise _no_event(repr(source), "an event cannot record assumptions")
     if not isinstance(source, Composition):
         return _event(dp, source)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from json import loads
 from typing import Any, Final, NamedTuple, Self, TypeAlias
@@ -92,43 +91,28 @@ class Entry(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""A filter, its tables, and the ``identity`` of the ledger.
+    r"""A filter, its tables, and the ``identity`` of the ledger: a new one, or the given one.
 
     ``renews`` is the period of the budget, or None for one budget for all time.
     """
 
-    filter: Filter
-    renews: str | None
-    text: str
-    start: str
-    """The digest to which the first charge is chained."""
-    tables: Tables
-    identity: str
-    untouched: Account
-    """The account of a user who has never been charged."""
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         filter: Filter,  # noqa: A002 - the word of this package
         renews: str | None = None,
         identity: str | None = None,
-    ) -> Self:
-        r"""The book of a new ledger, or of the ledger with this identity."""
+    ) -> None:
         if renews is not None and renews not in tuple(RENEWALS):
             raise InvalidParameter(_RENEWS, renews, f"must be one of {', '.join(RENEWALS)}")
-        text = canonical(filter.to_json() | ({} if renews is None else {_RENEWS: renews}))
-        return cls(
-            filter=filter,
-            renews=renews,
-            text=text,
-            start=genesis(text),
-            tables=Tables.of(filter.limits),
-            identity=uuid4().hex if identity is None else identity,
-            untouched=Account.of((0,) * len(filter.limits)),
-        )
+        self.filter, self.renews = filter, renews
+        self.text = canonical(filter.to_json() | ({} if renews is None else {_RENEWS: renews}))
+        self.start: Final = genesis(self.text)
+        r"""The digest to which the first charge is chained."""
+        self.tables = Tables(filter.limits)
+        self.identity = uuid4().hex if identity is None else identity
+        self.untouched: Final = Account.of((0,) * len(filter.limits))
+        r"""The account of a user who has never been charged."""
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
@@ -142,7 +126,7 @@ class Book:
         try:
             kept = loads(row["filter"])
             renews = kept.pop(_RENEWS, None)
-            book = cls.of(filter_from_json(kept), renews, row["identity"])
+            book = cls(filter_from_json(kept), renews, row["identity"])
         except (DpcoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise LedgerDamaged("ledger", f"its filter was edited: {error}") from error
         if book.text != row["filter"]:
@@ -216,8 +200,7 @@ class Book:
         asked = select(released.c.value).where(released.c.charge == charge.number)
         found = connection.execute(asked).scalar_one_or_none()
         if not isinstance(found, str) or value_digest(found) != charge.released:
-            where = f"charge {charge.number} (batch {charge.batch!r})"
-            raise LedgerDamaged(where, "its released value was edited or deleted")
+            raise LedgerDamaged(charge.where, "its released value was edited or deleted")
         return found
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
@@ -228,8 +211,7 @@ class Book:
         found = tuple(connection.execute(asked.order_by(members.c.name)).scalars())
         digest = charge.paid_digest if members is self.tables.paid else charge.spared_digest
         if not all(isinstance(name, str) for name in found) or names_digest(found) != digest:
-            where = f"charge {charge.number} (batch {charge.batch!r})"
-            raise LedgerDamaged(where, f"its rows in {members.name} were edited")
+            raise LedgerDamaged(charge.where, f"its rows in {members.name} were edited")
         return found
 
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:

@@ -7,8 +7,8 @@ must equal the sums over the history. Proofs: docs/proofs/ledger.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import closing, suppress
-from itertools import groupby, pairwise
+from contextlib import closing
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     RowMapping,
+    Table,
     and_,
     func,
     inspect,
@@ -66,11 +67,10 @@ def damages(
     for column, expected in (("filter", book.text), ("identity", book.identity)):
         if head[column] != expected:
             yield Damage("ledger", f"its {column} differs from the one with which it was opened")
+    yield from _charges(connection, book)
     yield from _chain(connection, book, head, acknowledged)
-    yield from _periods(connection, book)
     for kind in ("paid", "spared"):
         yield from _members(connection, book.tables, kind)
-    yield from _values(connection, book.tables)
     yield from _counters(connection, book)
     yield from _marks(connection, book)
 
@@ -81,12 +81,8 @@ def _chain(
     receipts: dict[int, set[str]] = {}
     for at, shown in acknowledged:
         receipts.setdefault(at, set()).add(shown)
-    number, previous, charges = 0, genesis(book.text), book.tables.charges
-    for row in _streamed(connection, select(charges).order_by(charges.c.id)):
-        try:
-            Charge.of(row, book.tables.owed)
-        except LedgerDamaged as damage:
-            yield Damage(damage.where, damage.reason)
+    number, previous = 0, genesis(book.text)
+    for row in _rows(connection, book.tables.charges, "id"):
         if type(row["id"]) is int:
             for missing in range(number + 1, min(row["id"], number + 4)):
                 yield Damage(f"charge {missing}", "is missing")
@@ -104,21 +100,33 @@ def _chain(
         yield Damage(f"charge {lost}", "is missing, but has a receipt")
 
 
-def _periods(connection: Connection, book: Book) -> Iterator[Damage]:
-    charges = book.tables.charges
-    rows = _streamed(connection, select(charges).order_by(charges.c.id))
-    for before, row in pairwise(rows):
-        earlier, period = (book.period(str(each["made"])) for each in (before, row))
-        if period < earlier:
-            yield Damage(_named(row), f"was made in {period}, after a charge in {earlier}")
+def _charges(connection: Connection, book: Book) -> Iterator[Damage]:
+    # The digest of each charge, its released value, and the order of the periods.
+    tables, period, values = book.tables, "", dict[Any, str]()
+    if inspect(connection).has_table(tables.released.name):
+        for row in _rows(connection, tables.released):
+            values[row["charge"]] = value_digest(str(row["value"]))
+    for row in _rows(connection, tables.charges, "id"):
+        try:
+            charge = Charge.of(row, tables.owed)
+        except LedgerDamaged as damage:
+            yield Damage(damage.where, damage.reason)
+        else:
+            if values.pop(charge.number, None) != charge.released:
+                yield Damage(_named(row), "its released value was edited or deleted")
+        before, period = period, book.period(str(row["made"]))
+        if period < before:
+            yield Damage(_named(row), f"was made in {period}, after a charge in {before}")
+    for number in values:
+        yield Damage(f"charge {number}", "has a released value that was added later")
 
 
 def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Damage]:
     # The members and the charges are two lists in the same order, read side by side.
     members = tables.metadata.tables[f"ledger_{kind}"]
-    said = {row["id"]: row for row in _streamed(connection, select(tables.charges))}
-    rows = select(members).order_by(members.c.charge, members.c.name)
-    for number, group in groupby(_streamed(connection, rows), lambda row: row["charge"]):
+    said = {row["id"]: row for row in _rows(connection, tables.charges)}
+    rows = _rows(connection, members, "charge", "name")
+    for number, group in groupby(rows, lambda row: row["charge"]):
         names = [row["name"] for row in group]
         row = said.pop(number, None)
         if row is None:
@@ -140,21 +148,6 @@ def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
         or names_digest(names) != row[f"{kind}_digest"]
     ):
         yield Damage(_named(row), f"its rows in ledger_{kind} were edited")
-
-
-def _values(connection: Connection, tables: Tables) -> Iterator[Damage]:
-    charges, released = tables.charges, tables.released
-    held: dict[Any, str] = {}
-    if inspect(connection).has_table(released.name):
-        for row in _streamed(connection, select(released)):
-            held[row["charge"]] = value_digest(str(row["value"]))
-    for row in _streamed(connection, select(charges).order_by(charges.c.id)):
-        with suppress(LedgerDamaged):  # found by the chain
-            charge = Charge.of(row, tables.owed)
-            if held.pop(charge.number, None) != charge.released:
-                yield Damage(_named(row), "its released value was edited or deleted")
-    for number in held:
-        yield Damage(f"charge {number}", "has a released value that was added later")
 
 
 def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
@@ -213,8 +206,7 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
 
 
 def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
-    users = book.tables.users
-    for row in _streamed(connection, select(users).order_by(users.c.name)):
+    for row in _rows(connection, book.tables.users, "name"):
         cells: tuple[Any, ...] = tuple(row.values())
         name, *totals, assumed, _ = cells
         account = Account.of(tuple(totals), assumed)
@@ -224,6 +216,10 @@ def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
 
 def _named(row: RowMapping) -> str:
     return f"charge {row['id']} (batch {row['batch']!r})"
+
+
+def _rows(connection: Connection, table: Table, *order: str) -> Iterator[RowMapping]:
+    return _streamed(connection, select(table).order_by(*(table.c[name] for name in order)))
 
 
 def _streamed(connection: Connection, statement: Any) -> Iterator[RowMapping]:

@@ -39,11 +39,8 @@ def adopt(url: str) -> int:
 
 def _adopted(store: Store, connection: Connection) -> int:
     before = Book.stored(connection, at_home=False)
-    for damage in damages(connection, before, ()):
-        raise LedgerDamaged(
-            damage.where, f"{damage.what}; nothing was changed: run dpcore ledger show"
-        )
-    after = Book.of(before.filter, before.renews, uuid4().hex)
+    _must_be_intact(connection, before, "nothing was changed")
+    after = Book(before.filter, before.renews, uuid4().hex)
     store.settle_here(after.identity)
     after.remark(connection)
     return after.count(connection, after.tables.charges)
@@ -94,11 +91,13 @@ def _copied(store: Store, partial: Path) -> int:
             copy.execute("PRAGMA journal_mode = DELETE").fetchall()
         with _engine_of(partial).connect() as copied:
             book = Book.stored(copied, at_home=False)
-            for damage in damages(copied, book, ()):
-                raise LedgerDamaged(
-                    damage.where, f"{damage.what}; no copy was made: run dpcore ledger show"
-                )
+            _must_be_intact(copied, book, "no copy was made")
             return book.count(copied, book.tables.charges)
+
+
+def _must_be_intact(connection: Connection, book: Book, outcome: str) -> None:
+    for damage in damages(connection, book, ()):
+        raise LedgerDamaged(damage.where, f"{damage.what}; {outcome}: run dpcore ledger show")
 
 
 def _engine_of(partial: Path) -> Engine:

@@ -38,6 +38,7 @@ class Receipt:
     value: Any = field(default=None, compare=False)
 
 
+@dataclass(eq=False, repr=False)
 class BudgetExhausted(DpcoreError):
     r"""A user has too little budget: no user was charged and nothing may be released.
 
@@ -52,12 +53,11 @@ class BudgetExhausted(DpcoreError):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(
-        self, batch: str, users: tuple[str, ...], asked: int, left: dict[str, str], cost: str = ""
-    ) -> None:
-        super().__init__(batch, users, asked, left, cost)
-        self.batch, self.users, self.asked, self.left = batch, users, asked, left
-        self.cost = cost
+    batch: str
+    users: tuple[str, ...]
+    asked: int
+    left: dict[str, str]
+    cost: str = ""
 
     def __str__(self) -> str:
         named = [f"{user} ({left})" for user, left in list(self.left.items())[:_NAMED]]
@@ -70,6 +70,7 @@ class BudgetExhausted(DpcoreError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class AlreadyCharged(DpcoreError):
     r"""The batch was already charged with the same users and guarantee: no budget was spent.
 
@@ -84,9 +85,7 @@ class AlreadyCharged(DpcoreError):
 
     exit_code: ClassVar[int] = 4
 
-    def __init__(self, receipt: Receipt) -> None:
-        super().__init__(receipt)
-        self.receipt = receipt
+    receipt: Receipt
 
     def __str__(self) -> str:
         return (
@@ -95,6 +94,7 @@ class AlreadyCharged(DpcoreError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ValueLost(DpcoreError):
     r"""A value was drawn that cannot be stored: it is lost, and its users were charged for it.
 
@@ -109,9 +109,8 @@ class ValueLost(DpcoreError):
 
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, receipt: Receipt, reason: str) -> None:
-        super().__init__(receipt, reason)
-        self.receipt, self.reason = receipt, reason
+    receipt: Receipt
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -120,10 +119,11 @@ class ValueLost(DpcoreError):
         )
 
 
+# Positional arguments are kept in ``args``, from which a copy of an error is made.
+@dataclass(eq=False, repr=False)
 class _Located(DpcoreError):
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason
+    where: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}"

@@ -140,6 +140,11 @@ class Charge:
         return charge
 
     @property
+    def where(self) -> str:
+        r"""The charge as errors name it."""
+        return f"charge {self.number} (batch {self.batch!r})"
+
+    @property
     def released(self) -> str | None:
         r"""The digest of the value that was released with this charge."""
         return self.guarantee.get(RELEASED)

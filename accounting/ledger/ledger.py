@@ -98,7 +98,7 @@ class Ledger:
         if chosen.budget.scope.unit is not Unit.USER:
             reason = "must have scope unit 'user': a ledger keeps users' budgets"
             raise InvalidParameter("budget", chosen.budget, reason)
-        book = Book.of(chosen, renews)
+        book = Book(chosen, renews)
         with closing(Store(url)) as store, store.writing(create=True) as connection:
             if not store.has_tables(connection):
                 store.settle_here(book.identity)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
 from audit.cli.run import run
 from audit.cli.single import canaries_command, dpsgd_command, exact, fit, replay_command
 from audit.cli.suites import bench_command, corpus
-from dpcore.command.options import AsJson
+from dpcore.command.options import AsJson, command_group
 from dpcore.command.terminal import say, show
 
 __all__ = ["commands"]
@@ -55,13 +54,10 @@ class _Nameless(TyperCommand):
         return super().get_usage(ctx).replace("  ", " ")
 
 
-commands = typer.Typer(
+commands = command_group(
+    "audit",
     cls=_TargetOrCommand,
-    name="audit",
     help="Test a mechanism: does the code satisfy its epsilon?",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
 )
 commands.command()(fit)
 commands.command("exact")(exact)
@@ -70,17 +66,11 @@ commands.command("canaries")(canaries_command)
 commands.command("dpsgd")(dpsgd_command)
 commands.command("bench")(bench_command)
 commands.add_typer(corpus)
-commands.command(
-    _DEFAULT,
-    cls=_Nameless,
-    hidden=True,
-)(run)
+commands.command(_DEFAULT, cls=_Nameless, hidden=True)(run)
 
 
 @commands.command()
-def catalogue(
-    as_json: AsJson = False,
-) -> None:
+def catalogue(as_json: AsJson = False) -> None:
     r"""List mechanisms that are broken on purpose, each with its correct twin.
 
     Example: dpcore audit catalogue

@@ -15,6 +15,7 @@ import typer
 from audit.claims.claim import Claim
 from audit.wording.result import Result, Statement, aligned, terminal_width
 from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.picture import require_matplotlib
 from dpcore.command.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 
@@ -59,8 +60,6 @@ def check_files(**files: Path | None) -> None:
             raise InvalidParameter(option, str(path), f"is also given as {other}")
     if files["html"] is not None:
         # Fail before hours of drawing if the figures cannot be made.
-        from dpcore.command.picture import require_matplotlib
-
         require_matplotlib("--html", str(files["html"]))
 
 

@@ -16,7 +16,7 @@ from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
 from audit.cli.output import Written, check_files
 from audit.spec import AuditSpec
 from audit.wording.ci_formats import format_of
-from dpcore.command.options import FORMAT_HELP, Format, option
+from dpcore.command.options import FORMAT_HELP, Format, flag, option
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import say
 from dpcore.errors import ABSENT, InvalidParameter
@@ -53,9 +53,7 @@ def run(
     output: Path | None = option(
         "FILE", "Also write the JSON report to a file.", "-o", "--output", **_RESULT
     ),
-    as_json: bool = option(
-        "", "Print one JSON document instead of text.", "--json", default=False, **_RESULT
-    ),
+    as_json: bool = flag("Print one JSON document instead of text.", "--json", **_RESULT),
     form: Format = option("FORMAT", FORMAT_HELP, "--format", default=Format.TEXT, **_RESULT),
 ) -> None:
     r"""Audit TARGET: does the code satisfy its claim on two neighbouring datasets?

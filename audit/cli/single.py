@@ -9,7 +9,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from fractions import Fraction
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -18,10 +18,12 @@ import typer
 
 from audit.cli.options import spec_of, with_spec
 from audit.cli.output import leave_with
-from audit.spec import AuditSpec
+from audit.spec import AuditSpec, read_seed
 from audit.wording.ci_formats import format_of
 from audit.wording.result import Result
-from dpcore.command.options import AsFormat, AsJson, Format, argument, named, option
+from dpcore.command.options import AsFormat, AsJson, Format, argument, flag, named, option, read_law
+from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.picture import check_picture
 from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -40,11 +42,9 @@ def _leave_isolated(
     load: Callable[[], Any],
     audited: Callable[[Any], Result],
     form: str,
-    /,
-    **names: str,
+    options: AbstractContextManager[None],
 ) -> NoReturn:
-    # Audit a target in its own process, print the report and end the command; errors about an
-    # argument are reported under the option in ``names``.
+    # Audit a target in its own process, print the report and end the command.
     from audit.sandbox.isolated_process import error_fields, error_from_fields
     from audit.sandbox.sandbox import importing, run_isolated
 
@@ -58,7 +58,7 @@ def _leave_isolated(
         failed = None if error is None else error_fields(error)
         return report.warnings, text, report.exit_code, failed
 
-    with named(**names):
+    with options:
         warnings, text, code, failed = run_isolated(target, there, timeout=spec.timeout)
     say((f"warning: {warning}" for warning in warnings), sys.stderr)
     sys.stdout.write(text)
@@ -112,7 +112,7 @@ def replay_command(
 
         return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})
 
-    _leave_isolated(target, spec, load, audited, printed, target="TARGET", pair="--pair")
+    _leave_isolated(target, spec, load, audited, printed, named("pair", target="TARGET"))
 
 
 @with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")
@@ -135,8 +135,6 @@ def fit(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
-    from dpcore.command.options import read_law
-
     noise, seed = read_law("--law", law), _seed(spec)
 
     def audited(sampler: Any) -> Result:
@@ -154,10 +152,8 @@ def fit(
             target=target,
         )
 
-    _leave_isolated(
-        target, spec, partial(_sampler, target), audited, printed,
-        target="TARGET", sampler="TARGET",
-    )  # fmt: skip
+    options = named(target="TARGET", sampler="TARGET")
+    _leave_isolated(target, spec, partial(_sampler, target), audited, printed, options)
 
 
 def _sampler(spelling: str) -> Any:
@@ -218,10 +214,7 @@ def canaries_command(
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.verdicts import level
-    from audit.spec import read_seed
     from audit.training.canaries import canaries, read_scores
-    from dpcore.command.output_file import check_writable, write_whole
-    from dpcore.errors import InvalidParameter
 
     exact = level("--alpha", alpha)
     number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
@@ -231,11 +224,8 @@ def canaries_command(
             "--html", str(html), "would overwrite the file of SCORES: choose another path"
         )
     values, included = read_scores(scores)
-    options = named(
-        claim="--claim", epsilon="--claim: epsilon", delta="--claim: delta",
-        relation="--relation", guesses="--guesses", guess="--guess",
-    )  # fmt: skip
-    with options:
+    names = ("claim", "relation", "guesses", "guess")
+    with named(*names, epsilon="--claim: epsilon", delta="--claim: delta"):
         report = canaries(
             values,
             included,
@@ -325,10 +315,9 @@ def dpsgd_command(
             target=step,
         )
 
-    names = ("records", "rate", "clip", "sampling", "alpha")
-    options = {name: f"--{name}" for name in names} | {"step": "STEP", "target": "STEP"}
-    options["noise_multiplier"] = "--noise-multiplier"
-    _leave_isolated(step, spec, load, audited, printed, **options)
+    names = ("records", "rate", "clip", "sampling", "alpha", "noise_multiplier")
+    options = named(*names, step="STEP", target="STEP")
+    _leave_isolated(step, spec, load, audited, printed, options)
 
 
 _EPSILONS: Final = ("0", "1/2", "1", "2")
@@ -355,9 +344,7 @@ def exact(
     order: list[str] | None = option(
         "A", "Compute the Renyi divergence of this order > 1, or inf."
     ),
-    normalise: bool = option(
-        "", "Divide the probabilities of a file by their exact sum.", "--normalise", default=False
-    ),
+    normalise: bool = flag("Divide the probabilities of a file by their exact sum.", "--normalise"),
     plot: Path | None = option("FILE", "Plot delta over epsilon to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
@@ -377,8 +364,6 @@ def exact(
     from audit.exact.report import ExactReport
 
     if plot is not None:
-        from dpcore.command.picture import check_picture
-
         check_picture("--plot", plot)
     one, other, notes = _read(p, q, divide=normalise)
     claimed = None if claim is None else read_claim(claim)
@@ -403,10 +388,10 @@ def exact(
 
 
 def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:
-    from audit.exact.law_file import read_law
+    from audit.exact.law_file import read_law as read_exact_law
     from audit.targets.target import Shifted
 
-    written = [read_law(argument, text) for argument, text in (("P", p), ("Q", q))]
+    written = [read_exact_law(argument, text) for argument, text in (("P", p), ("Q", q))]
     if divide and all(law.outputs is None for law in written):
         raise InvalidParameter(
             "--normalise", "true", "requires files of probabilities, but both laws are noise"
@@ -471,13 +456,9 @@ def _wanted(
     p, q = one.law, other.law
     return [
         *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),
-        *(partial(epsilon_point, p, q, _delta(text)) for text in deltas),
+        *(partial(epsilon_point, p, q, rational_in("--delta", text, "[0, 1)")) for text in deltas),
         *(partial(renyi_point, p, q, _order(text)) for text in orders),
     ]
-
-
-def _delta(text: str) -> Fraction:
-    return rational_in("--delta", text, "[0, 1)")
 
 
 def _order(text: str) -> Order:

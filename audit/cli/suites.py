@@ -16,9 +16,12 @@ from dpcore.command.options import (
     Format,
     argument,
     command_group,
+    flag,
     option,
     read_jobs,
 )
+from dpcore.command.output_file import check_writable
+from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.spec_syntax import did_you_mean
@@ -64,11 +67,9 @@ def run(
         "NAME", "Names of entries, as printed by dpcore audit corpus list.", default=None
     ),
     *,
-    everything: bool = option("", "Run every entry (downloads gigabytes).", "--all", default=False),
+    everything: bool = flag("Run every entry (downloads gigabytes).", "--all"),
     jobs: str = option("N", "Number of processes; -1: one per core.", "-j", "--jobs", default="1"),
-    keep: bool = option(
-        "", "Keep the environments, so that the next run needs no network.", "--keep", default=False
-    ),
+    keep: bool = flag("Keep the environments, so that the next run needs no network.", "--keep"),
     cache: Path | None = option(
         "FOLDER", "Folder of the environments. (default: your cache folder)"
     ),
@@ -89,8 +90,6 @@ def run(
     from audit.corpus.entry import entries, find
     from audit.corpus.environment import cache_folder
     from audit.corpus.judge import judge, steps
-    from dpcore.command.output_file import check_writable
-    from dpcore.command.progress import progress_bar
 
     check_writable("--output", output)
     if bool(names) == everything:
@@ -126,9 +125,7 @@ def bench_command(
         default=None,
     ),
     *,
-    quick: bool = option(
-        "", "Only entries that 5,000 runs refute: takes seconds.", "--quick", default=False
-    ),
+    quick: bool = flag("Only entries that 5,000 runs refute: takes seconds.", "--quick"),
     jobs: int = option("N", "Number of processes; -1: one per core.", default=2),
     seed: str = option("N", "Seed: equal seeds give equal runs.", default="1"),
     output: Path | None = option("FILE", "Also write the JSON to a file.", "-o", "--output"),
@@ -150,8 +147,6 @@ def bench_command(
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(given)
     from audit.bench.bench import bench
-    from dpcore.command.output_file import check_writable
-    from dpcore.command.progress import progress_bar
 
     check_writable("--output", output)
     chosen, left_out = _entries(names or [], quick=quick)

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import typer
-
 from bandits.cli.run import run
 from dpcore.command.options import AsJson, argument, command_group, named, option
+from dpcore.command.picture import check_picture
 from dpcore.command.terminal import say, show
 
 __all__ = ["commands", "compare", "plot"]
@@ -18,7 +17,6 @@ _LIST: Final = "dpcore-bandit-list/1"
 _COMPARE: Final = "dpcore-bandit-compare/1"
 _OF_PRESETS: Final = ["name", "sentence", "algorithms", "epsilons", "horizon", "instances", "arms"]
 _OF_ALGORITHMS: Final = ["name", "sentence", "parameter", "default"]
-_USAGE: Final = 2
 
 commands = command_group(
     "bandit",
@@ -26,14 +24,8 @@ commands = command_group(
         "Run private bandit algorithms: their regret and their epsilon.\n\n"
         "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
     ),
+    no_args_is_help=True,
 )
-
-
-@commands.callback(invoke_without_command=True)
-def _alone(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-        raise typer.Exit(_USAGE)
 
 
 @commands.command("list")
@@ -117,7 +109,6 @@ def plot(
     )
     from bandits.experiments.results import TABLE
     from bandits.experiments.summary import read_document
-    from dpcore.command.picture import check_picture
 
     check_picture("--output", output)
     with named(path="SOURCE"):

@@ -2,7 +2,7 @@ r"""The command ``dpcore papers`` (formerly ``dpcore claims``), which checks pub
 
 from __future__ import annotations
 
-from dpcore.command.options import AsJson, command_group, option
+from dpcore.command.options import AsJson, command_group, flag
 from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import show
 
@@ -14,9 +14,7 @@ claims = command_group("claims")
 @claims.command(hidden=True)
 def papers_command(
     *,
-    quick: bool = option(
-        "", "Check fewer parameters per theorem, but every erratum.", "--quick", default=False
-    ),
+    quick: bool = flag("Check fewer parameters per theorem, but every erratum.", "--quick"),
     as_json: AsJson = False,
 ) -> None:
     r"""Check the privacy theorems of four papers against exact values.

@@ -20,7 +20,9 @@ from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.arms import OWN
 from bandits.worlds.preset import Preset
-from dpcore.command.options import argument, named, option, read_jobs, share, with_fields
+from dpcore.command.options import argument, flag, named, option, read_jobs, share, with_fields
+from dpcore.command.output_file import made_folder
+from dpcore.command.progress import progress_bar
 from dpcore.command.terminal import page, say
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
     # Plays the cells that are missing in the state file, and stores them there.
     from bandits.experiments.runner import resume, run_cells
-    from dpcore.command.progress import progress_bar
 
     stored = nullcontext() if state is None else resume(state, experiment, worlds)
     with progress_bar("runs", experiment.size) as progress, stored as kept:
@@ -202,8 +203,8 @@ def run(
         "-o",
         "--output",
     ),
-    as_json: bool = _result(
-        "", "Print one JSON document instead of text.", "--json", default=False
+    as_json: bool = flag(
+        "Print one JSON document instead of text.", "--json", rich_help_panel="The result"
     ),
 ) -> None:
     r"""Run bandit algorithms in simulated worlds: their regret, and the epsilon of each user.
@@ -216,11 +217,8 @@ def run(
     """
     stopped = _NOTHING
     try:
-        from bandits.cli.run import as_options, read_experiment, read_path
         from bandits.experiments.results import check_results, refuse_inputs
         from bandits.experiments.summary import guarantees_of
-        from dpcore.command.output_file import made_folder
-        from dpcore.command.progress import progress_bar
 
         workers = read_jobs(jobs)
         folder, state = read_path("--output", output), read_path("--resume", resume)
@@ -249,9 +247,8 @@ def run(
         raise typer.Exit(_INTERRUPTED) from None
 
 
+_SAME: Final = (*(each.name for each in fields(ExperimentOptions)), "data", "jobs", "resume")
 _OPTIONS: Final = {
-    **{each.name: f"--{each.name.replace('_', '-')}" for each in fields(ExperimentOptions)},
-    **{name: f"--{name}" for name in ("data", "jobs", "resume")},
     "max_visits": "--visits",
     "preset": "PRESET",
     "algorithm": "--algorithms",
@@ -360,7 +357,7 @@ def as_options(**others: str) -> AbstractContextManager[None]:
     ...
     dpcore.errors.InvalidParameter: --epsilon = 0: must be > 0
     """
-    return named(**{**_OPTIONS, **others})
+    return named(*_SAME, **_OPTIONS, **others)
 
 
 def _release(preset: Preset, radius: str) -> StreamRelease:

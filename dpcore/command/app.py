@@ -28,7 +28,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dpcore.command.options import AsJson, argument, command_group, named, option, read_law
+from dpcore.command.options import AsJson, argument, command_group, flag, named, option, read_law
 from dpcore.command.packages import prefer_own_packages, require_own_packages
 from dpcore.command.terminal import say
 from dpcore.command.time_limit import with_optional_time_limit, with_time_limit
@@ -189,17 +189,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _dpcore(
-    debug: bool = option(
-        "", "Show the traceback of an error instead of one line.", "--debug", default=False
-    ),
-    version: bool = option(
-        "",
-        "Print the version and exit.",
-        "--version",
-        "-V",
-        default=False,
-        callback=_show_version,
-        is_eager=True,
+    debug: bool = flag("Show the traceback of an error instead of one line.", "--debug"),
+    version: bool = flag(
+        "Print the version and exit.", "--version", "-V", callback=_show_version, is_eager=True
     ),
 ) -> None:
     # Both options act before any command: main() reads --debug, the callback prints the version.
@@ -386,14 +378,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(100_000)  # imported modules stay: scanning them often frees nothing
     code = run(sys.argv[1:])
-    if any(not thread.daemon for thread in _others()):
+    mine = threading.current_thread()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not mine):
         threading.Thread(target=_leave, args=(code,), daemon=True).start()
     sys.exit(code)
-
-
-def _others() -> list[threading.Thread]:
-    mine = threading.current_thread()
-    return [thread for thread in threading.enumerate() if thread is not mine]
 
 
 def _leave(code: int) -> None:

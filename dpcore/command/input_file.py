@@ -6,14 +6,23 @@ import csv
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from dpcore.errors import InvalidParameter
 
 
-def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
-    r"""Read a regular UTF-8 file of at most ``most`` bytes; a byte order mark is removed.
+@contextmanager
+def file_errors(argument: str, path: str | Path) -> Iterator[None]:
+    r"""Report errors of the operating system as errors of ``argument`` that name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidParameter(argument, str(path), error.strerror or str(error)) from error
+
+
+def read_bytes(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> bytes:
+    r"""Read the first ``most`` bytes of a regular file.
 
     Devices and pipes raise an error, because reading them could block forever. With ``stdin`` the
     path ``-`` is standard input.
@@ -23,11 +32,18 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
     typed = stdin and str(path) == "-"
     if not typed:
         require_plain(argument, path)
-    try:
-        with nullcontext(sys.stdin.buffer) if typed else Path(path).open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
+    with (
+        file_errors(argument, path),
+        nullcontext(sys.stdin.buffer) if typed else Path(path).open("rb") as file,
+    ):
+        return file.read(most)
+
+
+def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
+    r"""Read a UTF-8 file of at most ``most`` bytes, as :func:`read_bytes`, without a byte order
+    mark.
+    """
+    data = read_bytes(argument, path, most=most + 1, stdin=stdin)
     if len(data) > most:
         raise InvalidParameter(argument, str(path), f"must have at most {most:,} bytes")
     try:
@@ -49,11 +65,12 @@ def csv_rows(
     r"""Yield the non-blank rows of a CSV file lazily, each with its line number."""
     require_plain(argument, path)
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        with (
+            file_errors(argument, path),
+            Path(path).open(encoding="utf-8-sig", newline="") as file,
+        ):
             lines = _ended(argument, path, file) if whole else file
             yield from rows_of(argument, path, lines)
-    except OSError as error:
-        raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
     except UnicodeDecodeError as error:
         raise InvalidParameter(argument, str(path), f"is not valid CSV ({error})") from None
 

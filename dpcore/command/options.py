@@ -72,6 +72,11 @@ def option(metavar: str, text: str, *names: str, default: Any = None, **given: A
     return typer.Option(default, *names, metavar=metavar, help=text, **given)
 
 
+def flag(text: str, *names: str, **given: Any) -> Any:
+    r"""Declare a switch, off by default, as the default of a parameter."""
+    return typer.Option(False, *names, metavar="", help=text, **given)
+
+
 def argument(metavar: str, text: str, *, default: Any = ..., **given: Any) -> Any:
     r"""Declare a positional argument as the default of a parameter."""
     return typer.Argument(default, metavar=metavar, help=text, **given)
@@ -104,15 +109,16 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def named(**options: str) -> Iterator[None]:
-    r"""Report errors under the name of the option: ``named(delta="--delta")``.
+def named(*same: str, **options: str) -> Iterator[None]:
+    r"""Report errors under the name of the option, which may be that of the argument.
 
-    >>> with named(delta="--delta"):
+    >>> with named("delta", count="--rounds"):
     ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: --delta = 2: must lie in [0, 1]
     """
+    options = {name: f"--{name.replace('_', '-')}" for name in same} | options
     try:
         yield
     except InvalidParameter as error:
@@ -130,10 +136,8 @@ def read_jobs(text: str) -> int:
     >>> read_jobs("2"), read_jobs("-1")
     (2, -1)
     """
-    try:
-        return checked_jobs(whole_number("--jobs", text))
-    except InvalidParameter as error:
-        raise InvalidParameter("--jobs", text, error.reason) from None
+    with named("jobs"):
+        return checked_jobs(whole_number("jobs", text))
 
 
 @overload

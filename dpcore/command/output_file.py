@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dpcore.command.input_file import file_errors
 from dpcore.errors import InvalidParameter
 
 
@@ -21,7 +22,7 @@ def check_writable(option: str, path: Path | None) -> None:
     r"""Raise an error, before any computation, if the path cannot be written."""
     if path is None:
         return
-    with _named(option, path):
+    with file_errors(option, path):
         if path.is_dir():
             raise InvalidParameter(option, str(path), "is a directory")
         if path.exists() and not os.access(path, os.W_OK):
@@ -35,66 +36,39 @@ def check_writable(option: str, path: Path | None) -> None:
             raise InvalidParameter(option, str(path), "is in a folder that cannot be written to")
 
 
-def check_folder(option: str, path: Path | None) -> None:
-    r"""Create the folder if missing; raise an error if it cannot be written to."""
-    if path is None:
-        return
-    with _named(option, path):
-        if path.exists() and not path.is_dir():
-            raise InvalidParameter(option, str(path), "is not a folder")
-        path.mkdir(exist_ok=True)
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise InvalidParameter(option, str(path), "cannot be written to")
-
-
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""Check or create the folder; remove a new folder if the block fails and it is empty."""
-    fresh = False
-    if path is not None:
-        with _named(option, path):
-            fresh = not path.exists()
-    check_folder(option, path)
+    r"""Create the folder if missing; remove a new folder if the block fails and it is empty."""
+    if path is None:
+        yield
+        return
+    with file_errors(option, path):
+        fresh = not path.exists()
+        if not fresh and not path.is_dir():
+            raise InvalidParameter(option, str(path), "is not a folder")
+        path.mkdir(exist_ok=True)
     try:
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise InvalidParameter(option, str(path), "cannot be written to")
         yield
     except BaseException:
-        if fresh and path is not None:
+        if fresh:
             with suppress(OSError):
                 path.rmdir()
         raise
 
 
-@contextmanager
-def whole_picture(option: str, path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path``, renamed to ``path`` if the block succeeds."""
-    partial = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    _sweep(path.parent, f".{path.stem}.", path.suffix)
-    try:
-        yield partial
-        partial.replace(path)
-    except OSError as error:
-        reason = f"cannot be written: {error.strerror or error}"
-        raise InvalidParameter(option, str(path), reason) from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_whole(option: str, path: Path, text: str) -> None:
+def write_whole(option: str, path: Path, content: str | bytes) -> None:
     r"""Write a file atomically: to a temporary path, which is then renamed.
 
     A symbolic link is followed and its target replaced; a device or a pipe is written to directly.
     """
-    with _named(option, path):
-        _write(path if _special(path) else _target(path), text)
-
-
-@contextmanager
-def _named(option: str, path: Path) -> Iterator[None]:
-    # Errors of the file system name the option.
-    try:
-        yield
-    except OSError as error:
-        raise InvalidParameter(option, str(path), error.strerror or str(error)) from error
+    data = content.encode() if isinstance(content, str) else content
+    with file_errors(option, path):
+        if _special(path):
+            path.write_bytes(data)
+        else:
+            _replace(_target(path), data)
 
 
 def _target(path: Path) -> Path:
@@ -108,14 +82,14 @@ def _special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _sweep(folder: Path, before: str, after: str) -> None:
+def _sweep(path: Path) -> None:
     # Removes temporary files of processes that no longer run. If the folder cannot be listed, this
     # step is skipped.
     with suppress(OSError):
-        names = re.compile(re.escape(before) + r"(\d+)(\.\w{8})?" + re.escape(after))
-        for place in folder.iterdir():
+        names = re.compile(re.escape(f".{path.name}.") + r"(\d+)\.\w{8}")
+        for place in path.parent.iterdir():
             found = names.fullmatch(place.name)
-            if found and (found[2] is None) == bool(after) and not _runs(int(found[1])):
+            if found and not _runs(int(found[1])):
                 place.unlink(missing_ok=True)
 
 
@@ -138,15 +112,12 @@ def _mode(path: Path) -> int:
     return 0o666 & ~umask
 
 
-def _write(path: Path, text: str) -> None:
-    if _special(path):
-        path.write_text(text, encoding="utf-8")
-        return
-    _sweep(path.parent, f".{path.name}.", "")
+def _replace(path: Path, data: bytes) -> None:
+    _sweep(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(_mode(path))

@@ -27,9 +27,6 @@ _OWN: Final = __name__.partition(".")[0]
 class ShadowedPackage(DpcoreError):
     r"""Another module shadows a package of dpcore."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-
     def __str__(self) -> str:
         name, reason = self.args
         return f"dpcore's own package {name}: {reason}"

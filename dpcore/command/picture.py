@@ -6,7 +6,7 @@ changes no global setting; the same data give the same bytes.
 
 from __future__ import annotations
 
-import os
+import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dpcore.command.output_file import whole_picture
+from dpcore.command.output_file import check_writable, write_whole
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -72,10 +72,7 @@ def check_picture(argument: str, path: Path) -> None:
     """
     if path.suffix.lower() not in _ENDINGS:
         raise InvalidParameter(argument, str(path), f"must end in {', '.join(_ENDINGS)}")
-    if not path.parent.is_dir():
-        raise InvalidParameter(argument, str(path), f"there is no folder {path.parent}")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InvalidParameter(argument, str(path), "is not a path that can be written")
+    check_writable(argument, path)
     require_matplotlib(argument, str(path))
 
 
@@ -96,8 +93,9 @@ def picture(
         figure = Figure(figsize=size, **options)
         yield figure
         number_log_axes(figure)
-        with whole_picture(argument, path) as partial:
-            figure.savefig(partial, dpi=_DOTS, metadata=_METADATA[path.suffix.lower()])
+        ending, drawn = path.suffix.lower(), io.BytesIO()
+        figure.savefig(drawn, format=ending[1:], dpi=_DOTS, metadata=_METADATA[ending])
+    write_whole(argument, path, drawn.getvalue())
 
 
 @contextmanager

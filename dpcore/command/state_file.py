@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
-from dpcore.command.input_file import require_plain
+from dpcore.command.input_file import file_errors, require_plain
 from dpcore.errors import InvalidParameter
 
 Place: TypeAlias = str | Path
@@ -54,19 +54,18 @@ class StateFile:
         """
         start = started(schema)
         first, self.digest = next_record(start, header)
+        end = 0
         try:
-            if is_torn(self.reader, first, f'{{"schema":"{schema}"'.encode()):
-                self.restart(first)
-                return
-            end = 0
-            for record in read_records(self.reader, start):
-                (taken if end else begun)(record.payload)
-                end, self.digest = record.end, record.digest
+            with file_errors(self.argument, self.path):
+                if is_torn(self.reader, first, f'{{"schema":"{schema}"'.encode()):
+                    self.restart(first)
+                    return
+                for record in read_records(self.reader, start):
+                    (taken if end else begun)(record.payload)
+                    end, self.digest = record.end, record.digest
         except Damaged as error:
             if end:
                 raise self._wrong(f"is damaged at {error}") from None
-        except OSError as error:
-            raise self.refused(error) from None
         except MemoryError:
             raise self._wrong("does not fit in memory") from None
         if not end:
@@ -80,33 +79,23 @@ class StateFile:
 
     def append(self, data: bytes) -> None:
         r"""Append data and return when it is on disk."""
-        try:
+        with file_errors(self.argument, self.path):
             left = memoryview(data)
             while left:
                 left = left[os.write(self.handle, left) :]
             os.fsync(self.handle)
-        except OSError as error:
-            raise self.refused(error) from None
 
     def cut(self, size: int) -> None:
         r"""Drop the data after the first ``size`` bytes."""
-        try:
+        with file_errors(self.argument, self.path):
             os.ftruncate(self.handle, size)
-        except OSError as error:
-            raise self.refused(error) from None
 
     def restart(self, data: bytes) -> None:
         r"""Replace the content by ``data`` and return when the file and its name are on disk."""
         self.cut(0)
         self.append(data)
-        try:
+        with file_errors(self.argument, self.path):
             _sync_folder(self.path)
-        except OSError as error:
-            raise self.refused(error) from None
-
-    def refused(self, error: OSError) -> InvalidParameter:
-        r"""Convert an operating-system error to an error that names the file."""
-        return self._wrong(error.strerror or str(error))
 
     def _wrong(self, reason: str) -> InvalidParameter:
         return InvalidParameter(self.argument, str(self.path), reason)
@@ -127,21 +116,18 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     require_plain(argument, place)
     fresh = not os.path.lexists(place)
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-    try:
+    with file_errors(argument, place):
         handle = os.open(place, flags, 0o600)
-    except OSError as error:
-        raise InvalidParameter(argument, str(path), error.strerror or str(error)) from None
     with os.fdopen(handle, "rb") as reader:
         found = StateFile(argument=argument, path=place, handle=handle, reader=reader, owner=owner)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            reason = f"is in use by another {owner}"
-            raise InvalidParameter(argument, str(path), reason) from None
-        except OSError as error:
-            raise found.refused(error) from None
+        with file_errors(argument, place):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                reason = f"is in use by another {owner}"
+                raise InvalidParameter(argument, str(path), reason) from None
         if not os.fstat(handle).st_size:
             # Another program may have created the file with permissions for others.
             with suppress(OSError):

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Final
 
 from dpcore.command.options import option
@@ -17,7 +17,10 @@ from dpcore.numbers.parameter import whole_number
 _SECONDS: Final = "60"
 _LONGEST: Final = 10**8
 
-_OPTION: Final = option("SECONDS", "Stop with an error after this many seconds.", default=...)
+_WITHIN: Final = Annotated[
+    str | None,
+    option("SECONDS", "Stop with an error after this many seconds.", default=...),
+]
 
 
 class OutOfTime(DpcoreError):
@@ -51,17 +54,11 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(sign, before)
 
 
-def with_time_limit(command: Callable[..., None]) -> Callable[..., None]:
+def with_time_limit(
+    command: Callable[..., None], default: str | None = _SECONDS
+) -> Callable[..., None]:
     r"""Add an option ``--within`` to a command, with 60 seconds by default."""
-    return _bounded(command, Annotated[str, _OPTION], _SECONDS)
 
-
-def with_optional_time_limit(command: Callable[..., None]) -> Callable[..., None]:
-    r"""Add an option ``--within`` to a command, without a limit by default."""
-    return _bounded(command, Annotated[str | None, _OPTION], None)
-
-
-def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Callable[..., None]:
     @wraps(command)
     def bounded(*, within: str | None, **given: Any) -> None:
         if within is None:
@@ -72,9 +69,13 @@ def _bounded(command: Callable[..., None], kind: Any, default: str | None) -> Ca
 
     # The command-line parser reads the signature and the annotations of a command.
     own = inspect.signature(command, eval_str=True)
-    option = inspect.Parameter(
-        "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+    limit = inspect.Parameter(
+        "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_WITHIN
     )
-    bounded.__signature__ = own.replace(parameters=[*own.parameters.values(), option])  # type: ignore[attr-defined]  # PEP 362
-    bounded.__annotations__ = {**command.__annotations__, "within": kind}
+    bounded.__signature__ = own.replace(parameters=[*own.parameters.values(), limit])  # type: ignore[attr-defined]  # PEP 362
+    bounded.__annotations__ = {**command.__annotations__, "within": _WITHIN}
     return bounded
+
+
+with_optional_time_limit: Final = partial(with_time_limit, default=None)
+r"""Add an option ``--within`` to a command, without a limit by default."""

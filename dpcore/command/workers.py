@@ -240,7 +240,7 @@ def leave_ctrl_c_to(parent: int) -> None:
     This installs a handler, because programs started from here would inherit SIG_IGN.
     """
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _not_here)
+        signal.signal(signal.SIGINT, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
@@ -251,7 +251,3 @@ def _begin(parent: int, folder: str) -> None:
         os.chdir(folder)
     watch_over(parent)
     leave_ctrl_c_to(parent)
-
-
-def _not_here(number: int, frame: object) -> None:
-    del number, frame

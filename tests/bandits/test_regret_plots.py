@@ -112,7 +112,7 @@ def test_bad_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InvalidParameter, match=reason):
             check_picture("--output", path)
     (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(InvalidParameter, match="not a path"):
+    with pytest.raises(InvalidParameter, match="is a directory"):
         check_picture("--output", tmp_path / "folder.svg")
     with pytest.raises(InvalidParameter, match="curves"):
         Panel(title="", curves=())

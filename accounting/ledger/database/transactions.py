@@ -19,18 +19,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
+from accounting.ledger.database import place
 from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
-from accounting.ledger.database.place import (
-    address_of,
-    bring_to_disk,
-    home_of,
-    identity,
-    is_file,
-    made_private,
-    refuse_mounted,
-    settle_in,
-    where_of,
-)
 from accounting.ledger.database.waiting import waited_for_process, waited_for_session
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 
@@ -49,8 +39,8 @@ class Store:
     r"""One database. Connections are pooled and reused, but never across a fork."""
 
     def __init__(self, url: str) -> None:
-        address = address_of(url)
-        self.where, self.is_file = where_of(address), is_file(address)
+        address = place.address_of(url)
+        self.where, self.is_file = place.where_of(address), place.is_file(address)
         # Resolved now, as by the driver, so that a later change of the folder has no effect.
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
         # If links lead to another file later, that file is not the open one, and is refused.
@@ -60,13 +50,10 @@ class Store:
         r"""The file in which processes wait for an SQLite file."""
         self._engine = _engine(address)
         self._driver: Any = self._engine.dialect.loaded_dbapi
-        reads: dict[str, Any] = {"ledger_reads": True}
-        writes: dict[str, Any] = {"ledger_reads": False}
+        self._reads = self._writes = self._engine
         if not self.is_file:
-            reads["isolation_level"] = "REPEATABLE READ"
-            writes["isolation_level"] = "READ COMMITTED"
-        self._reads = self._engine.execution_options(**reads)
-        self._writes = self._engine.execution_options(**writes)
+            self._reads = self._engine.execution_options(isolation_level="REPEATABLE READ")
+            self._writes = self._engine.execution_options(isolation_level="READ COMMITTED")
         self._process = os.getpid()
         self._inherited: list[Pool] = []
         self.file: tuple[int, int] | None = None
@@ -90,8 +77,8 @@ class Store:
         ``create`` the tables, or the file, need not exist yet.
         """
         if create and self.is_file:
-            identity(self._path, self.where)  # refuses a device, whose mode must not change
-            made_private(self._real)
+            place.identity(self._path, self.where)  # refuses a device, whose mode must not change
+            place.made_private(self._real)
         with self._transaction(reads=False, create=create) as connection:
             if not self.is_file:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
@@ -113,7 +100,7 @@ class Store:
         Call it inside a writing transaction.
         """
         if self.is_file:
-            settle_in(self._path, ledger)
+            place.settle_in(self._path, ledger)
 
     def must_hold_tables(self, connection: Connection) -> None:
         r"""Raise :class:`LedgerUnavailable` for a database without a ledger."""
@@ -137,7 +124,7 @@ class Store:
         if self.is_file:
             for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
                 with suppress(FileNotFoundError):  # without a log all data are in the file
-                    bring_to_disk(path, how)
+                    place.bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
         r"""The error for a charge that timed out, naming the blocking process."""
@@ -152,7 +139,7 @@ class Store:
 
     @contextmanager
     def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
-        if self.is_file and not create and identity(self._path, self.where) is None:
+        if self.is_file and not create and place.identity(self._path, self.where) is None:
             # Opening a missing file would create an empty one.
             reason = "there is no such file: create a ledger with dpcore ledger open"
             raise LedgerUnavailable(self.where, reason)
@@ -169,14 +156,14 @@ class Store:
                     yield connection
                 return
             with using(self._real):
-                refuse_mounted(self._real, self.where)
+                place.refuse_mounted(self._real, self.where)
                 if not reads:
                     self._shorten_log()
                 with engine.begin() as connection:
-                    _begin(connection)
+                    _begin(connection, reads=reads)
                     file = connection.info["file"]
                     self._must_be(file)
-                    connection.info["home"] = home_of(self._real)
+                    connection.info["home"] = place.home_of(self._real)
                     yield connection
             # A write to a file that has been moved or removed must not be acknowledged.
             self._must_be(file)
@@ -191,13 +178,13 @@ class Store:
             return
         if length > _LOG:
             with self._writes.begin() as alone, closing(FileConnection(str(self._path))) as other:
-                _begin(alone)
+                _begin(alone, reads=False)
                 self._must_be(alone.info["file"])
                 other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _must_be(self, opened: tuple[int, int]) -> None:
         self.file = self.file or opened
-        if not self.file == opened == identity(self._path, self.where):
+        if not self.file == opened == place.identity(self._path, self.where):
             reason = "was moved, removed or replaced while it was open: open it again"
             raise LedgerUnavailable(self.where, reason)
 
@@ -232,7 +219,7 @@ class Store:
 
 
 def _engine(address: URL) -> Engine:
-    if not is_file(address):
+    if not place.is_file(address):
         return create_engine(address, pool_pre_ping=True, pool_timeout=_PATIENCE)
     named = {"timeout": _PATIENCE, "factory": FileConnection}
     engine = create_engine(address, connect_args=named, pool_timeout=_PATIENCE)
@@ -280,8 +267,7 @@ def _write_ahead(connection: Any) -> None:
         raise sqlite3.OperationalError(f"supports no write-ahead log, only mode {mode!r}")
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: Connection, *, reads: bool) -> None:
     # Neither an event of the engine nor a call through it, because both slow each charge down.
-    reads = connection.get_execution_options()["ledger_reads"]
     driver: Any = connection.connection.driver_connection
     driver.execute("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -18,7 +18,7 @@ from accounting.budget import calibrate as module
 from accounting.budget.calibrate import Calibration, calibrate, noise_multiplier
 from accounting.budget.continual import CalibratedSum, calibrate_sum, compare_sums
 from accounting.budget.dpsgd import Sampling, TrainingRun
-from accounting.budget.search import Edge, Unknown, decide, search
+from accounting.budget.search import Edge, Unknown, search
 from accounting.claims.bound import Bound
 from accounting.errors import NotDerived
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
@@ -147,24 +147,23 @@ def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "old", "new"),
+    ("owner", "broken", "old", "new"),
     [
-        ("calibrate", "compose((one, times))", "compose((one, 1))"),
-        ("decide", "total.delta(epsilon, width)", "total.delta(2 * epsilon, width)"),
-        ("calibrate", "honest), moves, share", "honest), 1, share"),
+        (module._Plan, "composed", "compose((one, self.rounds))", "compose((one, 1))"),
+        (module, "decide", "total.delta(epsilon, width)", "total.delta(2 * epsilon, width)"),
+        (module._Plan, "composed", "noise, self.sensitivity", "noise, 1"),
     ],
     ids=["rounds ignored", "another epsilon", "sensitivity ignored"],
 )
 def test_a_broken_evaluation_is_seen(
-    monkeypatch: pytest.MonkeyPatch, broken: str, old: str, new: str
+    monkeypatch: pytest.MonkeyPatch, owner: Any, broken: str, old: str, new: str
 ) -> None:
     given: dict[str, Any] = {
         "noise": "discrete-gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 20,
         "sensitivity": 3,
     }  # fmt: skip
     right = calibrate(**given)
-    whole: dict[str, Any] = {"calibrate": calibrate, "decide": decide}
-    monkeypatch.setattr(module, broken, mutated(whole[broken], old, new))
+    monkeypatch.setattr(owner, broken, mutated(getattr(owner, broken), old, new))
     try:
         assert module.calibrate(**given).edge != right.edge
     except NotDerived:

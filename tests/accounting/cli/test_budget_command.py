@@ -15,8 +15,7 @@ from scipy.special import ndtr
 from accounting import guarantee, verify
 from accounting.budget.continual import MECHANISMS
 from accounting.certificates.certificate import Certificate
-from accounting.cli import composition_options
-from accounting.cli import composition_options as arguments
+from accounting.cli import answers, composition_options
 from dpcore.local import FAMILIES
 from dpcore.noise_text import noise_from_json, read_noise
 from tests.support.dpcore.refusals import refusal
@@ -106,7 +105,7 @@ def test_a_tiny_delta_is_not_zero(command: Command) -> None:
 
 @given(value=st.fractions(0, 1))
 def test_numbers_in_json_read_back_exactly(value: Fraction) -> None:
-    found = json.loads(json.dumps(composition_options.exact(value)))
+    found = json.loads(json.dumps(answers.exact(value)))
     assert Fraction(found if isinstance(found, str) else repr(found)) == value
 
 
@@ -234,7 +233,7 @@ def test_returning(command: Command) -> None:
     ],
 )
 def test_counts(text: str, wanted: list[int]) -> None:
-    assert arguments.counts("--visits", text) == wanted
+    assert composition_options.counts("--visits", text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_counts(text: str, wanted: list[int]) -> None:
      "4,2,1,...,8", "1,2,3,...,1e12", "x", "1.5"],
 )  # fmt: skip
 def test_counts_that_are_none(text: str) -> None:
-    assert "--visits" in refusal(lambda: arguments.counts("--visits", text))
+    assert "--visits" in refusal(lambda: composition_options.counts("--visits", text))
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])

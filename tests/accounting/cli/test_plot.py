@@ -3,8 +3,6 @@ r"""A picture is whole or not there, and shows what is proven."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -68,26 +66,21 @@ def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.Mo
     draw(path, WIDE, title="a total")
     before = path.read_bytes()
 
-    def full(self: Any, target: Path, **_: Any) -> None:
-        Path(target).write_text("half a pic", encoding="utf-8")
+    def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    monkeypatch.setattr("os.fsync", full)
     assert "No space left" in refusal(lambda: draw(path, NARROW, title="a total"))
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     # The twin writes in place, and the old picture is gone.
-    monkeypatch.setattr("dpcore.command.picture.whole_picture", in_its_place)
-    refusal(lambda: draw(path, NARROW, title="a total"))
-    assert not path.exists() or path.read_bytes() != before
+    monkeypatch.setattr("dpcore.command.picture.write_whole", in_its_place)
+    draw(path, NARROW, title="a total")
+    assert path.read_bytes() != before
 
 
-@contextmanager
-def in_its_place(argument: str, path: Path) -> Iterator[Path]:
-    try:
-        yield path
-    except OSError as error:
-        raise InvalidParameter(argument, str(path), str(error)) from error
+def in_its_place(argument: str, path: Path, content: bytes) -> None:
+    path.write_bytes(content[:100])
 
 
 RUN = TrainingRun(noise_multiplier=2, batch_size=20, examples=1000, epochs=10)

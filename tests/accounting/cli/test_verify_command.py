@@ -284,7 +284,7 @@ def test_a_text_without_end_is_not_read_to_the_end(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("a\0b", "file name is not valid"),
+        ("a\0b", "is not a valid file name"),
         ("nowhere.json", "nowhere.json"),
         ("pipe", "regular file"),
     ],

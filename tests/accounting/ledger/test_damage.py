@@ -283,7 +283,7 @@ def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
 
 # That of released values is made with the first: test_release.py.
 TABLES = [
-    kept for kept in Tables.of((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
+    kept for kept in Tables((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
 ]
 
 

@@ -143,7 +143,7 @@ def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.Monkey
 
 
 def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "_begin", lambda connection: None)
+    monkeypatch.setattr(transactions, "_begin", lambda connection, *, reads: None)
     monkeypatch.setattr(Book, "_add_up", broken_off)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
         with pytest.raises(KeyboardInterrupt):

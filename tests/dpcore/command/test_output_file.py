@@ -12,10 +12,8 @@ import pytest
 from dpcore.command import output_file
 from dpcore.command.input_file import read_text
 from dpcore.command.output_file import (
-    check_folder,
     check_writable,
     made_folder,
-    whole_picture,
     write_whole,
 )
 from dpcore.errors import InvalidParameter
@@ -33,27 +31,22 @@ def gone() -> int:
 
 def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> None:
     dead, alive = gone(), os.getppid()
-    left = [f".regret.{dead}.svg", f".rows.json.{dead}.abcd_123"]
     kept = [
-        f".regret.{alive}.svg", f".rows.json.{alive}.abcd_123", f".regret.{dead}.png",
-        f".other.{dead}.svg", ".regret.svg", ".rows.json.mine", f".rows.json.{dead}.abc",
+        f".rows.json.{alive}.abcd_123", f".other.{dead}.abcd_123", ".rows.json",
+        ".rows.json.mine", f".rows.json.{dead}.abc",
     ]  # fmt: skip
-    for name in (*left, *kept):
+    for name in (f".rows.json.{dead}.abcd_123", *kept):
         (tmp_path / name).touch()
-    with whole_picture("--output", tmp_path / "regret.svg") as partial:
-        partial.write_text("<svg/>")
-    assert not (tmp_path / left[0]).exists()
     write_whole("--output", tmp_path / "rows.json", "{}")
-    found = {path.name for path in tmp_path.iterdir()}
-    assert found == {*kept, "regret.svg", "rows.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, "rows.json"}
 
 
 def test_a_sweep_that_asks_nobody_is_caught(tmp_path: Path) -> None:
-    alive = tmp_path / f".regret.{os.getppid()}.svg"
+    alive = tmp_path / f".regret.svg.{os.getppid()}.abcd_123"
     alive.touch()
-    output_file._sweep(tmp_path, ".regret.", ".svg")
+    output_file._sweep(tmp_path / "regret.svg")
     assert alive.exists()
-    rewired(output_file._sweep, _runs=lambda process: False)(tmp_path, ".regret.", ".svg")
+    rewired(output_file._sweep, _runs=lambda process: False)(tmp_path / "regret.svg")
     assert not alive.exists()
 
 
@@ -62,25 +55,16 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from dpcore.command import output_file
-if sys.argv[2] == "text":
-    output_file.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
-    output_file.write_whole("--output", Path("it.svg"), "text")
-with output_file.whole_picture("--output", Path("it.svg")) as partial:
-    partial.write_text("picture")
-    os.kill(os.getpid(), signal.SIGKILL)
+output_file.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+output_file.write_whole("--output", Path("it.svg"), "text")
 """
 
 
-@pytest.mark.parametrize("kind", ["text", "picture"])
-def test_kill_9_within_a_write_leaves_nothing_for_long(tmp_path: Path, kind: str) -> None:
-    words = [sys.executable, "-c", KILLED, str(ROOT), kind]
+def test_kill_9_within_a_write_leaves_nothing_for_long(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", KILLED, str(ROOT)]
     subprocess.run(words, cwd=tmp_path, timeout=60, check=False)
     assert len([*tmp_path.iterdir()]) == 1
-    if kind == "text":
-        write_whole("--output", tmp_path / "it.svg", "whole")
-    else:
-        with whole_picture("--output", tmp_path / "it.svg") as partial:
-            partial.write_text("whole")
+    write_whole("--output", tmp_path / "it.svg", "whole")
     assert [path.name for path in tmp_path.iterdir()] == ["it.svg"]
     assert (tmp_path / "it.svg").read_text() == "whole"
 
@@ -104,7 +88,7 @@ def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
         failing(new, "result")
     assert (new / "result").exists()
     with pytest.raises(InvalidParameter, match="is not a folder"):
-        check_folder("--output", new / "result")
+        failing(new / "result")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+r"""Answers of the commands: bounds, compositions and certificates, as text and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import nullcontext
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from dpcore.command.output_file import check_writable, write_whole
+from dpcore.command.terminal import fact, show
+from dpcore.numbers.rounding import down, exactly, up
+
+if TYPE_CHECKING:
+    from accounting.budget.search import Edge
+    from accounting.claims.bound import Bound
+    from accounting.claims.guarantee import Guarantee
+    from accounting.composition.compose import Composition
+
+Fact: TypeAlias = tuple[str, str]
+"""A name and its value: one line of the text output."""
+
+SCHEMA: Final = "dpcore-budget/1"
+MARGIN: Final = 13
+
+_PROVING: Final = 600.0
+"""The time limit for a certificate with evidence, in seconds."""
+_DIGITS: Final = 9
+
+
+def of_least(what: str, least: Edge | None) -> list[Fact]:
+    r"""The least noise that a search found, if any, and the cost of one step less."""
+    if least is None:
+        return []
+    said = f"the least {what} is" if least.proven else f"this {what} suffices:"
+    facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
+    if least.beyond is not None:
+        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta"))
+    return facts
+
+
+def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
+    r"""The next value on the side where the guarantee fails, and its result."""
+    said = "fails" if edge.proven else "is not proven to satisfy it"
+    found = edge.found if edge.found_beyond is None else edge.found_beyond
+    return name, f"{beyond} {said}: {quantity} is {between(found)}"
+
+
+def format_part(source: Guarantee, rounds: int) -> str:
+    r"""Format one component as command options."""
+    return f"{rounds} x {source.text}"
+
+
+def write_certificate(
+    path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
+) -> list[tuple[str, str]]:
+    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: complete or not at all.
+
+    Return a fact to print: the size of a certificate with evidence.
+    """
+    if path is None:
+        return []
+    from accounting.certificates.certificate import certify
+    from accounting.certificates.deadline import deadline
+
+    check_writable("--certificate", path)
+    with deadline(_PROVING) if evidence else nullcontext():
+        text = certify(total, deltas=[delta], evidence=evidence).text()
+    write_whole("--certificate", path, text)
+    return [("evidence", f"{path}: {len(text)} bytes")] if evidence else []
+
+
+def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
+    r"""The result and its inputs, for ``--json``."""
+    return {
+        "schema": SCHEMA,
+        **answer,
+        "rounds": total.rounds,
+        "method": found.method,
+        "theorem": found.theorem,
+        "parts": total.to_json(),
+        "assumptions": list(total.assumptions),
+    }
+
+
+def lines_of(total: Composition, found: Bound) -> list[str]:
+    r"""The lines of text for the components, the method, and the assumptions."""
+    facts = [("rounds", format_part(source, count)) for source, count in total.parts]
+    facts += [("method", computed_by(found)), *assumed(total)]
+    return lines(facts)
+
+
+def assumed(total: Composition) -> list[Fact]:
+    r"""The assumptions as facts."""
+    return [("assumes", reason) for reason in total.assumptions]
+
+
+def lines(facts: Iterable[Fact]) -> list[str]:
+    r"""Format each fact as a line."""
+    return [fact(name, value, margin=MARGIN) for name, value in facts]
+
+
+def show_answer(
+    answer: dict[str, Any],
+    facts: Iterable[Fact],
+    total: Composition,
+    found: Bound,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Print the JSON document, or the facts and the components."""
+    show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
+
+
+def between(bound: Bound) -> str:
+    r"""Format a bound as text, lower and upper if both are known."""
+    if bound.upper == math.inf and bound.lower == math.inf:
+        return "infinite"
+    if bound.upper == math.inf and not bound.lower:
+        return "not bounded by any available theorem"
+    if bound.lower is None:
+        return f"at most {up(bound.upper, _DIGITS)}"
+    if bound.lower == bound.upper and down(bound.lower, _DIGITS) == up(bound.upper, _DIGITS):
+        return f"exactly {up(bound.upper, _DIGITS)}"
+    return f"between {down(bound.lower, _DIGITS)} and {up(bound.upper, _DIGITS)}"
+
+
+_ENGINES: Final = {
+    "direct": "sums over the outputs of one release",
+    "contour": "a contour integral over the total loss, enclosed from both sides",
+}
+
+
+def computed_by(bound: Bound) -> str:
+    r"""Describe how a bound was computed: the engine and the theorem."""
+    engine = _ENGINES.get(bound.method)
+    return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
+
+
+def exact(value: Fraction) -> float | str:
+    r"""The JSON value of a number: a float if it is exact, otherwise exact text.
+
+    A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
+    """
+    try:
+        near = float(value)
+    except OverflowError:
+        near = math.inf
+    if math.isfinite(near) and Fraction(repr(near)) == value:
+        return near
+    return exactly(value)
