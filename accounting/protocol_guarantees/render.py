@@ -187,16 +187,16 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             data |= {"reach": protocol.reach, "cover": str(protocol.cover)}
             data |= {"missed_upper": round_up(missed), "standard_error_upper": error}
         case _:
-            size, tau = plan.size, protocol.threshold
+            tau, wraps = protocol.threshold, plan.wraparound
             rows += [
                 total,
                 *precision,
                 ("modulus", f"m = {protocol.modulus}, threshold tau = {tau}"),
             ]
             data |= {"threshold": tau, "modulus": protocol.modulus}
-            data["wraparound_upper"] = None if size is None else size.wraparound.upper_float
-            if size is not None:
-                rows.append(("wraps", f"with probability at most {up(size.wraparound.upper)}"))
+            data["wraparound_upper"] = None if wraps is None else wraps.upper_float
+            if wraps is not None:
+                rows.append(("wraps", f"with probability at most {up(wraps.upper)}"))
             if isinstance(protocol, LocalSum):
                 rows.append(("trust", "nobody: every single message has the guarantee"))
     return data, rows

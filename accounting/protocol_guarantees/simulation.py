@@ -178,9 +178,6 @@ def _noise_deviation(protocol: Protocol, present: int) -> float:
     if isinstance(protocol, PureShuffle):
         square = protocol.square_error(present)
         return math.nextafter(math.sqrt(round_up(square)), math.inf)
-    variance = protocol.observed_noise(present).variance
+    variance = protocol.total_noise(present).variance
     most = variance.upper if isinstance(variance, Enclosure) else variance
-    if protocol.name == "local":
-        most *= present
-    unit = protocol.precision if hasattr(protocol, "precision") else 1
-    return math.nextafter(math.sqrt(round_up(most / unit**2)), math.inf)
+    return math.nextafter(math.sqrt(round_up(most / protocol.precision**2)), math.inf)

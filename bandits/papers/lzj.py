@@ -173,7 +173,7 @@ def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
 def _exact_vector(s: int, e: Fraction, d: Fraction) -> Found:
     g = lzj_vector(_USERS, s, e, d).precision
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * s)
-    return d, least.enough.delta(e, "1e-4"), {"g": g, "bits": least.bits}
+    return d, least.delta(e, "1e-4"), {"g": g, "bits": least.trials}
 
 
 def _twice(value: Enclosure) -> Enclosure:
@@ -232,7 +232,7 @@ def _lemma_chance(n: int, g: int, e: Fraction, d: Fraction) -> Found:
 )
 def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
-    return lzj_scalar(n, g, e, d).bits, least.bits
+    return lzj_scalar(n, g, e, d).bits, least.trials // n
 
 
 @_scalars(
@@ -243,4 +243,4 @@ def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
 )
 def _exact_scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
-    return d, least.enough.delta(e), {"bits": least.bits}
+    return d, least.delta(e), {"bits": least.trials // n}

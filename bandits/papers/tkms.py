@@ -78,13 +78,13 @@ def _theorem(m: int, e: Fraction) -> Found:
     "one bit less is certified to be insufficient",
 )
 def _bits(e: Fraction) -> Found:
-    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).bits
+    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).trials
 
 
 @_tkms("ours: the fewest fair bits", _TARGET + ", {bits} bits", "delta", "calibrated exactly")
 def _exact_bits(e: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=_DELTA)
-    return _DELTA, least.enough.delta(e), {"bits": least.bits}
+    return _DELTA, least.delta(e), {"bits": least.trials}
 
 
 @_tkms(

@@ -37,7 +37,6 @@ from bandits.privatizers.deployment import (
     masked_sum,
     mechanism_of,
     noise_by_user,
-    noise_of,
 )
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
@@ -47,7 +46,6 @@ from dpcore.protocols.modular_sums import (
     AggregatedSum,
     CentralSum,
     LocalSum,
-    ModularSum,
     ShuffledPure,
 )
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -305,9 +303,7 @@ class Privatizer(Releasing[int]):
     def precision(self, pulls: int) -> int:
         r"""The number of steps g that encode a reward in a batch of n."""
         protocol = self._of(pulls)
-        if protocol is None:
-            return _PLAIN_STEPS
-        return protocol.precision if isinstance(protocol, ModularSum) else 1
+        return _PLAIN_STEPS if protocol is None else protocol.precision
 
     @final
     def bits(self, pulls: int) -> int:
@@ -322,7 +318,7 @@ class Privatizer(Releasing[int]):
         The analyzer subtracts the mean of a law that is not centred.
         """
         protocol = self._of(pulls)
-        return None if protocol is None else noise_of(protocol, self.reporting(pulls))
+        return None if protocol is None else protocol.total_noise(self.reporting(pulls))
 
     @final
     def missed(self, pulls: int) -> Fraction:
@@ -373,7 +369,7 @@ class Privatizer(Releasing[int]):
             case AggregatedSum() if self.deployment.aggregation == "masked":
                 return ReleasedSum(masked_sum(protocol, total, self.deployment, rng))
             case AggregatedSum() | ShuffledPure():
-                total += noise_of(protocol, present).sample(rng=rng)
+                total += protocol.total_noise(present).sample(rng=rng)
             case CentralSum():
                 pass  # the analyzer adds the noise itself
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))

@@ -62,9 +62,8 @@ def test_skellam_for_a_target() -> None:
     assert PrivacyCurve(noise=noise, sensitivity=g).delta(1).upper <= Fraction(1, 10**6)
     less = Skellam(variance=48 * each * (1 - Fraction(1, 700)))
     assert PrivacyCurve(noise=less, sensitivity=g).enclose_delta(1).lower > Fraction(1, 10**6)
-    assert plan.size is not None
-    assert plan.size.threshold == plan.protocol.threshold
-    assert plan.size.wraparound.upper <= Fraction(1, 10**9)
+    assert plan.wraparound is not None
+    assert plan.wraparound.upper <= Fraction(1, 10**9)
 
 
 def biased(plan: Plan) -> Fraction:
