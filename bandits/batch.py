@@ -227,18 +227,13 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
     return arms, horizon
 
 
-def chance_of(argument: str, value: RationalLike) -> Fraction:
-    r"""Parse an exact probability in (0, 1); errors name ``argument``."""
-    return rational_in(argument, value, "(0, 1)")
-
-
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
     r"""Parse the p of a run, in (0, 1/2): the probability that any interval misses its mean.
 
     p is an error probability: 0.05 for 95% confidence. Values of at least 1/2 raise an error as a
     likely mistake.
     """
-    exact = chance_of(argument, value)
+    exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:
         reason = "must be < 1/2: it is an error probability, so write 0.05 for 95% confidence"
         raise InvalidParameter(argument, value, reason)

@@ -23,7 +23,7 @@ from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational
+from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers
 from dpcore.protocols.modular_sums import ModularSum
 
 RadiusName: TypeAlias = Literal["exact", "paper"]
@@ -213,23 +213,18 @@ class DpSeRadius(Radius):
         return narrow(beta, _BITS).upper_float
 
 
-def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -> float:
+def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> float:
     r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of TKMS, rounded up.
 
     It is for a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
     sub-Gaussian noise of parameter ``sigma``, in units of reward.
     """
-    t, n = integer("batches", batches, at_least=1), integer("pulls", pulls, at_least=1)
-    rounds, deviation = integer("horizon", horizon, at_least=2), rational("sigma", sigma)
-    if deviation < 0:
-        raise InvalidParameter("sigma", sigma, "must be >= 0")
-    return narrow(
-        lambda: (
-            (2 * arb(t).sqrt() * ball(deviation) / n + 1 / arb(n).sqrt())
-            * (2 * arb(rounds).log()).sqrt()
-        ),
-        _BITS,
-    ).upper_float
+
+    def width() -> arb:
+        noise = 2 * arb(batches).sqrt() * ball(sigma) / pulls
+        return (noise + 1 / arb(pulls).sqrt()) * (2 * arb(horizon).log()).sqrt()
+
+    return narrow(width, _BITS).upper_float
 
 
 def _confidence(failure: RationalLike) -> Fraction:
