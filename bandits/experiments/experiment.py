@@ -33,9 +33,9 @@ from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
+    Whole,
     integer,
     rational,
-    rational_in,
     write_rational,
 )
 
@@ -153,12 +153,13 @@ class Experiment(RunParameters):
     preset: str
     algorithms: tuple[str, ...]
     epsilons: tuple[RationalLike, ...]
-    instances: int
+    horizon: Whole = Whole(at_most=_MOST_HORIZON)
+    instances: Whole = Whole(at_most=MOST_INSTANCES)
     delta: Exact = Exact("1e-6", within="(0, 1)")
     schedule: ScheduleName | None = None
     arms: int | None = None
     super_arm: int | None = None
-    seed: int = 1
+    seed: Whole = Whole(1, at_least=0)
     checkpoints: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -168,14 +169,15 @@ class Experiment(RunParameters):
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
         _check_named("algorithms", spelled)
         _check_named("epsilon", epsilons)
-        horizon = integer("horizon", self.horizon, at_least=1, at_most=_MOST_HORIZON)
-        instances = integer("instances", self.instances, at_least=1, at_most=MOST_INSTANCES)
+        delta = self.delta  # as given, for the message
+        RunParameters.__post_init__(self)
         names = [each.entry.name for each in read]
         _check_worlds(read, preset.kind)
         _check_visits(self, names)
         _check_epsilons(self.epsilons, names, self.radius)
-        _check_delta(self.delta, names)
-        RunParameters.__post_init__(self)
+        for name in names:
+            if name in _BITS and self.delta < _LEAST_DELTA_OF_BITS:
+                raise InvalidParameter("delta", delta, f"must be >= 1e-30 for {name}")
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
@@ -184,13 +186,10 @@ class Experiment(RunParameters):
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
-            ("horizon", horizon),
-            ("instances", instances),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("super_arm", preset.super_arm_of(self.super_arm)),
-            ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", _checked_rounds(self.checkpoints, horizon)),
+            ("checkpoints", _checked_rounds(self.checkpoints, self.horizon)),
             ("users", users),
         ):
             object.__setattr__(self, name, value)
@@ -370,14 +369,6 @@ def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
         if entry.world != kind:
             reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
             raise InvalidParameter("algorithms", entry.name, reason)
-
-
-def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
-    # Raises an error for a delta outside (0, 1) or not supported by an algorithm.
-    delta = rational_in("delta", given, "(0, 1)")
-    for name in names:
-        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
-            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
 
 
 def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radius: str) -> None:

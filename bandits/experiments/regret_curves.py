@@ -83,17 +83,6 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
     write_whole("--output", path, text.getvalue())
 
 
-def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, ...]:
-    r"""The curves of an experiment, as :func:`read_lines` parses them from its table."""
-    curves: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    for cell in cells:
-        curves.setdefault((cell.algorithm, cell.epsilon), []).append(cell.regret)
-    return tuple(
-        _averaged((experiment.preset, *kind), experiment.checkpoints, regrets)
-        for kind, regrets in curves.items()
-    )
-
-
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
     r"""Parse the curves of a file of :func:`write_csv`, in the order of the file.
 

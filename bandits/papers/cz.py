@@ -109,7 +109,6 @@ def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> LocalSum:
     "the largest loss of discrete Laplace noise of scale g/epsilon",
 )
 def _pure(theorem: str, n: int, e: Fraction, chosen: AggregatedSum | LocalSum) -> Found:
-    del theorem
     return e, _curve(chosen.observed_noise(n), chosen.precision).epsilon(0)
 
 
@@ -122,7 +121,6 @@ def _pure(theorem: str, n: int, e: Fraction, chosen: AggregatedSum | LocalSum) -
     erratum="1",
 )
 def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
-    del theorem
     chosen = cz_shuffled(n, e, _FAILURE, form=form)
     alone = _curve(chosen.planned_noise, chosen.precision).enclose_epsilon(0)
     exact = Bound(
@@ -183,7 +181,6 @@ def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fract
     erratum="2",
 )
 def _renyi(theorem: str, n: int, e: Fraction, s: int, order: int, form: Form) -> Found:
-    del theorem
     chosen = cz_renyi(n, e, _FAILURE, s)
     lemma = skellam_renyi_bound(order, (chosen.precision / e) ** 2, chosen.precision)
     return (

@@ -134,7 +134,6 @@ def _tail(m: int, e: Fraction) -> Found:
     erratum=None,
 )
 def _bandit(algorithm: str, e: Fraction, sizes: tuple[int, ...]) -> Found:
-    del algorithm
     deltas = [bits_box(tkms_bits(m, e, _DELTA)).enclose_delta(e) for m in sizes]
     worst = Enclosure(max(d.lower for d in deltas), max(d.upper for d in deltas))
     return _DELTA, worst, {"first": sizes[0], "last": sizes[-1]}
