@@ -21,9 +21,10 @@ from dpcore.numbers.parameter import (
     Exact,
     Of,
     RationalLike,
+    Whole,
+    check_fields,
     integer,
     make_integers,
-    rational,
     rational_in,
 )
 from dpcore.protocols.encoding import MOST_STEPS
@@ -131,17 +132,14 @@ class Encoding:
     Raises :class:`InvalidParameter` for a precision outside [1, 2^40] or high <= low.
     """
 
-    precision: int
+    precision: Whole = Whole(at_most=MOST_STEPS)
     low: Exact = Exact(0)
     high: Exact = Exact(1)
 
     def __post_init__(self) -> None:
-        make_integers(self, "precision", at_most=MOST_STEPS)
-        low, high = rational("low", self.low), rational("high", self.high)
-        if high <= low:
-            raise InvalidParameter("high", self.high, f"must be > low = {low}")
-        for name, value in (("low", low), ("high", high)):
-            object.__setattr__(self, name, value)
+        check_fields(self)
+        if self.high <= self.low:
+            raise InvalidParameter("high", self.high, f"must be > low = {self.low}")
 
     @property
     def step(self) -> Fraction:
@@ -198,10 +196,10 @@ class Pulls:
 class Commit:
     r"""The choice to stop learning: pull ``arm`` up to the horizon without further releases."""
 
-    arm: int
+    arm: Whole = Whole(at_least=0)
 
     def __post_init__(self) -> None:
-        make_integers(self, "arm", at_least=0)
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

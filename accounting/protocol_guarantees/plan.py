@@ -42,6 +42,7 @@ from dpcore.protocols.modular_sums import (
     size_protocol,
 )
 from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import Protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.spec_syntax import find_name
 
@@ -57,15 +58,6 @@ Instance: TypeAlias = Literal[
     "vector-shuffle",
 ]
 Parameters: TypeAlias = Literal["exact", "paper"]
-Protocol: TypeAlias = (
-    AggregatedSum
-    | CentralSum
-    | LocalSum
-    | ShuffledPure
-    | PureShuffle
-    | BinaryShuffle
-    | VectorShuffle
-)
 
 GRID: Final = 1024
 """Real parameters are multiples of 1/1024 of the start value of their search."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee
-from accounting.protocol_guarantees.plan import Plan, Protocol
+from accounting.protocol_guarantees.plan import Plan
 from accounting.protocol_guarantees.simulation import Simulation
 from dpcore.command.terminal import fact
 from dpcore.noise import Noise
@@ -19,6 +19,7 @@ from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.protocols.modular_sums import CentralSum, LocalSum
 from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import Protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 
 _MARGIN: Final = 14

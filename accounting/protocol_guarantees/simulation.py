@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.claims.guarantee import Guarantee
-from accounting.protocol_guarantees.plan import Plan, Protocol, protocol_guarantee
+from accounting.protocol_guarantees.plan import Plan, protocol_guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import RunOutcome, run
+from dpcore.protocols.run import Protocol, RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step

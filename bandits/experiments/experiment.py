@@ -388,13 +388,10 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
         raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
 
 
-def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    """At most ``points`` rounds up to the horizon, equally spaced on a log scale over 4 decades."""
-    rounds = integer("horizon", horizon, at_least=1)
-    count = integer("points", points, at_least=1)
-    steps = max(count - 1, 1)
-    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
-    return tuple(sorted(found))
+def spaced_checkpoints(horizon: int) -> tuple[int, ...]:
+    """At most 81 rounds up to the horizon, equally spaced on a log scale over 4 decades."""
+    spaced = (10 ** (-_DECADES * i / (_POINTS - 1)) for i in range(_POINTS))
+    return tuple(sorted({math.ceil(horizon * share) for share in spaced}))
 
 
 def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:

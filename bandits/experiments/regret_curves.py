@@ -130,18 +130,13 @@ def _key(row: Mapping[str, str]) -> _Key:
 def _line(
     path: Path, key: _Key, runs: dict[int, dict[int, float]], setting: tuple[str, ...]
 ) -> PlotLine:
-    _, algorithm, epsilon = key
+    preset, algorithm, epsilon = key
     rounds = sorted(next(iter(runs.values())))
     for instance, run in runs.items():
         if sorted(run) != rounds or str(rounds[-1]) != setting[_SETTING.index("horizon")]:
             reason = f"is truncated: {algorithm} at epsilon {epsilon} lacks rounds of a run"
             raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
-    return _averaged(key, rounds, [[run[t] for t in rounds] for run in runs.values()])
-
-
-def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> PlotLine:
-    preset, algorithm, epsilon = key
-    both = [mean_and_error([run[i] / t for run in regrets]) for i, t in enumerate(rounds)]
+    both = [mean_and_error([run[t] / t for run in runs.values()]) for t in rounds]
     return PlotLine(
         preset=preset,
         algorithm=algorithm,

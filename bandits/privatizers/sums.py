@@ -8,7 +8,7 @@ of Tenenbaum, Kaplan, Mansour and Stemmer), and a certified pure shuffle with co
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
@@ -17,6 +17,7 @@ from accounting.protocol_guarantees.paper_parameters import paper_sum
 from accounting.protocol_guarantees.plan import (
     SCALED,
     Instance,
+    Parameters,
     choose,
     sum_protocol,
     user_noise,
@@ -42,7 +43,6 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
-Parameters: TypeAlias = Literal["exact", "paper"]
 
 _TAIL_BITS: Final = 32
 
@@ -108,7 +108,6 @@ class SumPrivatizer(_Planned[SumProtocol]):
     scaling: Exact = Exact(1, zero="the scaling multiplies the precision")
     delta: Exact = Exact(0, within="[0, 1)")
     parameters: Parameters = word(Parameters, "exact")
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         _Planned.__post_init__(self)
@@ -120,12 +119,6 @@ class SumPrivatizer(_Planned[SumProtocol]):
             raise InvalidParameter("scaling", self.scaling, reason)
         if self.scaling < 1 and self.trust in SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
-        # Hashing fractions is slow and happens hundreds of times per run, so the hash is stored.
-        exact = (self.epsilon, self.failure, self.scaling, self.delta)
-        object.__setattr__(self, "_hash", hash(exact))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     @property
     def name(self) -> str:
