@@ -29,14 +29,12 @@ from bandits.policies.linear_phased_elimination import (
     FAMILIES,
     MODELS,
     Clients,
-    ExactWidth,
-    PaperWidth,
     PhasedElimination,
 )
 from bandits.policies.policy import Policy
 from bandits.policies.schedule import Schedule
 from bandits.policies.setting import EXACT_SCALING, Setting
-from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
@@ -280,23 +278,21 @@ def _linear(algorithm: Algorithm, setting: Setting) -> PhasedElimination:
         alpha=setting.alpha,
         each=None if algorithm.value is None else int(algorithm.value),
         population=setting.users,
-        width=ExactWidth() if setting.radius == "exact" else PaperWidth(),
+        radius=setting.radius,
     )
 
 
 def _of_bits(
     algorithm: Algorithm, setting: Setting, privatizer: Privatizer, most: int | None
 ) -> Policy[Any]:
-    radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
-        return ShuffleElimination(privatizer=privatizer, radius=radius)
+        return ShuffleElimination(privatizer=privatizer, radius=setting.radius)
     # In the bound of Theorem 3.1 noise contributes 512 sigma^2/m and rewards 128: both are equal
     # for m = 4 sigma^2, the number of random bits that protect a single user.
     alone = cast(BinaryShuffle, privatizer.protocol(1)).planned_noise.trials
     users = int(alone if algorithm.value is None else algorithm.value)
-    return ShuffleElimination(
-        privatizer=privatizer, batch=users if most is None else min(users, most), radius=radius
-    )
+    batch = users if most is None else min(users, most)
+    return ShuffleElimination(privatizer=privatizer, batch=batch, radius=setting.radius)
 
 
 def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:

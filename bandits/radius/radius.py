@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from flint import arb
 
@@ -41,8 +41,6 @@ _BITS: Final = 64
 class Radius(ABC):
     r"""A rule for the confidence width of a released mean."""
 
-    name: ClassVar[str]
-
     @abstractmethod
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
@@ -69,8 +67,6 @@ class ExactRadius(Radius):
     1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers. The certified bound
     (``bandits.radius.certified``) covers reward, noise and wraparound with this failure.
     """
-
-    name: ClassVar[str] = "exact"
 
     batches: int | None = None
 
@@ -137,8 +133,6 @@ class PaperRadius(Radius):
     1/(s epsilon) as the code released with the paper, ``"printed"`` sqrt(2)/(s epsilon sqrt l).
     """
 
-    name: ClassVar[str] = "paper"
-
     form: TailName = word(TailName, "printed")
 
     def __post_init__(self) -> None:
@@ -197,8 +191,6 @@ class DpSeRadius(Radius):
     h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm is dropped if the
     best mean exceeds its mean by more than 2 h_e + 2 c_e.
     """
-
-    name: ClassVar[str] = "dp-se"
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike

@@ -155,9 +155,9 @@ def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
 
 @by_day(2)
 @pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
-@pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: r.name)
+@pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: type(r).__name__)
 def test_the_best_arm_is_kept_with_the_stated_chance(trust: str, radius: Radius) -> None:
-    alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {radius.name}", "1e-9")
+    alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {type(radius).__name__}", "1e-9")
     privatizer: Privatizer = PLAIN
     if trust != "none":
         privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1/2000")  # type: ignore[arg-type]  # a name of it

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import mpmath
 import numpy as np
@@ -59,8 +59,6 @@ each_trust = pytest.mark.parametrize("trust", PRIVATIZERS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrow(Radius):
     """A part of the certified width, with nothing to show for it."""
-
-    name: ClassVar[str] = "narrow"
 
     part: float
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy import stats
@@ -22,8 +22,6 @@ Pulled: TypeAlias = tuple[int, ...]
 class Given(Radius):
     """The same width for every batch."""
 
-    name: ClassVar[str] = "given"
-
     beta: float
 
     def width(
@@ -35,8 +33,6 @@ class Given(Radius):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRadius(Radius):
     """A width of 1/10, and what every batch was asked with: (pulls, batch, active, failure)."""
-
-    name: ClassVar[str] = "recording"
 
     asked: list[tuple[int, int, int, RationalLike]] = field(default_factory=list)
 
