@@ -105,7 +105,7 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     """
     match protocol:
         case PureShuffle():
-            return purity(protocol, honest).guarantee
+            return purity(protocol, honest)
         case ShuffledPure():
             return mechanism_guarantee(protocol.sum_mechanism(honest))
     return mechanism_guarantee(protocol.mechanism(honest))

@@ -45,25 +45,6 @@ _REACH: Final = 2
 _LEAST_REACH: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purity:
-    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, with its proof.
-
-    ``covers`` is t, ``counted`` is h - t + 1, the number of users whose noise counts, and ``jumps``
-    is b. The three losses are upper bounds on epsilon from U^t f, G^b f and V^(h-t) f;
-    ``guarantee`` is their maximum, or the epsilon g/scale of the shares if that is not smaller.
-    """
-
-    honest: int
-    covers: int
-    jumps: int
-    counted: int
-    loss_of_covers: Fraction
-    loss_of_jumps: Fraction
-    loss_at_centre: Fraction
-    guarantee: PureBound
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertifiedShuffle(PureBound):
     r"""The pure epsilon of ``protocol`` with ``honest`` users, as proven by :func:`purity`."""
@@ -74,15 +55,19 @@ class CertifiedShuffle(PureBound):
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
     r"""The pure guarantee epsilon = g/scale of the shares, if it is certified for all outputs."""
-    found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
+    found, own = purity(protocol, honest), protocol.precision / protocol.share.scale
     if found != PureBound(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")
     return CertifiedShuffle(stated_epsilon=own, protocol=protocol, honest=honest)
 
 
 @lru_cache(maxsize=1 << 8)
-def purity(protocol: PureShuffle, honest: int) -> Purity:
-    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output."""
+def purity(protocol: PureShuffle, honest: int) -> PureBound:
+    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
+
+    It is the largest of the losses from U^t f, G^b f and V^(h-t) f, or the epsilon g/scale of the
+    shares if that is not smaller.
+    """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
     present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
@@ -106,16 +91,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
     worst = max(of_covers, of_jumps, centre)
     if worst > own:
         worst = Fraction(math.ceil(worst * _ROUNDED), _ROUNDED)
-    return Purity(
-        honest=present,
-        covers=covers,
-        jumps=jumps,
-        counted=others + 1,
-        loss_of_covers=of_covers,
-        loss_of_jumps=of_jumps,
-        loss_at_centre=centre,
-        guarantee=PureBound(max(worst, own)),
-    )
+    return PureBound(max(worst, own))
 
 
 def plan_pure_shuffle(

@@ -48,7 +48,7 @@ def simulation_lines(result: Simulation) -> list[str]:
     plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
-    planned = _whole(plan, result.planned, plan.honest)
+    planned = _whole(plan, plan.guarantee, plan.honest)
     facts = [
         ("runs", f"{result.runs} runs, {result.aggregation}"),
         ("dropouts", f"{result.dropouts} of {plan.protocol.users} users dropped out in each run"),
@@ -97,7 +97,7 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
         **{name: getattr(result, name) for name in _MEASURED},
         "noise_deviation_upper": result.noise_deviation,
         "bits_per_user": plan.protocol.bits_per_user,
-        "planned": _curve_json(plan, result.planned, plan.honest),
+        "planned": _curve_json(plan, plan.guarantee, plan.honest),
         "kept": _curve_json(plan, result.kept, result.present),
     }
 

@@ -42,7 +42,7 @@ class Simulation:
     r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
-    these runs. ``kept`` is the exact curve of the actual noise, ``planned`` that of the plan.
+    these runs. ``kept`` is the exact curve of the actual noise.
     ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
     up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
     """
@@ -54,7 +54,6 @@ class Simulation:
     mean_absolute_error: float
     root_mean_square_error: float
     noise_deviation: float
-    planned: Guarantee
     kept: Guarantee
 
     @property
@@ -105,7 +104,6 @@ def simulate(
         mean_absolute_error=float(np.abs(error).mean()),
         root_mean_square_error=float(np.sqrt((error**2).mean())),
         noise_deviation=_noise_deviation(plan.protocol, users - gone),
-        planned=plan.guarantee,
         kept=protocol_guarantee(plan.protocol, users - gone),
     )
 

@@ -179,29 +179,20 @@ class RunGuarantee(Guarantee):
         }
 
 
-class Users(ABC):
-    r"""The users of a run, which decide whether a batch is played and what it costs each user."""
+class Users:
+    r"""The users of a run, who decide whether a batch is played and what it costs each user.
 
-    __slots__ = ()
-
-    @abstractmethod
-    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        r"""Select and charge the users of a requested batch; False if too few can take part."""
-
-    @abstractmethod
-    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee that releases of these ``sizes`` give each user; None if not private."""
-
-
-class NewUsers(Users):
-    r"""An unlimited supply of new users, who never return."""
+    Users of this class are new: there is an unlimited supply, and nobody returns.
+    """
 
     __slots__ = ()
 
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # no user is turned away
+        r"""Select and charge the users of a requested batch; False if too few can take part."""
         return True
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
+        r"""The guarantee that releases of these ``sizes`` give each user; None if not private."""
         parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:
@@ -213,7 +204,7 @@ class NewUsers(Users):
         return RunGuarantee(parts=tuple(parts), assumptions=(*assumed, NEW))
 
 
-NEW_USERS: Final = NewUsers()
+NEW_USERS: Final = Users()
 
 
 def _assumed_pure(part: Guarantee) -> bool:

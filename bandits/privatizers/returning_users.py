@@ -117,10 +117,9 @@ class SteadyPrivatizer(Privatizer):
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise, Fraction]:
         # Each of several sums may be decoded incorrectly mod m.
-        return self.noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
+        return self._noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
 
-    def noise_of(self, parts: Sequence[int]) -> Noise:
-        r"""The law of the total noise of releases of these sizes."""
+    def _noise_of(self, parts: Sequence[int]) -> Noise:
         noises = [each for part in parts if (each := self.noise(part)) is not None]
         if len(set(noises)) == 1:
             return summed(noises[0], len(noises))

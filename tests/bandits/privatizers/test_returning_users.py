@@ -378,7 +378,7 @@ def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
     plan = Deployment(honest="9/10")
     for steady in (BITS, GAUSSIANS, LAPLACE, SKELLAM):
         planned = replace(steady, deployment=plan)
-        together = planned.noise_of((21, 20))
+        together = planned.of_parts((21, 20))[0]
         apart = [planned.noise(n) for n in (21, 20)]
         variance = sum(spread_of(each) ** 2 for each in apart)
         assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)
