@@ -164,7 +164,8 @@ class Preset:
         digests = [_digest(path) for path in paths]
         whole = hashlib.sha256("\n".join(digests).encode()).hexdigest()
         world = self.source.read(paths if len(paths) > 1 else paths[0], wanted_arms)
-        environments = tuple(_in_order_of(world, i) for i in range(count))
+        orders = [np.random.RandomState(i).permutation(world.arms) for i in range(count)]
+        environments = tuple(Reordered(world=world, order=tuple(o.tolist())) for o in orders)
         return Worlds(environments=environments, data=whole if len(paths) > 1 else digests[0])
 
 
@@ -178,11 +179,6 @@ def _defined(value: Any) -> Any:
         means = list(value.means) if isinstance(value, Environment) else []
         return [type(value).__name__, found, means]
     return value if type(value) in (bool, int, float, str) else str(value)
-
-
-def _in_order_of(world: Environment, instance: int) -> Reordered:
-    order = np.random.RandomState(instance).permutation(world.arms)
-    return Reordered(world=world, order=tuple(order.tolist()))
 
 
 def _digest(path: Path) -> str:
