@@ -33,7 +33,15 @@ from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import ceil_sqrt, least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    Whole,
+    check_fields,
+    integer,
+    positive_rational,
+    rational_in,
+)
 from dpcore.protocols.modular_sums import (
     AggregatedSum,
     CentralSum,
@@ -152,7 +160,14 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     ``precision`` with ``parameters="paper"``; :class:`NotDerived` if no ``pure-shuffle`` is
     certified.
     """
-    target = _target(instance, users, epsilon, delta, honest_fraction, parameters)
+    target = _Target(
+        instance=instance,
+        parameters=parameters,
+        users=users,
+        epsilon=epsilon,
+        delta=delta,
+        honest_fraction=honest_fraction,
+    )
     if parameters == "paper" and precision is not None:
         raise InvalidParameter("precision", precision, "must be omitted: the paper has its own")
     steps = None if precision is None else integer("precision", precision, at_least=1)
@@ -175,10 +190,27 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
 class _Target:
     instance: Instance
     parameters: Parameters
-    users: int
-    honest: int
-    epsilon: Fraction
-    delta: Fraction
+    users: Whole = Whole()
+    epsilon: Exact = Exact(zero="epsilon 0 needs infinite noise")
+    delta: Exact = Exact(within="[0, 1)")
+    honest_fraction: Exact = Exact(within="(0, 1]")
+
+    def __post_init__(self) -> None:
+        find_name("instance", self.instance, dict.fromkeys(get_args(Instance)))
+        if self.parameters not in get_args(Parameters):
+            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        epsilon = self.epsilon  # as given, for the message
+        check_fields(self)
+        if self.epsilon > _MOST_EPSILON:
+            reason = f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
+            raise InvalidParameter("epsilon", epsilon, reason)
+        if not self.delta and self.instance in (*SCALED, "binary-shuffle", "vector-shuffle"):
+            reason = f"must be > 0: the loss of {self.instance} is unbounded"
+            raise InvalidParameter("delta", self.delta, reason)
+
+    @property
+    def honest(self) -> int:
+        return math.ceil(self.honest_fraction * self.users)
 
     def plan(self, protocol: Protocol, wraparound: Enclosure | None = None) -> Plan:
         curve = protocol_guarantee(protocol, self.honest)
@@ -197,37 +229,6 @@ class _Target:
             assumes=f"an ({self.epsilon / 4}, q)-relaxed aggregation" if relaxed else "",
             assumed_epsilon=spent,
         )
-
-
-def _target(
-    instance: Instance,
-    users: int,
-    epsilon: RationalLike,
-    delta: RationalLike,
-    honest_fraction: RationalLike,
-    parameters: Parameters,
-) -> _Target:
-    find_name("instance", instance, dict.fromkeys(get_args(Instance)))
-    if parameters not in get_args(Parameters):
-        raise InvalidParameter("parameters", parameters, "must be 'exact' or 'paper'")
-    n = integer("users", users, at_least=1)
-    e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
-    if e > _MOST_EPSILON:
-        raise InvalidParameter(
-            "epsilon", epsilon, f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
-        )
-    d = rational_in("delta", delta, "[0, 1)")
-    if d == 0 and instance in (*SCALED, "binary-shuffle", "vector-shuffle"):
-        raise InvalidParameter("delta", delta, f"must be > 0: the loss of {instance} is unbounded")
-    fraction = rational_in("honest_fraction", honest_fraction, "(0, 1]")
-    return _Target(
-        instance=instance,
-        parameters=parameters,
-        users=n,
-        honest=math.ceil(fraction * n),
-        epsilon=e,
-        delta=d,
-    )
 
 
 def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:

@@ -14,6 +14,7 @@ if each share has its intended law. :class:`Devices` runs the protocol itself
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -271,12 +272,11 @@ def _shown(first: int, second: int) -> Released:
 
 def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
     # The largest sum for which arm 1 is dropped if all rewards of arm 0 are 1; 0 if there is none.
-    low, high = 0, size
-    while high - low > 1:
-        middle = (low + high) // 2
-        after = policy.choose(policy.observe(state, _shown(size, middle)))
-        low, high = (middle, high) if isinstance(after, Commit) else (low, middle)
-    return low
+    def kept(other: int) -> bool:
+        after = policy.choose(policy.observe(state, _shown(size, other)))
+        return not isinstance(after, Commit)
+
+    return bisect_left(range(1, size), x=True, key=kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ def test_a_plan_that_trusts_everyone_is_caught() -> None:
         "delta": "1e-6",
         "honest_fraction": "4/5",
     }
-    target = distributed._target("binary-shuffle", 100, "1/2", "1e-6", "4/5", "exact")
+    target = distributed._Target(**arguments, parameters="exact")
     mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
     plan = mutant(target, None, 1)
     # 3 bits of each of 100 would do; the 80 honest have 240, and the plan says so.
