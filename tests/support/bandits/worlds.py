@@ -31,19 +31,6 @@ class Given(Radius):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingRadius(Radius):
-    """A width of 1/10, and what every batch was asked with: (pulls, batch, active, failure)."""
-
-    asked: list[tuple[int, int, int, RationalLike]] = field(default_factory=list)
-
-    def width(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
-    ) -> float:
-        self.asked.append((pulls, batch, active, failure))
-        return 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Counted(Environment):
     """Bernoulli arms that write down every draw: (arm, pulls, precision)."""
 
