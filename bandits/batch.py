@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NewType, TypeAlias, get_args
+from typing import Any, NewType, get_args
 
 import numpy as np
 
@@ -34,38 +34,22 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRounds:
-    r"""Each of ``users`` has a separate round in which ``actions``, usually one arm, are played."""
+class Ask:
+    r"""A request: ``users``, and the ``actions`` that each of them plays.
+
+    Without ``times`` each user has a separate round in which the actions, usually one arm, are
+    played. With them all users observe the same rounds: ``actions[i]`` has ``times[i]`` rounds.
+    """
 
     users: int
     actions: tuple[int, ...]
+    times: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         make_integers(self, "users")
         object.__setattr__(self, "actions", _actions(self.actions))
-
-    @property
-    def rounds(self) -> int:
-        r"""The number of rounds."""
-        return self.users
-
-    @property
-    def times(self) -> tuple[int, ...]:
-        r"""The number of plays of each action."""
-        return (self.users,) * len(self.actions)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRounds:
-    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times."""
-
-    users: int
-    actions: tuple[int, ...]
-    times: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        make_integers(self, "users")
-        object.__setattr__(self, "actions", _actions(self.actions))
+        if self.times is None:
+            return
         times = tuple(integer("times", count, at_least=1) for count in self.times)
         if len(times) != len(self.actions):
             raise InvalidParameter("times", self.times, "must have the same length as actions")
@@ -74,11 +58,12 @@ class SharedRounds:
     @property
     def rounds(self) -> int:
         r"""The number of rounds."""
-        return sum(self.times)
+        return self.users if self.times is None else sum(self.times)
 
-
-Ask: TypeAlias = OwnRounds | SharedRounds
-"""A request: some users, and the actions that each of them plays."""
+    @property
+    def plays(self) -> tuple[int, ...]:
+        r"""The number of plays of each action."""
+        return self.times or (self.users,) * len(self.actions)
 
 
 def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
@@ -108,7 +93,7 @@ class Plays:
         r"""The number of plays of each action."""
         found = [0] * self.arms
         for ask in self.asks:
-            for action, times in zip(ask.actions, ask.times, strict=True):
+            for action, times in zip(ask.actions, ask.plays, strict=True):
                 found[action] = times
         return tuple(found)
 
@@ -184,7 +169,7 @@ class Pulls:
     @property
     def asks(self) -> tuple[Ask, ...]:
         r"""The users of each pulled arm."""
-        return tuple(OwnRounds(n, (arm,)) for arm, n in enumerate(self.counts) if n)
+        return tuple(Ask(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
     def total(self) -> int:

@@ -21,6 +21,7 @@ from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.problem import Problem
 from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
+from bandits.policies.elimination import NAMES
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
 from bandits.policies.schedule import ScheduleName
@@ -244,8 +245,7 @@ class Experiment(RunParameters):
     @property
     def scheduled(self) -> bool:
         r"""Whether the batch lengths of any algorithm depend on ``schedule``."""
-        entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
-        return any(entry.lengths == "schedule" for entry in entries)
+        return any(read_algorithm(each).entry.name in NAMES.values() for each in self.algorithms)
 
     @property
     def has_renyi_tail(self) -> bool:

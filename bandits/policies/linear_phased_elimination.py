@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon, word
+from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon, word
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
@@ -348,10 +348,10 @@ class PhasedElimination(Policy[PhasedState]):
         actions, counts = tuple(a for a, _ in placed), tuple(n for _, n in placed)
         arms = self.model.actions.count
         if self.clients == "one-a-round":
-            own = tuple(OwnRounds(n, (a,)) for a, n in placed)
+            own = tuple(Ask(n, (a,)) for a, n in placed)
             return Plays(arms, own, state.active)
         users = self.users(state.phase, state.horizon)
-        return Plays(arms, (SharedRounds(users, actions, counts),), state.active)
+        return Plays(arms, (Ask(users, actions, counts),), state.active)
 
     def observe(self, state: PhasedState, released: Released) -> PhasedState:
         phase = self.played(state)

@@ -85,7 +85,6 @@ class Entry:
     sentence: str
     parameter: Literal["s", "m", "c", "u"] | None = None
     default: int | None = None
-    lengths: Literal["schedule", "own"] = "schedule"
     world: WorldKind = "arms"
 
 
@@ -110,31 +109,25 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         default=10,
     ),
     Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
-    Entry(
-        name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer", lengths="own"
-    ),
+    Entry(name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer"),
     Entry(name="se", sentence="batched elimination without privacy, the baseline"),
     Entry(
         name="sdp-ae",
         sentence="elimination over shuffled bits, batches of m users",
         parameter="m",
-        lengths="own",
     ),
-    Entry(
-        name="vb-sdp-ae", sentence="elimination over shuffled bits, doubling batches", lengths="own"
-    ),
+    Entry(name="vb-sdp-ae", sentence="elimination over shuffled bits, doubling batches"),
     *(
         Entry(
             name=name,
             sentence=sentence,
             parameter="u" if clients == "fixed" else None,
-            lengths="own",
             world="linear",
         )
         for name, (clients, _, sentence) in LINEAR.items()
     ),
     *(
-        Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
+        Entry(name=name, sentence=words, world="combinatorial", **_C[trust])
         for name, (trust, words) in FAMILY.items()
     ),
 )
@@ -200,7 +193,7 @@ def read_algorithm(text: str) -> Algorithm:
     """
     name, rest = split_name(str(text))
     if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:
-        return Algorithm(entry=Entry(name=str(text), sentence=_OWN, lengths="own"))
+        return Algorithm(entry=Entry(name=str(text), sentence=_OWN))
     if name.endswith(".py"):
         raise InvalidParameter("algorithm", text, f"must be {name}:NAME, where NAME is a policy")
     entry = find_name("algorithm", text, {entry.name: entry for entry in ALGORITHMS}, name=name)

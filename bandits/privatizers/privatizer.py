@@ -26,7 +26,7 @@ import numpy as np
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure
 from accounting.claims.guarantee import Guarantee, order_above_one, probability
-from bandits.batch import Ask, Encoding, OwnRounds, Plays, Pulls, ReleasedSum
+from bandits.batch import Ask, Encoding, Plays, Pulls, ReleasedSum
 from bandits.privatizers.deployment import (
     EVERYONE,
     AnyProtocol,
@@ -393,14 +393,14 @@ class Privatizer(Releasing[int]):
 
     @final
     def size_of(self, ask: Ask) -> int:
-        if not isinstance(ask, OwnRounds) or len(ask.actions) != 1:
+        if ask.times is not None or len(ask.actions) != 1:
             reason = "releases sums of one arm; for several actions use an AveragePrivatizer"
             raise InvalidParameter("privatizer", self.name, reason)
         return ask.users
 
     @final
     def present(self, ask: Ask) -> Ask:
-        return OwnRounds(self.reporting(ask.users), ask.actions)
+        return Ask(self.reporting(ask.users), ask.actions)
 
     @final
     def encoding(self, pulls: int) -> Encoding:

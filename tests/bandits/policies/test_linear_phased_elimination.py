@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 from scipy import optimize
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, OwnRounds, Plays, Released, SharedRounds
+from bandits.batch import Ask, Plays, Released
 from bandits.play import play
 from bandits.policies import g_optimal_design
 from bandits.policies.g_optimal_design import Design, _certified, most_support, near_optimal_design
@@ -60,7 +60,7 @@ def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
         choice = dpe.choose(replace(state, phase=phase))
         assert isinstance(choice, Plays)
         (ask,) = choice.asks
-        assert isinstance(ask, SharedRounds)
+        assert ask.times is not None
         assert 2**phase <= ask.rounds <= 2**phase + len(ask.actions)
         assert len(ask.actions) <= most_support(4)
         # ceil(2^(0.8 l)), in decimals of another kind.
@@ -135,9 +135,9 @@ def errors_and_widths(
     coins, rng = np.random.default_rng(seed), SeededRng(seed)
     asks: list[Ask]
     if phase.apart:
-        asks = [OwnRounds(n, (a,)) for a, n in zip(phase.design.support, phase.times, strict=True)]
+        asks = [Ask(n, (a,)) for a, n in zip(phase.design.support, phase.times, strict=True)]
     else:
-        asks = [SharedRounds(phase.users, phase.design.support, phase.times)]
+        asks = [Ask(phase.users, phase.design.support, phase.times)]
     found = []
     for _ in range(runs):
         averages: list[float] = []
