@@ -22,7 +22,7 @@ from accounting.fourier.factor import LossPart
 from accounting.fourier.finite_sum import ContourSum, contour_sum
 from accounting.fourier.inverse import epsilon_between
 from accounting.fourier.saddle import (
-    MOST_TILT,
+    USUAL_TILT,
     Saddle,
     calm,
     saddle_at_delta,
@@ -37,7 +37,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 # These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
 # bad choice costs time or width but never invalidates a bound.
 _BITS: Final = 128  # the precision of balls, far below any requested width
-_FIRST_REACH: Final = 8.0  # the largest tilt of the first search
+_BEYOND: Final = 4.0  # later tilts are at most this multiple of the first one
 _ATTEMPTS: Final = 9  # the largest number of sums; the best enclosure so far is then returned
 _LAST: Final = 4  # the last attempts, which only refine the sum at the same position
 _MOST_ROUNDS: Final = 1 << 40
@@ -50,6 +50,7 @@ _SURE: Final = 0.9  # if lower/upper exceeds this, the ends alone place the next
 _FROM_AFAR: Final = 0.01  # the permitted error of delta if epsilon may be 0
 _MOST_GAIN: Final = 64.0  # a larger refinement step may make the sum too long
 _LOCATED: Final = 1e-4  # the relative width of a first enclosure of epsilon
+_ROUGHLY: Final = 4.0  # the factor by which that enclosure may be wider
 _FEW: Final = 64  # rounds: the moment of a longer composition decreases fast
 _FINEST: Final = Fraction(1, 10**12)  # the least relative width that is attempted
 _NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon is treated as this one
@@ -102,42 +103,52 @@ class ContourIntegral:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         wanted, near = _width(relative), float(min(exact, _FAR))
         with precision(_BITS), one_thread():
+            guess, slope = 1.0, 0.0
             if not self._side:
-                return self._delta(exact, wanted, 1.0)
-            guess = 1.0
+                return self._delta(exact, wanted, guess, slope)[0]
             for _ in range(_CUTS):
-                rest = self._cut(guess, wanted)._tilted(partial(saddle_at_epsilon, near))[0]
+                before, rest = guess, saddle_at_epsilon(near, self._cut(guess, wanted).parts)
                 guess = min(math.exp(rest.log_delta), guess)
+                if not guess < _LESS * before:
+                    break
             for _ in range(_CUTS):
                 before = guess
-                found = self._cut(guess, wanted)._delta(exact, max(wanted, _SEEN), guess)
+                rough, line = max(wanted, _SEEN), self._cut(guess, wanted)
+                found, slope = line._delta(exact, rough, guess, slope, _ROUGHLY)
                 guess = min(float(found.upper), guess)
                 if not guess < _LESS * before:
                     break
-            return self._cut(guess, wanted)._delta(exact, wanted, guess)
+            return self._cut(guess, wanted)._delta(exact, wanted, guess, slope)[0]
 
-    def _delta(self, exact: Fraction, wanted: float, most: float) -> Enclosure:
-        # Floats choose the sums for a delta of at most about `most`.
+    def _delta(
+        self, exact: Fraction, wanted: float, most: float, slope: float, enough: float = 1.0
+    ) -> tuple[Enclosure, float]:
+        # Floats choose the sums for a delta of at most about `most`; `slope` is the slope of its
+        # logarithm, if known. A width of `enough` times the wanted one suffices. The slope at the
+        # last sum is returned as well.
         parts, near = self.parts, float(min(exact, _FAR))
-        saddle, _ = self._tilted(partial(saddle_at_epsilon, near))
+        saddle = saddle_at_epsilon(near, parts)
         hidden = _hidden(parts)
         known, certain = Enclosure.of(hidden), Fraction(1)
         if hidden >= 1 or _largest(parts) <= ball(exact):
-            return _within(known, Fraction(0), certain)
+            return _within(known, Fraction(0), certain), slope
 
-        saddle = calm(parts, saddle.less(most))
+        saddle, steepest = calm(parts, saddle.less(most)), [slope]
 
         def evaluate(total: ContourSum) -> Enclosure:
+            steepest.append(-total.logarithm(near, upper=True)[1])
             low, high = total.bounds(exact)
             return _within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
 
-        def aim(found: Enclosure) -> tuple[Saddle, float]:
+        def aim(found: Enclosure) -> tuple[Saddle, float, float]:
             # The hidden mass is known, so the remainder may have a larger relative error.
             rest = saddle.less(float(found.upper - known.lower))
-            return rest, wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+            error = wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+            return rest, error, max(rest.tilt, steepest[-1])
 
         best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
-        return _refined(parts, evaluate, aim, best, partial(_excess, wanted, _NO_MASS), self._side)
+        excess = partial(_excess, enough * wanted, _NO_MASS)
+        return _refined(parts, evaluate, aim, best, excess, self._side), steepest[-1]
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
         r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
@@ -148,7 +159,8 @@ class ContourIntegral:
         with precision(_BITS), one_thread():
             line = self._cut(float(exact), wanted)
             parts = line.parts
-            saddle, reach = line._tilted(partial(_saddle_at_delta, exact))
+            saddle = _saddle_at_delta(exact, parts)
+            most = max(USUAL_TILT, _BEYOND * saddle.tilt)
             goal = ball(exact) - _hidden(parts)
             if goal < 0:
                 return Enclosure.infinite()
@@ -164,7 +176,7 @@ class ContourIntegral:
                 tried.append(total)
                 return epsilon_between(total, goal, first.upper)
 
-            def aim(found: Enclosure) -> tuple[Saddle, float]:
+            def aim(found: Enclosure) -> tuple[Saddle, float, float]:
                 # |delta'| is about c delta. A coarse sum decides whether epsilon is 0.
                 near = found.lower or (found.upper if found.upper < first.upper else 0)
                 if near == 0 and saddle.epsilon > 0 and not looked:
@@ -174,7 +186,7 @@ class ContourIntegral:
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     if tried and found.lower < _SURE * found.upper:
                         guess = _led(tried[-1], goal, guess)
-                    at = saddle_at_epsilon(guess, parts, reach)
+                    at = saddle_at_epsilon(guess, parts, most)
                     if math.isclose(at.tilt, peak, rel_tol=_SAME):
                         # Reuse the tilt for which the moments are already known.
                         at = replace(at, tilt=saddle.tilt)
@@ -183,13 +195,14 @@ class ContourIntegral:
                 steep = max(
                     at.tilt, -tried[-1].logarithm(at.epsilon, upper=True)[1] if tried else 0
                 )
-                return at, max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
+                return at, max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0)), steep
 
             # For few rounds a fine sum far from epsilon is too long: a coarse one locates epsilon.
             found, few = first, sum(count for _, count in parts) < _FEW
             for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
+                enough = near_to if near_to == wanted else _ROUGHLY * near_to
                 found = _refined(
-                    parts, evaluate, aim, found, partial(_excess, near_to, _NO_LOSS), self._side
+                    parts, evaluate, aim, found, partial(_excess, enough, _NO_LOSS), self._side
                 )
             return found
 
@@ -208,28 +221,20 @@ class ContourIntegral:
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 
-    def _tilted(self, choose: Callable[[_Parts, float], Saddle]) -> tuple[Saddle, float]:
-        # Choose among tilts up to a reach, which grows while it is too short.
-        reach = _FIRST_REACH
-        saddle = choose(self.parts, reach)
-        while saddle.tilt >= reach and reach < MOST_TILT:
-            reach *= 4
-            saddle = choose(self.parts, reach)
-        return saddle, reach
-
 
 def _refined(
     parts: _Parts,
     evaluate: Callable[[ContourSum], Enclosure],
-    aim: Callable[[Enclosure], tuple[Saddle, float]],
+    aim: Callable[[Enclosure], tuple[Saddle, float, float]],
     best: Enclosure,
     excess: Callable[[Enclosure], float],
     side: int,
 ) -> Enclosure:
     # Reduce the smoothing until the enclosure is narrow or the next sum is too long. `aim` gives
-    # the best saddle point for the next sum, and its permitted relative error in delta.
-    saddle, error = aim(best)
-    tau = _smoothing(saddle, error)
+    # the best saddle point for the next sum, its permitted relative error in delta, and the slope
+    # of log delta.
+    saddle, error, slope = aim(best)
+    tau = _smoothing(slope, error)
     reached, patience, power, last = _MOST_SMOOTHING, 1.0, 2.0, (0.0, 0.0)
     for attempt in range(_ATTEMPTS):
         total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
@@ -248,11 +253,11 @@ def _refined(
         last = here
         if over <= 1:
             break
-        placed, (saddle, error) = saddle.tilt, aim(best)
+        placed, (saddle, error, slope) = saddle.tilt, aim(best)
         if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
             break
         if best == before and attempt < _ATTEMPTS - _LAST:
-            tau, reached = _smoothing(saddle, error), _MOST_SMOOTHING
+            tau, reached = _smoothing(slope, error), _MOST_SMOOTHING
             continue
         tau *= 0.7 * over ** (-1 / power)
         patience *= min(0.125, 0.5 / over)
@@ -266,8 +271,9 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
     return max(at - float((goal / most).log()) / c, otherwise) if 0 < most < goal else otherwise
 
 
-def _smoothing(saddle: Saddle, error: float) -> float:
-    return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (saddle.tilt * (saddle.tilt + 1)))
+def _smoothing(slope: float, error: float) -> float:
+    # The smoothing changes delta by about tau^2 slope (slope + 1) delta.
+    return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
@@ -294,9 +300,9 @@ def _largest(parts: _Parts) -> arb:
     return sum((count * part.largest for part, count in parts), arb(0))
 
 
-def _saddle_at_delta(delta: Fraction, parts: _Parts, reach: float) -> Saddle:
+def _saddle_at_delta(delta: Fraction, parts: _Parts) -> Saddle:
     rest = ball(delta) - _hidden(parts)
-    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts, reach)
+    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts)
 
 
 def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:

@@ -20,7 +20,10 @@ from accounting.loss.cell_table import Focus
 
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27
+USUAL_TILT: Final = 8.0
+"""Larger tilts are tried only if the saddle point is not below this one."""
 
+_FARTHER: Final = 4.0  # the factor between the largest tilts that are tried
 _HALVINGS: Final = 32
 _CLOSE: Final = 1.00001
 """The precision of a tilt: if a rare large loss dominates, epsilon depends steeply on the tilt."""
@@ -79,25 +82,23 @@ class Saddle:
 
 
 def saddle_at_epsilon(
-    epsilon: float, parts: Sequence[tuple[LossPart, int]], reach: float
+    epsilon: float, parts: Sequence[tuple[LossPart, int]], most: float = MOST_TILT
 ) -> Saddle:
-    r"""The saddle point of log M(c) - c epsilon - log c(c+1), with c at most ``reach``."""
-    tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, reach)
+    r"""The saddle point of log M(c) - c epsilon - log c(c+1), with c at most ``most``."""
+    tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, most)
     there, log, bend = _point(parts, tilt)
     log += tilt * (there - epsilon) - bend
     return Saddle(tilt=tilt, epsilon=epsilon, log_delta=min(max(log, _LEAST_LOG), 0.0))
 
 
-def saddle_at_delta(
-    log_delta: float, parts: Sequence[tuple[LossPart, int]], reach: float
-) -> Saddle:
-    r"""The saddle point of the epsilon with delta about e^``log_delta``, c at most ``reach``."""
+def saddle_at_delta(log_delta: float, parts: Sequence[tuple[LossPart, int]]) -> Saddle:
+    r"""The saddle point of the epsilon with delta about e^``log_delta``."""
 
     def above(c: float) -> bool:
         _, log, bend = _point(parts, c)
         return log - bend > log_delta
 
-    tilt = _bisected(above, reach)
+    tilt = _bisected(above, MOST_TILT)
     return Saddle(tilt=tilt, epsilon=_point(parts, tilt)[0], log_delta=max(log_delta, _LEAST_LOG))
 
 
@@ -203,9 +204,11 @@ def _point(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, floa
     return epsilon, log, 0.5 * math.log(math.tau * (bend + 1 / c**2 + 1 / (1 + c) ** 2))
 
 
-def _bisected(below: Callable[[float], bool], reach: float) -> float:
+def _bisected(below: Callable[[float], bool], most: float) -> float:
     # The point where `below` becomes false, approximately, as a float of 24 bits.
-    low, high = LEAST_TILT, reach
+    low, high = LEAST_TILT, min(USUAL_TILT, most)
+    while high < most and below(high):
+        low, high = high, min(_FARTHER * high, most)
     for _ in range(_HALVINGS):
         if high < low * _CLOSE:
             break

@@ -91,7 +91,7 @@ class BinomialBox(Guarantee):
         most, width = probability("delta", delta), _width(relative)
         if most == 0:
             return _infinite()
-        return self._worst(lambda total: total.epsilon(most, width))
+        return self._worst(lambda total, near: total.epsilon(most, near), width)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""Infinite, since each dataset has outputs that are impossible under the other."""
@@ -138,11 +138,13 @@ class BinomialBox(Guarantee):
     # -- the losses of all coordinates ------------------------------------------------------------
 
     def _delta(self, epsilon: Fraction, relative: Fraction) -> Bound:
-        return self._worst(lambda total: total.delta(epsilon, relative))
+        return self._worst(lambda total, near: total.delta(epsilon, near), relative)
 
-    def _worst(self, ask: Callable[[ComposedLoss], Enclosure]) -> Bound:
+    def _worst(
+        self, ask: Callable[[ComposedLoss, Fraction], Enclosure], relative: Fraction
+    ) -> Bound:
         signs = self._signs()
-        return over_totals([(DominatingPairs(above=signs, attained=signs), 1)], ask)
+        return over_totals([(DominatingPairs(above=signs, attained=signs), 1)], ask, relative)
 
     def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
         # Basic composition of equal shares of epsilon: a fast proof if there is far more noise than

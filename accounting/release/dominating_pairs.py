@@ -148,11 +148,25 @@ def _tabled(table: LossTable) -> LossPart:
 
 
 def over_totals(
-    found: list[tuple[DominatingPairs, int]], ask: Callable[[ComposedLoss], Enclosure]
+    found: list[tuple[DominatingPairs, int]],
+    ask: Callable[[ComposedLoss, Fraction], Enclosure],
+    relative: Fraction,
+    *,
+    rough: Fraction = Fraction(0),
 ) -> Bound:
-    r"""Evaluate ``ask`` on the worst composition of the ``found`` pairs, each with its rounds."""
+    r"""Evaluate ``ask`` on the worst composition of the ``found`` pairs, each with its rounds.
+
+    ``relative`` is the width for the worst direction. The others need only the width ``rough`` if
+    it shows that they are not the worst.
+    """
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
-    upper = [ask(total) for total in above]
+    upper = [ask(total, max(relative, rough if len(above) > 1 else relative)) for total in above]
+    if relative < rough and len(above) > 1:
+        least = max(e.lower for e in upper)
+        upper = [
+            each if each.upper < least else ask(total, relative)
+            for total, each in zip(above, upper, strict=True)
+        ]
     highest = max(e.upper for e in upper)
     aligned = all(each.aligned for each, _ in found)
     lower: End | None = None
@@ -163,7 +177,8 @@ def over_totals(
             reached = [reached[[e.upper for e in upper].index(highest)]]
         known = {total.parts: each for total, each in zip(above, upper, strict=True) if total.exact}
         lower = max(
-            (known[total.parts] if total.parts in known else ask(total)).lower for total in reached
+            (known[total.parts] if total.parts in known else ask(total, relative)).lower
+            for total in reached
         )
     return Bound(
         upper=highest,

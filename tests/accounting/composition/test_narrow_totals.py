@@ -141,7 +141,7 @@ def listed(source: Any, rounds: int, relative: Fraction) -> Bound:
         Sampled(base=base, rate=Fraction(source.rate), present=present) for present in (True, False)
     )
     each = DominatingPairs.tabled(*(((Fraction(1), table),) for table in tables))
-    return over_totals([(each, rounds)], lambda total: total.epsilon(AT, relative))
+    return over_totals([(each, rounds)], lambda total, near: total.epsilon(AT, near), relative)
 
 
 @pytest.mark.parametrize(
