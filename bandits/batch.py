@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NewType, TypeAlias, get_args
+from typing import Any, NewType, get_args
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from dpcore.numbers.parameter import (
     Exact,
     Of,
     RationalLike,
+    Whole,
+    check_fields,
     integer,
     make_integers,
-    rational,
     rational_in,
 )
 from dpcore.protocols.encoding import MOST_STEPS
@@ -33,38 +34,22 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRounds:
-    r"""Each of ``users`` has a separate round in which ``actions``, usually one arm, are played."""
+class Ask:
+    r"""A request: ``users``, and the ``actions`` that each of them plays.
+
+    Without ``times`` each user has a separate round in which the actions, usually one arm, are
+    played. With them all users observe the same rounds: ``actions[i]`` has ``times[i]`` rounds.
+    """
 
     users: int
     actions: tuple[int, ...]
+    times: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         make_integers(self, "users")
         object.__setattr__(self, "actions", _actions(self.actions))
-
-    @property
-    def rounds(self) -> int:
-        r"""The number of rounds."""
-        return self.users
-
-    @property
-    def times(self) -> tuple[int, ...]:
-        r"""The number of plays of each action."""
-        return (self.users,) * len(self.actions)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRounds:
-    r"""All ``users`` observe the same rounds: ``actions[i]`` is played ``times[i]`` times."""
-
-    users: int
-    actions: tuple[int, ...]
-    times: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        make_integers(self, "users")
-        object.__setattr__(self, "actions", _actions(self.actions))
+        if self.times is None:
+            return
         times = tuple(integer("times", count, at_least=1) for count in self.times)
         if len(times) != len(self.actions):
             raise InvalidParameter("times", self.times, "must have the same length as actions")
@@ -73,11 +58,12 @@ class SharedRounds:
     @property
     def rounds(self) -> int:
         r"""The number of rounds."""
-        return sum(self.times)
+        return self.users if self.times is None else sum(self.times)
 
-
-Ask: TypeAlias = OwnRounds | SharedRounds
-"""A request: some users, and the actions that each of them plays."""
+    @property
+    def plays(self) -> tuple[int, ...]:
+        r"""The number of plays of each action."""
+        return self.times or (self.users,) * len(self.actions)
 
 
 def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
@@ -107,7 +93,7 @@ class Plays:
         r"""The number of plays of each action."""
         found = [0] * self.arms
         for ask in self.asks:
-            for action, times in zip(ask.actions, ask.times, strict=True):
+            for action, times in zip(ask.actions, ask.plays, strict=True):
                 found[action] = times
         return tuple(found)
 
@@ -131,17 +117,14 @@ class Encoding:
     Raises :class:`InvalidParameter` for a precision outside [1, 2^40] or high <= low.
     """
 
-    precision: int
+    precision: Whole = Whole(at_most=MOST_STEPS)
     low: Exact = Exact(0)
     high: Exact = Exact(1)
 
     def __post_init__(self) -> None:
-        make_integers(self, "precision", at_most=MOST_STEPS)
-        low, high = rational("low", self.low), rational("high", self.high)
-        if high <= low:
-            raise InvalidParameter("high", self.high, f"must be > low = {low}")
-        for name, value in (("low", low), ("high", high)):
-            object.__setattr__(self, name, value)
+        check_fields(self)
+        if self.high <= self.low:
+            raise InvalidParameter("high", self.high, f"must be > low = {self.low}")
 
     @property
     def step(self) -> Fraction:
@@ -186,7 +169,7 @@ class Pulls:
     @property
     def asks(self) -> tuple[Ask, ...]:
         r"""The users of each pulled arm."""
-        return tuple(OwnRounds(n, (arm,)) for arm, n in enumerate(self.counts) if n)
+        return tuple(Ask(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
     def total(self) -> int:
@@ -198,10 +181,10 @@ class Pulls:
 class Commit:
     r"""The choice to stop learning: pull ``arm`` up to the horizon without further releases."""
 
-    arm: int
+    arm: Whole = Whole(at_least=0)
 
     def __post_init__(self) -> None:
-        make_integers(self, "arm", at_least=0)
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +210,13 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
     return arms, horizon
 
 
-def chance_of(argument: str, value: RationalLike) -> Fraction:
-    r"""Parse an exact probability in (0, 1); errors name ``argument``."""
-    return rational_in(argument, value, "(0, 1)")
-
-
 def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
     r"""Parse the p of a run, in (0, 1/2): the probability that any interval misses its mean.
 
     p is an error probability: 0.05 for 95% confidence. Values of at least 1/2 raise an error as a
     likely mistake.
     """
-    exact = chance_of(argument, value)
+    exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:
         reason = "must be < 1/2: it is an error probability, so write 0.05 for 95% confidence"
         raise InvalidParameter(argument, value, reason)

@@ -139,7 +139,7 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
         return
     try:
         tick()
-        least = Fraction(purity(shuffle, part.honest).guarantee.stated_epsilon)
+        least = Fraction(purity(shuffle, part.honest).stated_epsilon)
     except (NotDerived, DpcoreError) as error:
         yield Finding(where=where, status=Status.UNCHECKED, reason=str(error))
     except OutOfTime as error:

@@ -17,13 +17,12 @@ from flint import arb
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
+from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, ShuffledPure
 
 WIDTH_BITS: Final = 64
 """The relative width of enclosures of irrational parameters."""
@@ -31,25 +30,6 @@ WIDTH_BITS: Final = 64
 _ROUNDED: Final = 1 << 64
 
 Form: TypeAlias = Literal["printed", "corrected"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SumParameters:
-    r"""The papers' parameters for n users: g, tau, and the law of the total noise, in steps.
-
-    ``share`` is the law of one user's share, or for local noise all noise of one message.
-    """
-
-    users: int
-    precision: int
-    threshold: int
-    noise: Noise
-    share: Noise
-
-    @property
-    def modulus(self) -> int:
-        r"""The modulus m = n g + 2 tau + 1."""
-        return self.users * self.precision + 2 * self.threshold + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +74,8 @@ def paper_sum(
     epsilon: RationalLike,
     failure: RationalLike,
     scaling: RationalLike = 1,
-) -> SumParameters:
-    r"""The corrected parameters of Chowdhury and Zhou for an instance of ``plan``."""
+) -> AggregatedSum | CentralSum | ShuffledPure:
+    r"""The corrected protocol of Chowdhury and Zhou for an instance of ``plan``."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)
@@ -109,52 +89,62 @@ def paper_sum(
                 "bandits.papers.cz.cz_local"
             )
             raise InvalidParameter("parameters", "paper", reason)
+        case "central":
+            sizes, noise = _laplace(users, epsilon, failure)
+            return CentralSum(**sizes, noise=noise)
         case _:
             return cz_pure(users, epsilon, failure)
 
 
-def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> SumParameters:
+def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> AggregatedSum:
     r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
 
     The noise is discrete Laplace of scale g/epsilon; each user adds a difference of two Polya(1/n).
     Theorem 5 is the same, but the analyzer adds the noise.
     """
+    sizes, noise = _laplace(users, epsilon, failure)
+    return AggregatedSum(**sizes, share=noise.share(users))
+
+
+def _laplace(
+    users: int, epsilon: RationalLike, failure: RationalLike
+) -> tuple[dict[str, int], DiscreteLaplace]:
+    # n, g and tau of Theorems 1 and 5, and the law of the total noise.
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     g, log = ceil_sqrt(e * e * n), log_of(2 / _failure(failure))
-    return _shared(n, g, ceiling(lambda: ball(g / e) * log()), DiscreteLaplace(scale=g / e))
+    tau = ceiling(lambda: ball(g / e) * log())
+    return {"users": n, "precision": g, "threshold": tau}, DiscreteLaplace(scale=g / e)
 
 
 def cz_renyi(
     users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
-) -> SumParameters:
+) -> AggregatedSum:
     r"""CZ Theorem 2: g = ceil(s epsilon sqrt n), Skellam noise of variance g^2/epsilon^2,
     tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2) ln(2/p)).
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log = log_of(2 / _failure(failure))
     tau = ceiling(lambda: 2 * ball(ratio) * log().sqrt() + arb(2).sqrt() * log())
-    return _shared(n, g, tau, Skellam(variance=ratio**2))
+    share = Skellam(variance=ratio**2 / n)
+    return AggregatedSum(users=n, precision=g, threshold=tau, share=share)
 
 
 def cz_concentrated(
     users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
-) -> SumParameters:
+) -> AggregatedSum:
     r"""CZ Theorem 4: g = ceil(s epsilon sqrt n), tau = ceil((g/epsilon) sqrt(2 ln(2/p))), and each
     user adds a discrete Gaussian of sigma^2 = g^2/(n epsilon^2).
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log, each = log_of(2 / _failure(failure)), ratio**2 / n
     tau = ceiling(lambda: ball(ratio) * (2 * log()).sqrt())
-    noise, share = (
-        DiscreteGaussianSum(count=n, sigma_squared=each),
-        DiscreteGaussian(sigma_squared=each),
-    )
-    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=share)
+    share = DiscreteGaussian(sigma_squared=each)
+    return AggregatedSum(users=n, precision=g, threshold=tau, share=share)
 
 
 def cz_shuffled(
     users: int, epsilon: RationalLike, failure: RationalLike, *, form: Form
-) -> SumParameters:
+) -> ShuffledPure:
     r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation: epsilon' = epsilon/2 in g and tau.
 
     ``form="printed"`` has noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
@@ -162,11 +152,10 @@ def cz_shuffled(
     """
     if form not in ("printed", "corrected"):
         raise InvalidParameter("form", form, "must be 'printed' or 'corrected'")
-    found = cz_pure(users, epsilon_of(epsilon) / 2, failure)
-    if form == "corrected":
-        return found
-    noise = DiscreteLaplace(scale=found.precision / epsilon_of(epsilon))
-    return _shared(found.users, found.precision, found.threshold, noise)
+    sizes, noise = _laplace(users, epsilon_of(epsilon) / 2, failure)
+    if form == "printed":
+        noise = DiscreteLaplace(scale=noise.scale / 2)
+    return ShuffledPure(**sizes, share=noise.share(users))
 
 
 def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[int, int, Fraction]:
@@ -176,11 +165,6 @@ def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[i
         raise InvalidParameter("scaling", scaling, "must be >= 1")
     g = ceil_sqrt((s * e) ** 2 * n)
     return n, g, g / e
-
-
-def _shared(n: int, g: int, tau: int, noise: DiscreteLaplace | Skellam) -> SumParameters:
-    share = noise.share(n)
-    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=share)
 
 
 # -- shuffled bits ----------------------------------------------------------------------------

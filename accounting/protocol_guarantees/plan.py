@@ -11,9 +11,9 @@ that probability. Proofs: docs/proofs/shuffle.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, Literal, TypeAlias, get_args
 
 from accounting.claims.guarantee import Guarantee
@@ -31,17 +31,26 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import ceil_sqrt, least
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    Whole,
+    check_fields,
+    integer,
+    positive_rational,
+    rational_in,
+)
 from dpcore.protocols.modular_sums import (
     AggregatedSum,
     CentralSum,
     LocalSum,
-    ProtocolSize,
     ShuffledPure,
     size_protocol,
 )
 from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import Protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.spec_syntax import find_name
 
@@ -57,18 +66,12 @@ Instance: TypeAlias = Literal[
     "vector-shuffle",
 ]
 Parameters: TypeAlias = Literal["exact", "paper"]
-Protocol: TypeAlias = (
-    AggregatedSum
-    | CentralSum
-    | LocalSum
-    | ShuffledPure
-    | PureShuffle
-    | BinaryShuffle
-    | VectorShuffle
-)
 
 GRID: Final = 1024
 """Real parameters are multiples of 1/1024 of the start value of their search."""
+
+SCALED: Final = ("renyi", "concentrated")
+"""The instances whose precision has a scaling, and whose noise is searched by its variance."""
 
 _PROBABILITY_GRID: Final = 1 << 16
 _MOST_EPSILON: Final = 1000
@@ -79,9 +82,10 @@ class Plan:
     r"""A protocol chosen for a target, and its guarantee if ``honest`` users do not drop out.
 
     ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
-    reach the target. ``size`` is None for bits, which never wrap around. ``assumes`` is the
-    assumption of a protocol beyond its noise ("" for none); ``guarantee`` is then only for the sum,
-    other messages to the server cost an additional ``assumed_epsilon``, and ``meets`` includes it.
+    reach the target. ``wraparound`` encloses the probability that a sum wraps around (None for
+    bits). ``assumes`` is the assumption of a protocol beyond its noise ("" for none);
+    ``guarantee`` is then only for the sum, other messages to the server cost an additional
+    ``assumed_epsilon``, and ``meets`` includes it.
     """
 
     instance: Instance
@@ -92,7 +96,7 @@ class Plan:
     delta: Fraction
     guarantee: Guarantee
     meets: bool
-    size: ProtocolSize | None
+    wraparound: Enclosure | None
     assumes: str = ""
     assumed_epsilon: Fraction = Fraction(0)
 
@@ -109,7 +113,7 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     """
     match protocol:
         case PureShuffle():
-            return purity(protocol, honest).guarantee
+            return purity(protocol, honest)
         case ShuffledPure():
             return mechanism_guarantee(protocol.sum_mechanism(honest))
     return mechanism_guarantee(protocol.mechanism(honest))
@@ -156,13 +160,20 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
     ``precision`` with ``parameters="paper"``; :class:`NotDerived` if no ``pure-shuffle`` is
     certified.
     """
-    target = _target(instance, users, epsilon, delta, honest_fraction, parameters)
+    target = _Target(
+        instance=instance,
+        parameters=parameters,
+        users=users,
+        epsilon=epsilon,
+        delta=delta,
+        honest_fraction=honest_fraction,
+    )
     if parameters == "paper" and precision is not None:
         raise InvalidParameter("precision", precision, "must be omitted: the paper has its own")
     steps = None if precision is None else integer("precision", precision, at_least=1)
     rational_in("failure", failure, "(0, 1)")  # checked before the search starts
     scale = positive_rational("scaling", scaling, "it multiplies the precision")
-    if scale != 1 and instance not in ("renyi", "concentrated"):
+    if scale != 1 and instance not in SCALED:
         reason = "only renyi and concentrated noise have a scaling"
         raise InvalidParameter("scaling", scaling, reason)
     if instance in ("binary-shuffle", "vector-shuffle"):
@@ -179,12 +190,29 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
 class _Target:
     instance: Instance
     parameters: Parameters
-    users: int
-    honest: int
-    epsilon: Fraction
-    delta: Fraction
+    users: Whole = Whole()
+    epsilon: Exact = Exact(zero="epsilon 0 needs infinite noise")
+    delta: Exact = Exact(within="[0, 1)")
+    honest_fraction: Exact = Exact(within="(0, 1]")
 
-    def plan(self, protocol: Protocol, size: ProtocolSize | None) -> Plan:
+    def __post_init__(self) -> None:
+        find_name("instance", self.instance, dict.fromkeys(get_args(Instance)))
+        if self.parameters not in get_args(Parameters):
+            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        epsilon = self.epsilon  # as given, for the message
+        check_fields(self)
+        if self.epsilon > _MOST_EPSILON:
+            reason = f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
+            raise InvalidParameter("epsilon", epsilon, reason)
+        if not self.delta and self.instance in (*SCALED, "binary-shuffle", "vector-shuffle"):
+            reason = f"must be > 0: the loss of {self.instance} is unbounded"
+            raise InvalidParameter("delta", self.delta, reason)
+
+    @property
+    def honest(self) -> int:
+        return math.ceil(self.honest_fraction * self.users)
+
+    def plan(self, protocol: Protocol, wraparound: Enclosure | None = None) -> Plan:
         curve = protocol_guarantee(protocol, self.honest)
         relaxed = isinstance(protocol, ShuffledPure)
         spent = self.epsilon / 2 if relaxed else Fraction(0)
@@ -197,41 +225,10 @@ class _Target:
             delta=self.delta,
             guarantee=curve,
             meets=_meets(curve, self.epsilon - spent, self.delta),
-            size=size,
+            wraparound=wraparound,
             assumes=f"an ({self.epsilon / 4}, q)-relaxed aggregation" if relaxed else "",
             assumed_epsilon=spent,
         )
-
-
-def _target(
-    instance: Instance,
-    users: int,
-    epsilon: RationalLike,
-    delta: RationalLike,
-    honest_fraction: RationalLike,
-    parameters: Parameters,
-) -> _Target:
-    find_name("instance", instance, dict.fromkeys(get_args(Instance)))
-    if parameters not in get_args(Parameters):
-        raise InvalidParameter("parameters", parameters, "must be 'exact' or 'paper'")
-    n = integer("users", users, at_least=1)
-    e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
-    if e > _MOST_EPSILON:
-        raise InvalidParameter(
-            "epsilon", epsilon, f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
-        )
-    d = rational_in("delta", delta, "[0, 1)")
-    if d == 0 and instance in ("renyi", "concentrated", "binary-shuffle", "vector-shuffle"):
-        raise InvalidParameter("delta", delta, f"must be > 0: the loss of {instance} is unbounded")
-    fraction = rational_in("honest_fraction", honest_fraction, "(0, 1]")
-    return _Target(
-        instance=instance,
-        parameters=parameters,
-        users=n,
-        honest=math.ceil(fraction * n),
-        epsilon=e,
-        delta=d,
-    )
 
 
 def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
@@ -247,12 +244,18 @@ def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
 
 def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: RationalLike) -> Plan:
     if target.parameters == "paper":
-        return _paper_sum(target, scaling, failure)
+        paper = paper_sum(target.instance, target.users, target.epsilon, failure, scaling)
+        return target.plan(paper, paper.planned_noise.enclose_tail(paper.threshold))
     # Only the two instances with a scaling have one other than 1.
     n, half = target.users, target.instance == "shuffled-pure"
     e = target.epsilon / 2 if half else target.epsilon
     g = precision or ceil_sqrt((scaling * e) ** 2 * n)
-    make, start = _family(target, g, e)
+    make = partial(user_noise, target.instance, users=n)
+    start = g / e
+    if target.instance in SCALED:
+        ratio = Fraction(real_gaussian_ratio(e, target.delta).upper)
+        rough = Fraction(round(ratio * ratio * GRID), GRID) or Fraction(1, GRID)
+        start = g * g * rough / target.honest
     step = start / GRID
 
     def enough(j: int) -> bool:
@@ -262,27 +265,21 @@ def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: Rat
     noise = make(step * least(lambda j: j >= 1 and enough(j), GRID))
     planned = sum_protocol(target.instance, n, g, 0, noise).planned_noise
     size = size_protocol(users=n, precision=g, noise=planned, failure=failure)
-    return target.plan(sum_protocol(target.instance, n, g, size.threshold, noise), size)
+    protocol = sum_protocol(target.instance, n, g, size.threshold, noise)
+    return target.plan(protocol, size.wraparound)
 
 
-def _family(
-    target: _Target, g: int, epsilon: Fraction
-) -> tuple[Callable[[Fraction], Noise], Fraction]:
-    # The law of one user's noise (or all noise, for a central protocol) as a function of the
-    # parameter that is searched, and the start value of the search.
-    n = target.users
-    match target.instance:
-        case "renyi" | "concentrated":
-            ratio = Fraction(real_gaussian_ratio(epsilon, target.delta).upper)
-            rough = Fraction(round(ratio * ratio * GRID), GRID) or Fraction(1, GRID)
-            start = g * g * rough / target.honest
-            if target.instance == "renyi":
-                return (lambda v: Skellam(variance=v)), start
-            return (lambda v: DiscreteGaussian(sigma_squared=v)), start
+def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
+    r"""The law of one user's noise, or the analyzer's, for a scale or (``SCALED``) a variance."""
+    match instance:
+        case "renyi":
+            return Skellam(variance=parameter)
+        case "concentrated":
+            return DiscreteGaussian(sigma_squared=parameter)
         case "pure" | "shuffled-pure":
-            return (lambda s: DiscreteLaplace(scale=s).share(n)), g / epsilon
+            return DiscreteLaplace(scale=parameter).share(users)
         case _:
-            return (lambda s: DiscreteLaplace(scale=s)), g / epsilon
+            return DiscreteLaplace(scale=parameter)
 
 
 def sum_protocol(
@@ -301,20 +298,6 @@ def sum_protocol(
             return AggregatedSum(**size, share=noise)
 
 
-def _paper_sum(target: _Target, scaling: Fraction, failure: RationalLike) -> Plan:
-    instance, n = target.instance, target.users
-    found = paper_sum(instance, n, target.epsilon, failure, scaling)
-    noise = found.noise if instance == "central" else found.share
-    protocol = sum_protocol(instance, n, found.precision, found.threshold, noise)
-    size = ProtocolSize(
-        threshold=found.threshold,
-        modulus=protocol.modulus,
-        wraparound=protocol.planned_noise.enclose_tail(found.threshold),
-        one_less=None,
-    )
-    return target.plan(protocol, size)
-
-
 # -- pure shuffling ---------------------------------------------------------------------------
 
 
@@ -328,7 +311,7 @@ def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Pla
         precision=precision,
         failure=failure,
     )
-    plan = target.plan(protocol, None)
+    plan = target.plan(protocol)
     if not plan.meets:
         reason = f"the best shuffle tried is certified only for {plan.guarantee!r}"
         raise NotDerived(f"pure DP at epsilon = {target.epsilon}", reason)
@@ -349,17 +332,17 @@ def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
     if target.parameters == "paper":
         bits, p = paper.bits, paper.rounded_up
     else:
-        bounds = (g,) * coordinates
-        bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest).bits
-        p = Fraction(1, 2)
+        bounds, p = (g,) * coordinates, Fraction(1, 2)
+        fewest = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest)
+        bits = fewest.trials // target.honest
         if bits == 1 and coordinates == 1:
             # One fair bit per user is more than sufficient: a biased bit may suffice.
             p = least_probability(
                 trials=target.honest, epsilon=e, delta=d, bounds=bounds, grid=_PROBABILITY_GRID
             ).probability
     if binary:
-        return target.plan(BinaryShuffle(users=n, noise_bits=bits, probability=p), None)
+        return target.plan(BinaryShuffle(users=n, noise_bits=bits, probability=p))
     protocol = VectorShuffle(
         users=n, noise_bits=bits, probability=p, precision=g, coordinates=coordinates
     )
-    return target.plan(protocol, None)
+    return target.plan(protocol)

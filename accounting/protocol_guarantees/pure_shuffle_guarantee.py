@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from flint import arb, arb_poly, ctx, fmpz_poly
@@ -27,6 +27,7 @@ from accounting.errors import NotDerived
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.protocols.pure_shuffle import PureShuffle
 
@@ -44,25 +45,6 @@ _REACH: Final = 2
 _LEAST_REACH: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purity:
-    r"""epsilon of every user of a :class:`PureShuffle` with ``honest`` users, with its proof.
-
-    ``covers`` is t, ``counted`` is h - t + 1, the number of users whose noise counts, and ``jumps``
-    is b. The three losses are upper bounds on epsilon from U^t f, G^b f and V^(h-t) f;
-    ``guarantee`` is their maximum, or the epsilon g/scale of the shares if that is not smaller.
-    """
-
-    honest: int
-    covers: int
-    jumps: int
-    counted: int
-    loss_of_covers: Fraction
-    loss_of_jumps: Fraction
-    loss_at_centre: Fraction
-    guarantee: PureBound
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertifiedShuffle(PureBound):
     r"""The pure epsilon of ``protocol`` with ``honest`` users, as proven by :func:`purity`."""
@@ -73,15 +55,19 @@ class CertifiedShuffle(PureBound):
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
     r"""The pure guarantee epsilon = g/scale of the shares, if it is certified for all outputs."""
-    found, own = purity(protocol, honest).guarantee, protocol.precision / protocol.share.scale
+    found, own = purity(protocol, honest), protocol.precision / protocol.share.scale
     if found != PureBound(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")
     return CertifiedShuffle(stated_epsilon=own, protocol=protocol, honest=honest)
 
 
 @lru_cache(maxsize=1 << 8)
-def purity(protocol: PureShuffle, honest: int) -> Purity:
-    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output."""
+def purity(protocol: PureShuffle, honest: int) -> PureBound:
+    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
+
+    It is the largest of the losses from U^t f, G^b f and V^(h-t) f, or the epsilon g/scale of the
+    shares if that is not smaller.
+    """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
     present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
@@ -89,7 +75,12 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
         reason = f"its messages of {protocol.width} bits are too long: at most {MOST_WIDTH} bits"
         raise InvalidParameter("protocol", protocol, reason)
     own = Fraction(protocol.precision) / protocol.share.scale
-    covers, of_covers = _enough_covers(protocol, present, own)
+    # The count for which the shares were planned, if it suffices; otherwise the least.
+    loss = lru_cache(partial(_loss_of_covers, protocol))
+    covers = present + 1 - math.ceil(1 / Fraction(protocol.share.shape))
+    if not 1 <= covers <= _MOST_COVERS or loss(covers) > own:
+        covers = _fewest_covers(loss, own)
+    of_covers = loss(covers)
     jumps, of_jumps = _FIRST, _loss_of_jumps(protocol, _FIRST)
     while of_jumps > own and jumps < _MOST_JUMPS:
         jumps *= 2
@@ -100,16 +91,7 @@ def purity(protocol: PureShuffle, honest: int) -> Purity:
     worst = max(of_covers, of_jumps, centre)
     if worst > own:
         worst = Fraction(math.ceil(worst * _ROUNDED), _ROUNDED)
-    return Purity(
-        honest=present,
-        covers=covers,
-        jumps=jumps,
-        counted=others + 1,
-        loss_of_covers=of_covers,
-        loss_of_jumps=of_jumps,
-        loss_at_centre=centre,
-        guarantee=PureBound(max(worst, own)),
-    )
+    return PureBound(max(worst, own))
 
 
 def plan_pure_shuffle(
@@ -148,7 +130,7 @@ def plan_pure_shuffle(
             share=PolyaDifference(shape=Fraction(1, shares), scale=scale),
         )
 
-    covers = _covers_for(of(1 << (h.bit_length() - 1)))
+    covers = _planned_covers(of(1 << (h.bit_length() - 1)))
     return of(max(min(h, h - covers + 1), 1))
 
 
@@ -156,33 +138,14 @@ def plan_pure_shuffle(
 
 
 @lru_cache(maxsize=1 << 8)
-def _covers_for(protocol: PureShuffle) -> int:
-    own = Fraction(protocol.precision) / protocol.share.scale
-    return _least(lambda t: _loss_of_covers(protocol, t), own, _MOST_COVERS)[0]
+def _planned_covers(protocol: PureShuffle) -> int:
+    goal = Fraction(protocol.precision) / protocol.share.scale
+    return _fewest_covers(partial(_loss_of_covers, protocol), goal)
 
 
-def _enough_covers(protocol: PureShuffle, honest: int, goal: Fraction) -> tuple[int, Fraction]:
-    # The count for which the shares were planned, if it suffices; otherwise the least.
-    planned = honest + 1 - math.ceil(1 / Fraction(protocol.share.shape))
-    if 1 <= planned <= _MOST_COVERS:
-        loss = _loss_of_covers(protocol, planned)
-        if loss <= goal:
-            return planned, loss
-    return _least(lambda t: _loss_of_covers(protocol, t), goal, _MOST_COVERS)
-
-
-def _least(loss: Callable[[int], Fraction], goal: Fraction, most: int) -> tuple[int, Fraction]:
-    # The least count with a loss of at most the goal, or `most`: the loss decreases in the count.
-    low, high = -1, _FIRST
-    best = loss(high)
-    while best > goal and high < most:
-        low, high = high, min(2 * high, most)
-        best = loss(high)
-    while high - low > 1 and best <= goal:
-        middle = (low + high) // 2
-        found = loss(middle)
-        low, high, best = (low, middle, found) if found <= goal else (middle, high, best)
-    return high, best
+def _fewest_covers(loss: Callable[[int], Fraction], goal: Fraction) -> int:
+    # The least count with a loss of at most the goal, or the most: the loss decreases in the count.
+    return least(lambda t: t >= _MOST_COVERS or (t >= 0 and loss(t) <= goal), _FIRST)
 
 
 def _loss_of_covers(protocol: PureShuffle, t: int) -> Fraction:
@@ -266,9 +229,9 @@ def _masses_at(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
 def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | int = 0) -> Fraction:
     # The log of the largest (A + tau K)/(a + tau K): at each index s, A and a are the largest and
     # least of noise[s], ..., noise[s + g], and K that of covers. Impossible outputs have no loss.
-    most, least = (_sliding(noise, law.precision + 1, pick) for pick in (arb.max, arb.min))
+    most, fewest = (_sliding(noise, law.precision + 1, pick) for pick in (arb.max, arb.min))
     worst = arb(1)
-    for high, low, cover in zip(most, least, covers, strict=True):
+    for high, low, cover in zip(most, fewest, covers, strict=True):
         if not (high + lost).is_zero():
             known = law.chance * cover
             worst = worst.max((high + lost + known) / (low + known))

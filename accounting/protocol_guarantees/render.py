@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from accounting.claims.bound import Bound
 from accounting.claims.guarantee import Guarantee
-from accounting.protocol_guarantees.plan import Plan, Protocol
+from accounting.protocol_guarantees.plan import Plan
 from accounting.protocol_guarantees.simulation import Simulation
 from dpcore.command.terminal import fact
 from dpcore.noise import Noise
@@ -19,6 +19,7 @@ from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.protocols.modular_sums import CentralSum, LocalSum
 from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run import Protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 
 _MARGIN: Final = 14
@@ -47,7 +48,7 @@ def simulation_lines(result: Simulation) -> list[str]:
     plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
-    planned = _whole(plan, result.planned, plan.honest)
+    planned = _whole(plan, plan.guarantee, plan.honest)
     facts = [
         ("runs", f"{result.runs} runs, {result.aggregation}"),
         ("dropouts", f"{result.dropouts} of {plan.protocol.users} users dropped out in each run"),
@@ -96,7 +97,7 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
         **{name: getattr(result, name) for name in _MEASURED},
         "noise_deviation_upper": result.noise_deviation,
         "bits_per_user": plan.protocol.bits_per_user,
-        "planned": _curve_json(plan, result.planned, plan.honest),
+        "planned": _curve_json(plan, plan.guarantee, plan.honest),
         "kept": _curve_json(plan, result.kept, result.present),
     }
 
@@ -187,16 +188,16 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             data |= {"reach": protocol.reach, "cover": str(protocol.cover)}
             data |= {"missed_upper": round_up(missed), "standard_error_upper": error}
         case _:
-            size, tau = plan.size, protocol.threshold
+            tau, wraps = protocol.threshold, plan.wraparound
             rows += [
                 total,
                 *precision,
                 ("modulus", f"m = {protocol.modulus}, threshold tau = {tau}"),
             ]
             data |= {"threshold": tau, "modulus": protocol.modulus}
-            data["wraparound_upper"] = None if size is None else size.wraparound.upper_float
-            if size is not None:
-                rows.append(("wraps", f"with probability at most {up(size.wraparound.upper)}"))
+            data["wraparound_upper"] = None if wraps is None else wraps.upper_float
+            if wraps is not None:
+                rows.append(("wraps", f"with probability at most {up(wraps.upper)}"))
             if isinstance(protocol, LocalSum):
                 rows.append(("trust", "nobody: every single message has the guarantee"))
     return data, rows

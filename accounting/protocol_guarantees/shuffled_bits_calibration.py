@@ -11,7 +11,6 @@ docs/proofs/shuffle.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
@@ -21,33 +20,6 @@ from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Least:
-    r"""``enough`` meets the target; ``short`` does not, or is None if it would have no noise.
-
-    ``short`` has one bit less per user, or a probability one grid step lower.
-    """
-
-    users: int
-    enough: BinomialBox
-    short: BinomialBox | None
-
-    @property
-    def trials(self) -> int:
-        r"""The total number of noise bits per coordinate."""
-        return self.enough.trials
-
-    @property
-    def bits(self) -> int:
-        r"""The number of noise bits per user and coordinate."""
-        return self.trials // self.users
-
-    @property
-    def probability(self) -> Fraction:
-        r"""The probability of a noise bit."""
-        return self.enough.probability
-
-
 def fewest_bits(
     *,
     epsilon: RationalLike,
@@ -55,11 +27,12 @@ def fewest_bits(
     bounds: tuple[int, ...] = (1,),
     users: int = 1,
     probability: RationalLike = Fraction(1, 2),
-) -> Least:
+) -> BinomialBox:
     r"""The least number of noise bits per honest user that meets the target.
 
-    ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in steps: (1,) for
-    the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
+    The result has ``users`` times that number of ``trials``; one bit less per user does not meet
+    the target. ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in
+    steps: (1,) for the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
@@ -72,7 +45,7 @@ def fewest_bits(
     variance = real_gaussian_ratio(e, d).upper ** 2 * sum(bound * bound for bound in bounds)
     near = math.ceil(Fraction(variance) / (p * (1 - p) * n))
     bits = least(lambda b: b >= 1 and box(b).meets(e, d), near)
-    return Least(users=n, enough=box(bits), short=box(bits - 1) if bits > 1 else None)
+    return box(bits)
 
 
 def least_probability(
@@ -82,7 +55,7 @@ def least_probability(
     delta: RationalLike,
     bounds: tuple[int, ...] = (1,),
     grid: int = 1 << 16,
-) -> Least:
+) -> BinomialBox:
     r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
     (j - 1)/``grid`` does not, found by bisection.
     """
@@ -101,7 +74,7 @@ def least_probability(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)
-    return Least(users=1, enough=box(high), short=box(low) if low else None)
+    return box(high)
 
 
 def _target(epsilon: RationalLike, delta: RationalLike) -> tuple[Fraction, Fraction]:

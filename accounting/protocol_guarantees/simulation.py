@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.claims.guarantee import Guarantee
-from accounting.protocol_guarantees.plan import Plan, Protocol, protocol_guarantee
+from accounting.protocol_guarantees.plan import Plan, protocol_guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import RunOutcome, run
+from dpcore.protocols.run import Protocol, RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
@@ -42,7 +42,7 @@ class Simulation:
     r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
-    these runs. ``kept`` is the exact curve of the actual noise, ``planned`` that of the plan.
+    these runs. ``kept`` is the exact curve of the actual noise.
     ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
     up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
     """
@@ -54,7 +54,6 @@ class Simulation:
     mean_absolute_error: float
     root_mean_square_error: float
     noise_deviation: float
-    planned: Guarantee
     kept: Guarantee
 
     @property
@@ -105,7 +104,6 @@ def simulate(
         mean_absolute_error=float(np.abs(error).mean()),
         root_mean_square_error=float(np.sqrt((error**2).mean())),
         noise_deviation=_noise_deviation(plan.protocol, users - gone),
-        planned=plan.guarantee,
         kept=protocol_guarantee(plan.protocol, users - gone),
     )
 
@@ -178,9 +176,6 @@ def _noise_deviation(protocol: Protocol, present: int) -> float:
     if isinstance(protocol, PureShuffle):
         square = protocol.square_error(present)
         return math.nextafter(math.sqrt(round_up(square)), math.inf)
-    variance = protocol.observed_noise(present).variance
+    variance = protocol.total_noise(present).variance
     most = variance.upper if isinstance(variance, Enclosure) else variance
-    if protocol.name == "local":
-        most *= present
-    unit = protocol.precision if hasattr(protocol, "precision") else 1
-    return math.nextafter(math.sqrt(round_up(most / unit**2)), math.inf)
+    return math.nextafter(math.sqrt(round_up(most / protocol.precision**2)), math.inf)

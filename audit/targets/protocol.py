@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.protocol_guarantees.plan import Plan, Protocol, choose
+from accounting.protocol_guarantees.plan import Plan, choose
 from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
@@ -31,7 +31,7 @@ from dpcore.numbers.parameter import rational, whole_number
 from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run
+from dpcore.protocols.run import Protocol, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step

@@ -73,7 +73,7 @@ class LinearView(ServerView):
         world = np.random.default_rng(0)  # nothing is drawn from it
         rows = []
         for _ in range(runs):
-            watching = RecordingPolicy(of=self.policy, by=self.privatizer)
+            watching = RecordingPolicy(of=self.policy, privatizer=self.privatizer)
             fixed = _Fixed(reward=reward)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
             seen = watching.seen[:BATCHES]

@@ -14,6 +14,7 @@ if each share has its intended law. :class:`Devices` runs the protocol itself
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -32,17 +33,14 @@ from accounting.release.derive_guarantee import guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.elimination import BatchedElimination
-from bandits.policies.policy import Choice, Policy, Sizes
+from bandits.policies.policy import Policy
 from bandits.policies.schedule import Schedule
-from bandits.privatizers.deployment import AnyProtocol, Deployment, Relaxed
 from bandits.privatizers.privatizer import Privatizer, Releasing
 from bandits.radius.radius import ExactRadius
 from bandits.worlds.environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
-from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import RationalLike
 from dpcore.protocols.aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.modular_sums import LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -172,7 +170,7 @@ class View(ServerView):
         rows = []
         for _ in range(runs):
             by = Devices(of=privatizer) if self.path == "devices" else privatizer
-            watching = RecordingPolicy(of=self.policy, by=by)
+            watching = RecordingPolicy(of=self.policy, privatizer=by)
             present = tuple(map(privatizer.reporting, self.sizes))
             fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
@@ -274,12 +272,11 @@ def _shown(first: int, second: int) -> Released:
 
 def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
     # The largest sum for which arm 1 is dropped if all rewards of arm 0 are 1; 0 if there is none.
-    low, high = 0, size
-    while high - low > 1:
-        middle = (low + high) // 2
-        after = policy.choose(policy.observe(state, _shown(size, middle)))
-        low, high = (middle, high) if isinstance(after, Commit) else (low, middle)
-    return low
+    def kept(other: int) -> bool:
+        after = policy.choose(policy.observe(state, _shown(size, other)))
+        return not isinstance(after, Commit)
+
+    return bisect_left(range(1, size), x=True, key=kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,35 +320,28 @@ class PolicyStep(NamedTuple):
     after: Any
 
 
+def _of(name: str) -> Any:
+    # The attribute or method of this name of the wrapped object ``of``.
+    return property(lambda self: getattr(self.of, name))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""A wrapper of the policy ``of`` that records each step of a run; ``by`` is its privatizer."""
+    r"""A wrapper of the policy ``of`` that records each step of a run, with its own privatizer."""
 
     of: Policy[Any]
-    by: Releasing[Any]
+    privatizer: Releasing[Any] = field()
     seen: list[PolicyStep] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def privatizer(self) -> Releasing[Any]:
-        return self.by
-
-    def init(self, arms: int, horizon: int) -> Any:
-        return self.of.init(arms, horizon)
-
-    def choose(self, state: Any) -> Choice:
-        return self.of.choose(state)
+    name = _of("name")
+    init = _of("init")
+    choose = _of("choose")
+    sizes = _of("sizes")
 
     def observe(self, state: Any, released: Released) -> Any:
         after = self.of.observe(state, released)
         self.seen.append(PolicyStep(state, released, after))
         return after
-
-    def sizes(self, arms: int, horizon: int) -> Sizes:
-        return self.of.sizes(arms, horizon)
 
 
 _BATCH: Final = "devices"
@@ -365,32 +355,13 @@ class Devices(Privatizer):
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)
 
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def epsilon(self) -> RationalLike | None:
-        return self.of.epsilon
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return self.of.assumptions
-
-    @property
-    def relaxed(self) -> Relaxed | None:
-        return self.of.relaxed
-
-    @property
-    def deployment(self) -> Deployment:
-        return self.of.deployment
-
-    @property
-    def least_noise(self) -> Noise | None:
-        return self.of.least_noise
-
-    def protocol(self, pulls: int) -> AnyProtocol | None:
-        return self.of.protocol(pulls)
+    name = _of("name")
+    epsilon = _of("epsilon")
+    assumptions = _of("assumptions")
+    relaxed = _of("relaxed")
+    deployment = _of("deployment")
+    least_noise = _of("least_noise")
+    protocol = _of("protocol")
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         r"""Release with the law of ``Privatizer.release``, only for sums of rewards 0 and 1."""
@@ -417,21 +388,15 @@ class Devices(Privatizer):
                 self.messages.append(int(sent[0]))
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
             case _:
-                ideal = IdealAggregation(modulus=protocol.modulus)
-                seen = _Seen(ideal, self.messages)
+                seen = _Seen(modulus=protocol.modulus, per_user=True, noted=self.messages)
                 outcome = run(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen(IdealAggregation):
     # An ideal aggregation that records the message of the first user.
-    ideal: IdealAggregation
     noted: list[int]
-
-    @property
-    def modulus(self) -> int:
-        return self.ideal.modulus
 
     def total(
         self,
@@ -441,4 +406,4 @@ class _Seen:
         rng: Rng = SYSTEM,
     ) -> Total:
         self.noted.append(int(next(iter(messages.values()))[0]))
-        return self.ideal.total(messages, vanish, rng=rng)
+        return IdealAggregation.total(self, messages, vanish, rng=rng)

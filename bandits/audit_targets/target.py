@@ -33,7 +33,7 @@ from bandits.play_combinatorial import cucb_of
 from bandits.policies.elimination import NAMES, BatchedElimination
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.registry import ALGORITHMS, is_own, own_policy, read_algorithm
+from bandits.policies.registry import ALGORITHMS, LINEAR, is_own, own_policy, read_algorithm
 from bandits.policies.setting import Setting
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import Deployment
@@ -285,10 +285,6 @@ def _policy(
         policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius)
     else:
         policy = read_algorithm(text).policy(setting)
-    if "calibration" in given and not isinstance(policy, PhasedElimination):
-        raise InvalidParameter(
-            "calibration", given["calibration"], f"{name} has no such parameter: omit it"
-        )
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer
@@ -303,11 +299,10 @@ def _policy(
 
 def _check_keys(name: str, given: Mapping[str, str]) -> None:
     # Raises an error for parameters that the algorithm does not have.
-    others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}
-    if name not in FAMILY:
-        others = {"release"}
-    elif name.startswith("cucb-ldp"):
-        others.add("release")
+    others = {"release"} if name in LINEAR else {"release", "calibration"}
+    if name in FAMILY:
+        others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}
+        others |= {"release"} if name.startswith("cucb-ldp") else set()
     for key in given:
         if key in others:
             raise InvalidParameter(key, given[key], f"{name} has no such parameter: omit it")

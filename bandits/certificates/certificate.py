@@ -28,7 +28,6 @@ from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuff
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.release.curve import PrivacyCurve
 from accounting.release.derive_guarantee import guarantee
-from bandits.batch import chance_of
 from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run
 from bandits.privatizers.privatizer import RunGuarantee
@@ -38,7 +37,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import RationalLike, integer, write_rational
+from dpcore.numbers.parameter import RationalLike, integer, rational_in, write_rational
 from dpcore.numbers.rounding import up
 
 _DIGITS: Final = 8
@@ -164,7 +163,7 @@ def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
     # A single number becomes a list of one; text is a number, not a list of letters.
     several = isinstance(deltas, Iterable) and not isinstance(deltas, str)
     given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
-    at = [chance_of("deltas", delta) for delta in given]
+    at = [rational_in("deltas", delta, "(0, 1)") for delta in given]
     if not at:
         raise InvalidParameter("deltas", (), "must contain at least one value")
     if len(set(at)) < len(at):

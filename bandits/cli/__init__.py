@@ -3,6 +3,7 @@ r"""The ``dpcore bandit`` commands; the entry point is ``commands``."""
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -80,7 +81,7 @@ def compare(
         for name, rows in left.items()
         for algorithm, epsilon in rows
     ]
-    rows = [ratio.to_json() for ratio in ratios]
+    rows = [asdict(ratio) for ratio in ratios]
     show({"schema": _COMPARE, "rows": rows, "unmatched": unmatched})
 
 

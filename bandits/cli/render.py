@@ -97,7 +97,7 @@ def compare_lines(
             _figure(ratio.first),
             _figure(ratio.second),
             _figure(ratio.ratio, 3),
-            _figure(ratio.error, 2),
+            _figure(ratio.standard_error, 2),
         )
         for ratio in ratios
     ]

@@ -316,7 +316,7 @@ class Problem:
 
     decisions: Of[Decisions] = Of(Decisions, "must be Decisions")
     reward: Of[Reward] = Of(Reward, "must be a Reward", Linear())
-    oracle: Oracle | None = None
+    oracle: Oracle = None  # type: ignore[assignment]  # __post_init__ sets LargestSum
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -342,27 +342,22 @@ class Problem:
     @property
     def share(self) -> float:
         r"""The product alpha beta, the fraction of the best reward to which regret refers."""
-        return self._oracle.alpha * self._oracle.beta
-
-    @property
-    def _oracle(self) -> Oracle:
-        assert self.oracle is not None  # noqa: S101  # set in __post_init__
-        return self.oracle
+        return self.oracle.alpha * self.oracle.beta
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
         r"""The oracle's super arm for each row of values."""
-        chosen = self._oracle.choose(values, luck)
-        if type(self._oracle) is LargestSum:  # always returns one of ``decisions``
+        chosen = self.oracle.choose(values, luck)
+        if type(self.oracle) is LargestSum:  # always returns one of ``decisions``
             return chosen
         table = isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_
         if not table or chosen.shape != values.shape:
             reason = "must return a boolean for each base arm in each row"
-            raise InvalidParameter("oracle", type(self._oracle).__name__, reason)
+            raise InvalidParameter("oracle", type(self.oracle).__name__, reason)
         allowed = self.decisions.contains(chosen)
         if not allowed.all():
             wrong = np.flatnonzero(chosen[int(np.argmin(allowed))]).tolist()
             reason = f"returned the base arms {wrong}, which are not a super arm"
-            raise InvalidParameter("oracle", type(self._oracle).__name__, reason)
+            raise InvalidParameter("oracle", type(self.oracle).__name__, reason)
         return chosen
 
     def best(self, means: Floats) -> float:

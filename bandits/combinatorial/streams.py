@@ -78,13 +78,9 @@ class StreamPrivatizer:
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
         r"""The kind of sums: exact, of noisy outcomes, or the method given by ``release``."""
-        match self.trust:
-            case "none":
-                return "plain"
-            case "local":
-                return "each"
-            case _:
-                return self.release
+        if self.trust == "central":
+            return self.release
+        return "plain" if self.trust == "none" else "each"
 
     @property
     def block(self) -> int:

@@ -21,6 +21,7 @@ from bandits.combinatorial.cucb import Cucb
 from bandits.combinatorial.problem import Problem
 from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
+from bandits.policies.elimination import NAMES
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
 from bandits.policies.schedule import ScheduleName
@@ -33,9 +34,9 @@ from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
+    Whole,
     integer,
     rational,
-    rational_in,
     write_rational,
 )
 
@@ -153,12 +154,13 @@ class Experiment(RunParameters):
     preset: str
     algorithms: tuple[str, ...]
     epsilons: tuple[RationalLike, ...]
-    instances: int
+    horizon: Whole = Whole(at_most=_MOST_HORIZON)
+    instances: Whole = Whole(at_most=MOST_INSTANCES)
     delta: Exact = Exact("1e-6", within="(0, 1)")
     schedule: ScheduleName | None = None
     arms: int | None = None
     super_arm: int | None = None
-    seed: int = 1
+    seed: Whole = Whole(1, at_least=0)
     checkpoints: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -168,14 +170,15 @@ class Experiment(RunParameters):
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
         _check_named("algorithms", spelled)
         _check_named("epsilon", epsilons)
-        horizon = integer("horizon", self.horizon, at_least=1, at_most=_MOST_HORIZON)
-        instances = integer("instances", self.instances, at_least=1, at_most=MOST_INSTANCES)
+        delta = self.delta  # as given, for the message
+        RunParameters.__post_init__(self)
         names = [each.entry.name for each in read]
         _check_worlds(read, preset.kind)
         _check_visits(self, names)
         _check_epsilons(self.epsilons, names, self.radius)
-        _check_delta(self.delta, names)
-        RunParameters.__post_init__(self)
+        for name in names:
+            if name in _BITS and self.delta < _LEAST_DELTA_OF_BITS:
+                raise InvalidParameter("delta", delta, f"must be >= 1e-30 for {name}")
         schedule = self.schedule
         if schedule is None:
             schedule = "exact" if self.radius == "exact" else preset.schedule
@@ -184,13 +187,10 @@ class Experiment(RunParameters):
         for name, value in (
             ("algorithms", spelled),
             ("epsilons", epsilons),
-            ("horizon", horizon),
-            ("instances", instances),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("super_arm", preset.super_arm_of(self.super_arm)),
-            ("seed", integer("seed", self.seed, at_least=0)),
-            ("checkpoints", _checked_rounds(self.checkpoints, horizon)),
+            ("checkpoints", _checked_rounds(self.checkpoints, self.horizon)),
             ("users", users),
         ):
             object.__setattr__(self, name, value)
@@ -245,8 +245,7 @@ class Experiment(RunParameters):
     @property
     def scheduled(self) -> bool:
         r"""Whether the batch lengths of any algorithm depend on ``schedule``."""
-        entries = (read_algorithm(algorithm).entry for algorithm in self.algorithms)
-        return any(entry.lengths == "schedule" for entry in entries)
+        return any(read_algorithm(each).entry.name in NAMES.values() for each in self.algorithms)
 
     @property
     def has_renyi_tail(self) -> bool:
@@ -372,14 +371,6 @@ def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
             raise InvalidParameter("algorithms", entry.name, reason)
 
 
-def _check_delta(given: RationalLike, names: Sequence[str]) -> None:
-    # Raises an error for a delta outside (0, 1) or not supported by an algorithm.
-    delta = rational_in("delta", given, "(0, 1)")
-    for name in names:
-        if name in _BITS and delta < _LEAST_DELTA_OF_BITS:
-            raise InvalidParameter("delta", given, f"must be >= 1e-30 for {name}")
-
-
 def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radius: str) -> None:
     # Raises an error for epsilons that an algorithm does not support or that are equal floats.
     least = {name: _LEAST_OF_BITS for name in names if name in _BITS}
@@ -397,13 +388,10 @@ def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radi
         raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
 
 
-def spaced_checkpoints(horizon: int, points: int = _POINTS) -> tuple[int, ...]:
-    """At most ``points`` rounds up to the horizon, equally spaced on a log scale over 4 decades."""
-    rounds = integer("horizon", horizon, at_least=1)
-    count = integer("points", points, at_least=1)
-    steps = max(count - 1, 1)
-    found = {math.ceil(rounds * 10 ** (-_DECADES * i / steps)) for i in range(count)}
-    return tuple(sorted(found))
+def spaced_checkpoints(horizon: int) -> tuple[int, ...]:
+    """At most 81 rounds up to the horizon, equally spaced on a log scale over 4 decades."""
+    spaced = (10 ** (-_DECADES * i / (_POINTS - 1)) for i in range(_POINTS))
+    return tuple(sorted({math.ceil(horizon * share) for share in spaced}))
 
 
 def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:

@@ -83,17 +83,6 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
     write_whole("--output", path, text.getvalue())
 
 
-def lines_of(experiment: Experiment, cells: Iterable[Cell]) -> tuple[PlotLine, ...]:
-    r"""The curves of an experiment, as :func:`read_lines` parses them from its table."""
-    curves: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    for cell in cells:
-        curves.setdefault((cell.algorithm, cell.epsilon), []).append(cell.regret)
-    return tuple(
-        _averaged((experiment.preset, *kind), experiment.checkpoints, regrets)
-        for kind, regrets in curves.items()
-    )
-
-
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
     r"""Parse the curves of a file of :func:`write_csv`, in the order of the file.
 
@@ -141,18 +130,13 @@ def _key(row: Mapping[str, str]) -> _Key:
 def _line(
     path: Path, key: _Key, runs: dict[int, dict[int, float]], setting: tuple[str, ...]
 ) -> PlotLine:
-    _, algorithm, epsilon = key
+    preset, algorithm, epsilon = key
     rounds = sorted(next(iter(runs.values())))
     for instance, run in runs.items():
         if sorted(run) != rounds or str(rounds[-1]) != setting[_SETTING.index("horizon")]:
             reason = f"is truncated: {algorithm} at epsilon {epsilon} lacks rounds of a run"
             raise InvalidParameter("path", str(path), f"{reason} (instance {instance})")
-    return _averaged(key, rounds, [[run[t] for t in rounds] for run in runs.values()])
-
-
-def _averaged(key: _Key, rounds: Sequence[int], regrets: Sequence[Sequence[float]]) -> PlotLine:
-    preset, algorithm, epsilon = key
-    both = [mean_and_error([run[i] / t for run in regrets]) for i, t in enumerate(rounds)]
+    both = [mean_and_error([run[t] / t for run in runs.values()]) for t in rounds]
     return PlotLine(
         preset=preset,
         algorithm=algorithm,

@@ -24,7 +24,7 @@ from bandits.experiments.regret_curves import (
     COLUMNS,
     bounds_of,
     draw_results,
-    lines_of,
+    read_lines,
     title_of,
     without_regret,
     write_csv,
@@ -139,19 +139,17 @@ def write_results(
             yield f"no {name}: {text}"
         else:
             write_whole("--output", folder / name, text)
-    yield from _write_picture(folder / PICTURE, experiment, cells, found)
+    yield from _write_picture(folder, found)
     write_whole("--output", folder / ROWS, write_json(found))
 
 
-def _write_picture(
-    path: Path, experiment: Experiment, cells: Sequence[Cell], document: Mapping[str, Any]
-) -> Iterator[str]:
-    lines = lines_of(experiment, cells)
+def _write_picture(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
     if find_spec("matplotlib") is None:
         yield f"no {PICTURE}: {NEEDED}"
         return
+    lines = read_lines(folder / TABLE)
     if any(max(line.mean) > 0 for line in lines):
-        draw_results(lines, path, bounds_of(document, lines))
+        draw_results(lines, folder / PICTURE, bounds_of(document, lines))
         yield from without_regret(lines)
     else:
         yield f"no {PICTURE}: no algorithm has positive regret for the logarithmic axis"

@@ -302,14 +302,8 @@ class Ratio:
     first: float
     second: float
     ratio: float | None
-    error: float | None
     paired: bool
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, with the error as ``standard_error``."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        found["standard_error"] = found.pop("error")
-        return found
+    standard_error: float | None
 
 
 def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
@@ -373,8 +367,9 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     >>> one = {"preset": "cz/easy", "arms": 10, "horizon": 1000, "data": None}
     >>> row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.2, 0.4]}
     >>> half = {**row, "by_instance": [0.1, 0.2]}
-    >>> [(r.ratio, r.error) for r in compare({**one, "rows": [row]}, {**one, "rows": [half]})]
-    [(2.0, 0.0)]
+    >>> (found,) = compare({**one, "rows": [row]}, {**one, "rows": [half]})
+    >>> found.ratio, found.standard_error
+    (2.0, 0.0)
 
     Raises :class:`InvalidParameter` for experiments with different worlds or lengths, and if no
     rows match.
@@ -423,6 +418,6 @@ def _ratio(one: dict[str, Any], other: dict[str, Any]) -> Ratio:
         first=mean_a,
         second=mean_b,
         ratio=ratio,
-        error=error,
         paired=paired,
+        standard_error=error,
     )

@@ -27,7 +27,6 @@ _cz = partial(Claim, "CZ")
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
     r"""Yield the rows for the samplers, which are computed on request."""
-    del quick
     n, e, g = 1024, Fraction(1, 2), 16
     yield _recipe(n, e, g)
     yield _shares(n, e, g, "8")
@@ -49,7 +48,6 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 )
 def _recipe(n: int, e: Fraction, g: int) -> Found:
     # The largest value of the noise shifted by g is impossible for the other dataset.
-    del n
     return e, Enclosure.infinite() if g else 0
 
 
@@ -61,7 +59,6 @@ def _recipe(n: int, e: Fraction, g: int) -> Found:
     erratum="{erratum}",
 )
 def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
-    del erratum
     return e, PrivacyCurve(noise=_of_shares(n, g / e), sensitivity=g).epsilon(0)
 
 
@@ -133,7 +130,6 @@ def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -
     erratum="9b",
 )
 def _shared(e: Fraction, moves: tuple[int, int], why: str) -> Found:
-    del why
     return 0, shared_draw_delta(moves, DiscreteLaplace(scale=1 / e), e)
 
 

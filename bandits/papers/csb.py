@@ -76,7 +76,6 @@ def _tree_scale(T: int, mass: int, e: Fraction) -> Enclosure:
     "{sent} rewards of one user, each with discrete Laplace noise of scale K/epsilon",
 )
 def _local(theorem: str, e: Fraction, K: int, sent: int) -> Found:
-    del theorem
     noise = DiscreteLaplace(scale=_STEPS * K / e)
     return e, PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(_STEPS * sent)).epsilon(0)
 
@@ -89,7 +88,6 @@ def _local(theorem: str, e: Fraction, K: int, sent: int) -> Found:
 )
 def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
     # One value of mass 1 is in `levels` nodes.
-    del statement
     levels = csb_tree_levels(T)
     scale = Enclosure.exactly(levels / e) if mass is None else _tree_scale(T, mass, e)
 
@@ -120,7 +118,6 @@ def _unit() -> arb:
 def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
     # For every smaller r a mean of fair coins exceeds 1/2 + r with probability above the failure,
     # a lower bound. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
-    del label
     excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
     needed = Bound(
         lower=narrow(lambda: ball(excess) / _unit(), WIDTH_BITS).lower,

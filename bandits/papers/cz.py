@@ -19,7 +19,6 @@ from accounting.claims.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import (
     WIDTH_BITS,
     Form,
-    SumParameters,
     cz_concentrated,
     cz_pure,
     cz_renyi,
@@ -39,6 +38,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.rounding import up
+from dpcore.protocols.modular_sums import AggregatedSum, LocalSum, ShuffledPure
 
 _FAILURE: Final = Fraction(1, 1000)
 _DELTA: Final = Fraction(1, 10**6)
@@ -92,15 +92,14 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
     return PrivacyCurve(noise=noise, sensitivity=moved)
 
 
-def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameters:
+def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> LocalSum:
     r"""The parameters of CZ Theorem 6: discrete Laplace noise of scale g/epsilon in each message.
 
     tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
-    noise = DiscreteLaplace(scale=g / e)
-    return SumParameters(users=n, precision=g, threshold=tau, noise=noise, share=noise)
+    return LocalSum(users=n, precision=g, threshold=tau, noise=DiscreteLaplace(scale=g / e))
 
 
 @_cz(
@@ -109,9 +108,8 @@ def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> SumParameter
     "epsilon",
     "the largest loss of discrete Laplace noise of scale g/epsilon",
 )
-def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
-    del theorem, n
-    return e, _curve(chosen.noise, chosen.precision).epsilon(0)
+def _pure(theorem: str, n: int, e: Fraction, chosen: AggregatedSum | LocalSum) -> Found:
+    return e, _curve(chosen.observed_noise(n), chosen.precision).epsilon(0)
 
 
 @_cz(
@@ -123,9 +121,8 @@ def _pure(theorem: str, n: int, e: Fraction, chosen: SumParameters) -> Found:
     erratum="1",
 )
 def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
-    del theorem
     chosen = cz_shuffled(n, e, _FAILURE, form=form)
-    alone = _curve(chosen.noise, chosen.precision).enclose_epsilon(0)
+    alone = _curve(chosen.planned_noise, chosen.precision).enclose_epsilon(0)
     exact = Bound(
         lower=max(leaking_aggregation(chosen, e / 4).lower, Fraction(0)),
         upper=Fraction(alone.upper) + e / 2,
@@ -135,7 +132,7 @@ def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
     return e, exact, {"g": chosen.precision}
 
 
-def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
+def leaking_aggregation(chosen: ShuffledPure, spent: Fraction) -> Enclosure:
     r"""A privacy loss that some (``spent``, 0)-relaxed aggregation attains with this noise.
 
     With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m and a bit that is 1 with
@@ -151,15 +148,15 @@ def leaking_aggregation(chosen: SumParameters, spent: Fraction) -> Enclosure:
     if not isinstance(share, PolyaDifference) or n < 2:
         raise TypeError("the aggregation is defined for at least two users with Polya noise")
     others = PolyaDifference(shape=share.shape * (n - 1), scale=share.scale)
-    seen = 3 * g
+    total, seen = chosen.planned_noise, 3 * g
     with precision(_BITS):
         up = ball(spent).exp()
         here = share.pmf_ball(0) * others.pmf_ball(seen - g) * up
         # For a wraparound, some part of the noise must exceed m/2 - 3g.
         far = m // 2 - seen
-        wrapped = sum((law.tail_ball(far) for law in (chosen.noise, share, others)), arb(0))
+        wrapped = sum((law.tail_ball(far) for law in (total, share, others)), arb(0))
         both = share.pmf_ball(g) * others.pmf_ball(seen - g) + wrapped
-        there = (chosen.noise.pmf_ball(seen) + wrapped) / up + (up - 1 / up) * both
+        there = (total.pmf_ball(seen) + wrapped) / up + (up - 1 / up) * both
         return Enclosure.of((here / there).log())
 
 
@@ -184,12 +181,11 @@ def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fract
     erratum="2",
 )
 def _renyi(theorem: str, n: int, e: Fraction, s: int, order: int, form: Form) -> Found:
-    del theorem
     chosen = cz_renyi(n, e, _FAILURE, s)
     lemma = skellam_renyi_bound(order, (chosen.precision / e) ** 2, chosen.precision)
     return (
         cz_renyi_bound(order, e, Fraction(s), form=form),
-        _curve(chosen.noise, chosen.precision).renyi(order),
+        _curve(chosen.planned_noise, chosen.precision).renyi(order),
         {
             "g": chosen.precision,
             "lemma": up(lemma, 6),
@@ -226,7 +222,7 @@ def _concentrated(n: int, e: Fraction, s: int, order: int) -> Found:
         return order * (ball(e * e) + xi / 2).min((ball(e) + xi) ** 2) / 2
 
     # xi and the distance to the true value may be 1e-38, so high precision is needed.
-    exact = _curve(chosen.noise, chosen.precision).enclose_renyi(order, _FINE)
+    exact = _curve(chosen.planned_noise, chosen.precision).enclose_renyi(order, _FINE)
     return narrow(claimed, _FINE), exact, {"T": 2 * n}
 
 

@@ -85,7 +85,6 @@ def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclos
     "sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon = {ratio}, proven for epsilon <= 1",
 )
 def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Found:
-    del theorem
     ratio = lzj_classical_gaussian(e, d)
     return d, along(ratio, lambda end: real_gaussian_delta(end, e)), {"ratio": shown(ratio)}
 
@@ -97,7 +96,6 @@ def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Found:
     "calibrated exactly by Balle and Wang (2018)",
 )
 def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Found:
-    del theorem
     return lzj_classical_gaussian(e, d), real_gaussian_ratio(e, d)
 
 
@@ -119,7 +117,6 @@ def _exact_gaussian(e: Fraction, d: Fraction) -> Found:
     "{bits} noise bits per user and coordinate; every coordinate may change by g",
 )
 def _vector(theorem: str, s: int, e: Fraction, d: Fraction) -> Found:
-    del theorem
     found = lzj_vector(_USERS, s, e, d)
     # More bits are post-processing of fewer, and s coordinates at epsilon/s compose to epsilon. The
     # bound is crude but sufficient for this amount of noise.
@@ -173,7 +170,7 @@ def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
 def _exact_vector(s: int, e: Fraction, d: Fraction) -> Found:
     g = lzj_vector(_USERS, s, e, d).precision
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * s)
-    return d, least.enough.delta(e, "1e-4"), {"g": g, "bits": least.bits}
+    return d, least.delta(e, "1e-4"), {"g": g, "bits": least.trials}
 
 
 def _twice(value: Enclosure) -> Enclosure:
@@ -232,7 +229,7 @@ def _lemma_chance(n: int, g: int, e: Fraction, d: Fraction) -> Found:
 )
 def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
-    return lzj_scalar(n, g, e, d).bits, least.bits
+    return lzj_scalar(n, g, e, d).bits, least.trials // n
 
 
 @_scalars(
@@ -243,4 +240,4 @@ def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
 )
 def _exact_scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
-    return d, least.enough.delta(e), {"bits": least.bits}
+    return d, least.delta(e), {"bits": least.trials // n}

@@ -137,17 +137,14 @@ class Claim:
         claimed, exact, *rest = found
         more = dict(rest[0]) if rest else {}
         proof = more.pop("proof", None)
-        words = {name: _format(text, {**given, **more}) for name, text in asdict(self).items()}
+        known = {**given, **more}
+        words = {name: text and text.format(**known) for name, text in asdict(self).items()}
         return Judgement(
             **words,
             claimed=enclosed(claimed),
             exact=exact if isinstance(exact, Bound) else enclosed(exact),
             proof=None if proof is None else enclosed(proof),
         )
-
-
-def _format(text: str | None, words: Mapping[str, Any]) -> Any:
-    return None if text is None else text.format(**words)
 
 
 def enclosed(value: Value) -> Enclosure:

@@ -78,13 +78,13 @@ def _theorem(m: int, e: Fraction) -> Found:
     "one bit less is certified to be insufficient",
 )
 def _bits(e: Fraction) -> Found:
-    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).bits
+    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).trials
 
 
 @_tkms("ours: the fewest fair bits", _TARGET + ", {bits} bits", "delta", "calibrated exactly")
 def _exact_bits(e: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=_DELTA)
-    return _DELTA, least.enough.delta(e), {"bits": least.bits}
+    return _DELTA, least.delta(e), {"bits": least.trials}
 
 
 @_tkms(
@@ -134,7 +134,6 @@ def _tail(m: int, e: Fraction) -> Found:
     erratum=None,
 )
 def _bandit(algorithm: str, e: Fraction, sizes: tuple[int, ...]) -> Found:
-    del algorithm
     deltas = [bits_box(tkms_bits(m, e, _DELTA)).enclose_delta(e) for m in sizes]
     worst = Enclosure(max(d.lower for d in deltas), max(d.upper for d in deltas))
     return _DELTA, worst, {"first": sizes[0], "last": sizes[-1]}

@@ -276,5 +276,4 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
 )
 def _lower(theorem: str, epsilon: Fraction, scaled: str, gap: Fraction) -> Found:
     # Regret/ln T >= (number of others) Delta/information; the paper prints 128 epsilon^2 gap^2.
-    del theorem, scaled
     return 128 * epsilon**2 * gap**2, information(epsilon, gap)

@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final
 
-from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon, confidence_of
+from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.schedule import A_SCHEDULE, PAPER, Schedule
 from bandits.privatizers.deployment import NO_NOISE
@@ -37,7 +37,7 @@ from bandits.radius.radius import ExactRadius, Radius
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import ceiling
-from dpcore.numbers.parameter import Exact, Of, RationalLike, integer, positive_rational
+from dpcore.numbers.parameter import Exact, Of, integer
 
 NAMES: Final[dict[str, str]] = {
     "none": "se",
@@ -274,21 +274,11 @@ class DpSe(SuccessiveElimination):
 
     def length(self, batch: int, active: int) -> int:
         r"""The number of pulls R_e of each active arm in epoch e = ``batch``."""
-        return epoch_pulls(batch, active, self.epsilon, self.confidence)
-
-
-def epoch_pulls(epoch: int, active: int, epsilon: RationalLike, confidence: RationalLike) -> int:
-    r"""The number of pulls R_e for e = ``epoch``, |S| = ``active`` and p = ``confidence``."""
-    return _pulls(
-        integer("epoch", epoch, at_least=1),
-        integer("active", active, at_least=1),
-        positive_rational("epsilon", epsilon, NO_NOISE),
-        confidence_of(confidence),
-    )
+        return _epoch_pulls(batch, active, self.epsilon, self.confidence)
 
 
 @lru_cache(maxsize=1 << 12)
-def _pulls(epoch: int, active: int, epsilon: Fraction, p: Fraction) -> int:
+def _epoch_pulls(epoch: int, active: int, epsilon: Fraction, p: Fraction) -> int:
     odds = 4 * active * epoch**2 / p
     reward = ceiling(lambda: 32 * 4**epoch * ball(2 * odds).log())
     noise = ceiling(lambda: 8 * 2**epoch * ball(odds).log() / ball(epsilon))

@@ -15,21 +15,21 @@ docs/proofs/radius.md.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from flint import arb
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Commit, OwnRounds, Plays, Released, SharedRounds, arms_and_horizon, word
+from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon, word
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
+from bandits.radius.radius import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.floating import Floats
@@ -81,20 +81,7 @@ class Phase:
         return found
 
 
-class LinearWidth(ABC):
-    r"""A rule that selects the remaining actions from the released averages of the support."""
-
-    __slots__ = ()
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def staying(self, phase: Phase, averages: Floats) -> tuple[int, ...]:
-        r"""The active actions that are not certified to be worse than another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperWidth(LinearWidth):
+def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
     r"""LZJ eq. 3 and 54: drop x if its estimate is more than 2W below the best.
 
     W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd),
@@ -104,108 +91,96 @@ class PaperWidth(LinearWidth):
     = 2d sigma_u sqrt(2s/h), with sigma_u that of one user. W is reproduced from the paper, not
     proven here.
     """
-
-    name: ClassVar[str] = "paper"
-
-    def staying(self, phase: Phase, averages: Floats) -> tuple[int, ...]:
-        points = phase.model.actions.points[list(phase.active)]
-        estimates = points @ (phase.weights.T @ averages)
-        d = phase.model.actions.dimension
-        spread = 0.0 if phase.apart else float(phase.model.deviation)
-        private = self._private(phase)
-        width = math.sqrt(2 * d / (phase.users * phase.h)) + spread / math.sqrt(phase.users)
-        width = (width + private) * math.sqrt(2 * math.log(phase.chances))
-        least = estimates.max() - 2 * width
-        return tuple(x for x, e in zip(phase.active, estimates, strict=True) if e >= least)
-
-    @staticmethod
-    def _private(phase: Phase) -> float:
-        # sigma_n of the class docstring.
-        d, s, h = phase.model.actions.dimension, len(phase.times), phase.h
-        if not phase.apart:
-            return 2 * math.sqrt(float(phase.noise.max()) * most_support(d) * d)
-        times = np.array(phase.times, dtype=np.float64)
-        if phase.local:
-            return 2 * d * math.sqrt(float((phase.noise * times).max()) * 2 * s / h)
-        return 2 * d * math.sqrt(float((phase.noise * times**2).max()) * s) / h
+    points = phase.model.actions.points[list(phase.active)]
+    estimates = points @ (phase.weights.T @ averages)
+    d = phase.model.actions.dimension
+    spread = 0.0 if phase.apart else float(phase.model.deviation)
+    width = math.sqrt(2 * d / (phase.users * phase.h)) + spread / math.sqrt(phase.users)
+    width = (width + _private(phase)) * math.sqrt(2 * math.log(phase.chances))
+    least = estimates.max() - 2 * width
+    return tuple(x for x, e in zip(phase.active, estimates, strict=True) if e >= least)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactWidth(LinearWidth):
+def _private(phase: Phase) -> float:
+    # sigma_n of `paper_staying`.
+    d, s, h = phase.model.actions.dimension, len(phase.times), phase.h
+    if not phase.apart:
+        return 2 * math.sqrt(float(phase.noise.max()) * most_support(d) * d)
+    times = np.array(phase.times, dtype=np.float64)
+    if phase.local:
+        return 2 * d * math.sqrt(float((phase.noise * times).max()) * 2 * s / h)
+    return 2 * d * math.sqrt(float((phase.noise * times**2).max()) * s) / h
+
+
+def exact_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
     r"""Drop x if for some b the estimate of <theta*, b - x> exceeds its certified width.
 
     If b is not better than x, this has probability at most 1/(kT) for the actual noise, so a phase
     drops the best action with probability at most 1/T. Only the 256 active actions with the largest
     estimates are used as b; any choice is valid.
     """
+    points = phase.model.actions.points[list(phase.active)]
+    estimates = points @ (phase.weights.T @ averages)
+    rivals = np.argsort(-estimates, kind="stable")[:_RIVALS]
+    ahead = estimates[rivals][:, None] - estimates[None, :]
+    dropped = (ahead > exact_widths(phase, points[rivals], points)).any(axis=0)
+    return tuple(phase.active[i] for i in np.flatnonzero(~dropped).tolist())
 
-    name: ClassVar[str] = "exact"
 
-    def staying(self, phase: Phase, averages: Floats) -> tuple[int, ...]:
-        points = phase.model.actions.points[list(phase.active)]
-        weights = phase.weights
-        estimates = points @ (weights.T @ averages)
-        rivals = np.argsort(-estimates, kind="stable")[:_RIVALS]
-        ahead = estimates[rivals][:, None] - estimates[None, :]
-        dropped = (ahead > self.widths(phase, points[rivals], points)).any(axis=0)
-        return tuple(phase.active[i] for i in np.flatnonzero(~dropped).tolist())
+def exact_widths(phase: Phase, rivals: Floats, points: Floats) -> Floats:
+    r"""The widths of the estimates of <theta*, b - x>, b in ``rivals``, x in ``points``."""
+    weights = phase.weights
+    support = phase.model.actions.points[list(phase.design.support)]
+    # The bias of the computed combination for |theta*| <= 1; any C gives an estimator.
+    missed = points @ (weights.T @ support) - points
+    off = 2 * float(np.sqrt((missed * missed).sum(axis=1)).max()) + 1e-12
+    if not off <= _UNSURE:
+        return np.full((len(rivals), len(points)), math.inf)
+    n = phase.users
+    times = np.array(phase.times, dtype=np.float64)
+    sigma = float(phase.model.deviation)
+    lengths = np.sqrt((support * support).sum(axis=1))
+    rewards = 1 / (times * n) + phase.noise + phase.rounding
+    whole = (weights * rewards[:, None]).T @ weights
+    heavy = weights * phase.tails[:, None]
+    apart = phase.apart
+    if apart:
+        spread = (weights * (sigma * lengths)[:, None] ** 2 / times[:, None]).T @ weights
+    else:
+        held = support.T @ weights
+        spread = sigma**2 / n * held.T @ held
+    if phase.model.bounded:
+        return _tail(whole + spread, heavy, rivals, points, 1 / phase.chances) + off
+    deviations = np.sqrt((sigma * lengths) ** 2 + 1 / (1.0 if apart else times))
+    clipped = 2 * _normal_tail((float(phase.model.bound) - lengths) / deviations)
+    chance = float((clipped * (times if apart else n)).sum())
+    if chance <= 1 / (_HALF * phase.horizon):
+        # No client clips, except with half of the allowed failure probability.
+        left = 1 / (_HALF * phase.chances)
+        return _tail(whole + spread, heavy, rivals, points, left) + off
+    # Clipping is 1-Lipschitz, so normal noise keeps its tails around another mean. The clipped
+    # coordinates are unknown: the deviations of clients may add up in any of them.
+    if not apart:
+        largest = float(np.linalg.norm(support, 2)) ** 2
+        spread = sigma**2 / n * largest * (weights.T @ weights)
+    bias = deviations * _beyond((float(phase.model.bound) - lengths) / deviations)
+    moved = (weights * bias[:, None] ** 2).T @ weights * len(bias)
+    found = _tail(whole + spread, heavy, rivals, points, 1 / phase.chances)
+    return found + np.sqrt(_squares(moved, rivals, points)) * _SLACK + off
 
-    def widths(self, phase: Phase, rivals: Floats, points: Floats) -> Floats:
-        r"""The widths of the estimates of <theta*, b - x>, b in ``rivals``, x in ``points``."""
-        weights = phase.weights
-        support = phase.model.actions.points[list(phase.design.support)]
-        # The bias of the computed combination for |theta*| <= 1; any C gives an estimator.
-        missed = points @ (weights.T @ support) - points
-        off = 2 * float(np.sqrt((missed * missed).sum(axis=1)).max()) + 1e-12
-        if not off <= _UNSURE:
-            return np.full((len(rivals), len(points)), math.inf)
-        n = phase.users
-        times = np.array(phase.times, dtype=np.float64)
-        sigma = float(phase.model.deviation)
-        lengths = np.sqrt((support * support).sum(axis=1))
-        rewards = 1 / (times * n) + phase.noise + phase.rounding
-        whole = (weights * rewards[:, None]).T @ weights
-        heavy = weights * phase.tails[:, None]
-        apart = phase.apart
-        if apart:
-            spread = (weights * (sigma * lengths)[:, None] ** 2 / times[:, None]).T @ weights
-        else:
-            held = support.T @ weights
-            spread = sigma**2 / n * held.T @ held
-        if phase.model.bounded:
-            return self._tail(whole + spread, heavy, rivals, points, 1 / phase.chances) + off
-        deviations = np.sqrt((sigma * lengths) ** 2 + 1 / (1.0 if apart else times))
-        clipped = 2 * _normal_tail((float(phase.model.bound) - lengths) / deviations)
-        chance = float((clipped * (times if apart else n)).sum())
-        if chance <= 1 / (_HALF * phase.horizon):
-            # No client clips, except with half of the allowed failure probability.
-            left = 1 / (_HALF * phase.chances)
-            return self._tail(whole + spread, heavy, rivals, points, left) + off
-        # Clipping is 1-Lipschitz, so normal noise keeps its tails around another mean. The clipped
-        # coordinates are unknown: the deviations of clients may add up in any of them.
-        if not apart:
-            largest = float(np.linalg.norm(support, 2)) ** 2
-            spread = sigma**2 / n * largest * (weights.T @ weights)
-        bias = deviations * _beyond((float(phase.model.bound) - lengths) / deviations)
-        moved = (weights * bias[:, None] ** 2).T @ weights * len(bias)
-        found = self._tail(whole + spread, heavy, rivals, points, 1 / phase.chances)
-        return found + np.sqrt(_squares(moved, rivals, points)) * _SLACK + off
 
-    @staticmethod
-    def _tail(
-        proxy: Floats, heavy: Floats, rivals: Floats, points: Floats, chance: float
-    ) -> Floats:
-        # P(error > w) <= exp(-w^2/(2 proxy)); the bound for the tails of Laplace noise is weaker.
-        least = math.log(1 / chance)
-        squares = _squares(proxy, rivals, points)
-        if heavy.any():
-            from scipy.spatial.distance import cdist  # local: takes a fifth of a second
+def _tail(proxy: Floats, heavy: Floats, rivals: Floats, points: Floats, chance: float) -> Floats:
+    # P(error > w) <= exp(-w^2/(2 proxy)); the bound for the tails of Laplace noise is weaker.
+    least = math.log(1 / chance)
+    squares = _squares(proxy, rivals, points)
+    if heavy.any():
+        from scipy.spatial.distance import cdist  # local: takes a fifth of a second
 
-            scales = cdist(rivals @ heavy.T, points @ heavy.T, "chebyshev")
-            scales += 1e-12 * float(np.abs(heavy).sum())
-            return _heavy(squares, scales, least) * _SLACK
-        found: Floats = math.sqrt(2 * least) * np.sqrt(squares) * _SLACK
-        return found
+        scales = cdist(rivals @ heavy.T, points @ heavy.T, "chebyshev")
+        scales += 1e-12 * float(np.abs(heavy).sum())
+        return _heavy(squares, scales, least) * _SLACK
+    found: Floats = math.sqrt(2 * least) * np.sqrt(squares) * _SLACK
+    return found
 
 
 def _heavy(squares: Floats, scales: Floats, least: float) -> Floats:
@@ -299,7 +274,7 @@ class PhasedElimination(Policy[PhasedState]):
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
     phase; None gives the same total over T rounds as growing numbers. ``population`` is the number
     of users, None if unlimited: a client is in only one phase, so ``init`` and ``sizes`` raise an
-    error for a horizon that needs more. ``width`` decides which actions are dropped.
+    error for a horizon that needs more. ``radius`` decides which actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -308,7 +283,7 @@ class PhasedElimination(Policy[PhasedState]):
     alpha: Exact = Exact("4/5", within="(0, 1)")
     each: int | None = None
     population: int | None = None
-    width: Of[LinearWidth] = Of(LinearWidth, "must be a LinearWidth", ExactWidth())
+    radius: RadiusName = word(RadiusName, "exact")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -316,9 +291,9 @@ class PhasedElimination(Policy[PhasedState]):
             reason = f"must equal the bound of the model, {self.model.bound}"
             raise InvalidParameter("privatizer", self.privatizer.bound, reason)
         laplace = self.privatizer.calibration == "pure" and self.privatizer.trust != "none"
-        if laplace and isinstance(self.width, PaperWidth):
+        if laplace and self.radius == "paper":
             reason = "must be exact for pure calibration: the paper has no width for Laplace noise"
-            raise InvalidParameter("radius", self.width.name, reason)
+            raise InvalidParameter("radius", self.radius, reason)
         if self.each is not None and self.clients != "fixed":
             raise InvalidParameter("each", self.each, "can be given only with clients='fixed'")
         for argument, field_name in (("each", "each"), ("users", "population")):
@@ -373,10 +348,10 @@ class PhasedElimination(Policy[PhasedState]):
         actions, counts = tuple(a for a, _ in placed), tuple(n for _, n in placed)
         arms = self.model.actions.count
         if self.clients == "one-a-round":
-            own = tuple(OwnRounds(n, (a,)) for a, n in placed)
+            own = tuple(Ask(n, (a,)) for a, n in placed)
             return Plays(arms, own, state.active)
         users = self.users(state.phase, state.horizon)
-        return Plays(arms, (SharedRounds(users, actions, counts),), state.active)
+        return Plays(arms, (Ask(users, actions, counts),), state.active)
 
     def observe(self, state: PhasedState, released: Released) -> PhasedState:
         phase = self.played(state)
@@ -387,7 +362,8 @@ class PhasedElimination(Policy[PhasedState]):
             if total is None:
                 raise InvalidParameter("released", "None", f"must have a sum for action {action}")
             averages.append(float(total / count))
-        active = self.width.staying(phase, np.array(averages))
+        staying = exact_staying if self.radius == "exact" else paper_staying
+        active = staying(phase, np.array(averages))
         return replace(state, active=active, phase=state.phase + 1)
 
     def played(self, state: PhasedState) -> Phase:

@@ -29,14 +29,12 @@ from bandits.policies.linear_phased_elimination import (
     FAMILIES,
     MODELS,
     Clients,
-    ExactWidth,
-    PaperWidth,
     PhasedElimination,
 )
 from bandits.policies.policy import Policy
 from bandits.policies.schedule import Schedule
 from bandits.policies.setting import EXACT_SCALING, Setting
-from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
@@ -87,7 +85,6 @@ class Entry:
     sentence: str
     parameter: Literal["s", "m", "c", "u"] | None = None
     default: int | None = None
-    lengths: Literal["schedule", "own"] = "schedule"
     world: WorldKind = "arms"
 
 
@@ -112,31 +109,25 @@ ALGORITHMS: Final[tuple[Entry, ...]] = (
         default=10,
     ),
     Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
-    Entry(
-        name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer", lengths="own"
-    ),
+    Entry(name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer"),
     Entry(name="se", sentence="batched elimination without privacy, the baseline"),
     Entry(
         name="sdp-ae",
         sentence="elimination over shuffled bits, batches of m users",
         parameter="m",
-        lengths="own",
     ),
-    Entry(
-        name="vb-sdp-ae", sentence="elimination over shuffled bits, doubling batches", lengths="own"
-    ),
+    Entry(name="vb-sdp-ae", sentence="elimination over shuffled bits, doubling batches"),
     *(
         Entry(
             name=name,
             sentence=sentence,
             parameter="u" if clients == "fixed" else None,
-            lengths="own",
             world="linear",
         )
         for name, (clients, _, sentence) in LINEAR.items()
     ),
     *(
-        Entry(name=name, sentence=words, lengths="own", world="combinatorial", **_C[trust])
+        Entry(name=name, sentence=words, world="combinatorial", **_C[trust])
         for name, (trust, words) in FAMILY.items()
     ),
 )
@@ -202,7 +193,7 @@ def read_algorithm(text: str) -> Algorithm:
     """
     name, rest = split_name(str(text))
     if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:
-        return Algorithm(entry=Entry(name=str(text), sentence=_OWN, lengths="own"))
+        return Algorithm(entry=Entry(name=str(text), sentence=_OWN))
     if name.endswith(".py"):
         raise InvalidParameter("algorithm", text, f"must be {name}:NAME, where NAME is a policy")
     entry = find_name("algorithm", text, {entry.name: entry for entry in ALGORITHMS}, name=name)
@@ -280,23 +271,21 @@ def _linear(algorithm: Algorithm, setting: Setting) -> PhasedElimination:
         alpha=setting.alpha,
         each=None if algorithm.value is None else int(algorithm.value),
         population=setting.users,
-        width=ExactWidth() if setting.radius == "exact" else PaperWidth(),
+        radius=setting.radius,
     )
 
 
 def _of_bits(
     algorithm: Algorithm, setting: Setting, privatizer: Privatizer, most: int | None
 ) -> Policy[Any]:
-    radius = JointRadius() if setting.radius == "exact" else TkmsRadius()
     if algorithm.entry.name == "vb-sdp-ae":
-        return ShuffleElimination(privatizer=privatizer, radius=radius)
+        return ShuffleElimination(privatizer=privatizer, radius=setting.radius)
     # In the bound of Theorem 3.1 noise contributes 512 sigma^2/m and rewards 128: both are equal
     # for m = 4 sigma^2, the number of random bits that protect a single user.
     alone = cast(BinaryShuffle, privatizer.protocol(1)).planned_noise.trials
     users = int(alone if algorithm.value is None else algorithm.value)
-    return ShuffleElimination(
-        privatizer=privatizer, batch=users if most is None else min(users, most), radius=radius
-    )
+    batch = users if most is None else min(users, most)
+    return ShuffleElimination(privatizer=privatizer, batch=batch, radius=setting.radius)
 
 
 def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:

@@ -15,7 +15,7 @@ from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import RadiusName, TailName
-from dpcore.numbers.parameter import Exact, check_fields
+from dpcore.numbers.parameter import Exact, Whole, check_fields
 
 EXACT_SCALING: Final = 4
 r"""The multiple of the paper's g = ceil(epsilon sqrt n) at which rounding is negligible.
@@ -41,7 +41,7 @@ class RunParameters:
     the number of clients. ``release`` is the release method of cucb-dp.
     """
 
-    horizon: int
+    horizon: Whole = Whole()
     radius: RadiusName = word(RadiusName, "exact")
     confidence: Confidence = Confidence("1/10")
     renyi_tail: TailName | None = None
@@ -75,15 +75,13 @@ class Setting(RunParameters):
 
     epsilon: Exact = Exact(zero=NO_NOISE)
     delta: Exact = Exact(within="(0, 1)")
-    arms: int
+    arms: Whole = Whole()
     schedule: ScheduleName = word(ScheduleName, "exact")
     model: LinearModel | Problem | None = None
 
     def __post_init__(self) -> None:
         RunParameters.__post_init__(self)
-        arms, horizon = arms_and_horizon(self.arms, self.horizon)
-        object.__setattr__(self, "arms", arms)
-        object.__setattr__(self, "horizon", horizon)
+        arms_and_horizon(self.arms, self.horizon)
 
     @property
     def failure(self) -> Fraction:

@@ -6,17 +6,16 @@ Model" (NeurIPS 2021), Theorems 3.1 and 3.3. In phase t = 1, 2, ... each active 
 dropped when its interval mean +- I lies below that of another arm. With probability >= 1 - 4/T^2
 all intervals contain their means.
 
-``TkmsRadius``: I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
-variance of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
-true for fair bits but not for biased ones, whose upper tail is heavier. ``JointRadius``, the
-default, is Chernoff's bound on rewards and noise together, with the moment generating function of
-the actual noise (:func:`joint_width`). Either interval misses its mean with probability <= 4/T^4.
+The paper has I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
+variance of a sum so far. It calls binomial noise sub-Gaussian with that variance, which is true for
+fair bits but not for biased ones, whose upper tail is heavier. The exact radius, the default, is
+Chernoff's bound on rewards and noise together, with the moment generating function of the actual
+noise (:func:`joint_width`). Either interval misses its mean with probability <= 4/T^4.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -24,14 +23,14 @@ from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.batch import arms_and_horizon
+from bandits.batch import arms_and_horizon, word
 from bandits.policies.elimination import Elimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius.radius import tkms_width
+from bandits.radius.radius import RadiusName, tkms_width
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
-from dpcore.numbers.parameter import Of, check_fields, make_integers
+from dpcore.numbers.parameter import check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 Sums: TypeAlias = tuple[tuple[int, int], ...]
@@ -39,50 +38,27 @@ Sums: TypeAlias = tuple[tuple[int, int], ...]
 
 _BITS: Final = 64
 _TILTS: Final = 60
-_POOLED: Final = "must be a PooledRadius, e.g. JointRadius(): means are over all data so far"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PooledRadius(ABC):
-    r"""A rule for the confidence width of a mean over all released sums so far."""
+def exact_radius(privatizer: Privatizer, sums: Sums, horizon: int) -> float:
+    r"""The width I of the mean over ``sums``, by Chernoff's bound with the law of the actual noise.
 
-    name: ClassVar[str]
-
-    @abstractmethod
-    def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-        r"""The width I of the mean over ``sums``, rounded up.
-
-        If the rule is proven, the mean deviates by more with probability <= 4/T^4, T = ``horizon``.
-        """
+    The mean deviates by more with probability <= 4/T^4, T = ``horizon`` (:func:`joint_width`).
+    """
+    laws = tuple(_noise(privatizer, users, count) for users, count in sums)
+    failure = min(Fraction(4, horizon**4), Fraction(1, 2))
+    return joint_width(laws, reporting(privatizer, sums), failure)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointRadius(PooledRadius):
-    r"""The width by Chernoff's bound with the law of the actual noise (:func:`joint_width`)."""
-
-    name: ClassVar[str] = "exact"
-
-    def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-        laws = tuple(_noise(privatizer, users, count) for users, count in sums)
-        return joint_width(
-            laws, reporting(privatizer, sums), min(Fraction(4, horizon**4), Fraction(1, 2))
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TkmsRadius(PooledRadius):
+def paper_radius(privatizer: Privatizer, sums: Sums, horizon: int) -> float:
     r"""The width I of Tenenbaum et al. 2021 (:func:`bandits.radius.radius.tkms_width`)."""
-
-    name: ClassVar[str] = "paper"
-
-    def width(self, privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-        variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
-        return tkms_width(
-            batches=sum(count for _, count in sums),
-            pulls=reporting(privatizer, sums),
-            sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
-            horizon=horizon,
-        )
+    variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
+    return tkms_width(
+        batches=sum(count for _, count in sums),
+        pulls=reporting(privatizer, sums),
+        sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
+        horizon=horizon,
+    )
 
 
 def _noise(privatizer: Privatizer, users: int, count: int) -> Binomial:
@@ -108,15 +84,15 @@ class ShuffleElimination(Elimination):
     >>> ShuffleElimination(privatizer=privatizer, batch=64).name
     'sdp-ae'
 
-    Raises :class:`InvalidParameter` for a privatizer or radius of another type, or a batch below
-    1.
+    Raises :class:`InvalidParameter` for a privatizer of another type, another radius, or a batch
+    below 1.
     """
 
     pooled: ClassVar[bool] = True
 
     privatizer: Privatizer = field()
     batch: int | None = None
-    radius: Of[PooledRadius] = Of(PooledRadius, _POOLED, JointRadius())
+    radius: RadiusName = word(RadiusName, "exact")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -162,7 +138,8 @@ class ShuffleElimination(Elimination):
 
 @lru_cache(maxsize=1 << 12)
 def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
-    return policy.radius.width(policy.privatizer, policy.sums(phase), horizon)
+    radius = exact_radius if policy.radius == "exact" else paper_radius
+    return radius(policy.privatizer, policy.sums(phase), horizon)
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:

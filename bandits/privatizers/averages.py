@@ -120,15 +120,10 @@ class AveragePrivatizer(Releasing[Averages]):
 
     def noise(self, size: Averages) -> Noise | None:
         r"""The law of the noise of each sum over clients, in steps (binomial noise not centred)."""
-        match self.trust:
-            case "none":
-                return None
-            case "shuffle":
-                return self.shuffle(size).planned_noise
-            case "central":
-                return self._own(size)
-            case _:
-                return summed(self._own(size), size.users)
+        if self.trust == "none":
+            return None
+        added = self._added(size)
+        return summed(added, size.users) if self.trust == "local" else added
 
     def proxy(self, size: Averages) -> Fraction:
         r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
@@ -138,10 +133,8 @@ class AveragePrivatizer(Releasing[Averages]):
         """
         if self.trust == "none":
             return Fraction(0)
-        bits = self.trust == "shuffle"
-        noise = self.shuffle(size).planned_noise if bits else self._own(size)
         draws = size.users if self.trust == "local" else 1
-        return draws * _proxy(noise) * self._step(size) ** 2
+        return draws * _proxy(self._added(size)) * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
@@ -149,8 +142,8 @@ class AveragePrivatizer(Releasing[Averages]):
         It satisfies log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as Laplace
         noise of scale c with this variance does, and sums of independent Laplace variables.
         """
-        own = None if self.trust in ("none", "shuffle") else self._own(size)
-        return own.scale * self._step(size) if isinstance(own, DiscreteLaplace) else Fraction(0)
+        added = None if self.trust == "none" else self._added(size)
+        return added.scale * self._step(size) if isinstance(added, DiscreteLaplace) else Fraction(0)
 
     def rounding(self, size: Averages) -> Fraction:
         r"""A variance proxy of the randomised rounding of one released average."""
@@ -183,7 +176,7 @@ class AveragePrivatizer(Releasing[Averages]):
         if self.trust != "local":
             return [int(each) for each in noise.sample(s, rng=rng)]
         # The noise of each message is drawn: the law of the sum would need a table for every n.
-        own, rows = self._own(size), max(_AT_ONCE // s, 1)
+        own, rows = self._added(size), max(_AT_ONCE // s, 1)
         parts = [
             own.sample((min(rows, size.users - start), s), rng=rng).sum(axis=0)
             for start in range(0, size.users, rows)
@@ -218,7 +211,7 @@ class AveragePrivatizer(Releasing[Averages]):
     def _mechanism(self, size: Averages) -> Mechanism:
         if self.trust == "shuffle":
             return self.shuffle(size).mechanism(size.users)
-        return Mechanism(noise=self._own(size), sensitivity=moves(size.coordinates))
+        return Mechanism(noise=self._added(size), sensitivity=moves(size.coordinates))
 
     @property
     def _paper_bits(self) -> bool:
@@ -239,8 +232,10 @@ class AveragePrivatizer(Releasing[Averages]):
         # The effect of one step of one client on a released average.
         return self.encoding(size).step / size.users
 
-    def _own(self, size: Averages) -> DiscreteGaussian | DiscreteLaplace:
-        # The noise that the server adds to each sum, or a client to each of its numbers.
+    def _added(self, size: Averages) -> DiscreteGaussian | DiscreteLaplace | Binomial:
+        # The noise of the server or of all bits on each sum, or of a client on each of its numbers.
+        if self.trust == "shuffle":
+            return self.shuffle(size).planned_noise
         if self.calibration == "pure":
             return DiscreteLaplace(scale=size.coordinates * STEPS / self.epsilon)
         chosen = paper_gaussian if self.calibration == "paper" else least_gaussian

@@ -24,7 +24,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.law_of_sum import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
@@ -200,19 +199,6 @@ def implied(
             return (BITS_ONLY, plan.assumption)
         case LocalSum() | None:
             return ()
-
-
-def noise_of(protocol: AnyProtocol, present: int) -> Noise:
-    r"""The law of the total noise in the estimate if ``present`` users sent a message."""
-    match protocol:
-        case BinaryShuffle() | PureShuffle():
-            return protocol.observed_noise(present)
-        case LocalSum():
-            return summed(protocol.noise, present)
-        case AggregatedSum() | ShuffledPure():
-            return summed(protocol.share, present)
-        case CentralSum():
-            return protocol.planned_noise
 
 
 def mechanism_of(

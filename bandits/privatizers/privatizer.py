@@ -26,7 +26,7 @@ import numpy as np
 from accounting.claims.bound import Bound
 from accounting.claims.claim import Approx, Assumed, Pure
 from accounting.claims.guarantee import Guarantee, order_above_one, probability
-from bandits.batch import Ask, Encoding, OwnRounds, Plays, Pulls, ReleasedSum
+from bandits.batch import Ask, Encoding, Plays, Pulls, ReleasedSum
 from bandits.privatizers.deployment import (
     EVERYONE,
     AnyProtocol,
@@ -37,7 +37,6 @@ from bandits.privatizers.deployment import (
     masked_sum,
     mechanism_of,
     noise_by_user,
-    noise_of,
 )
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
@@ -47,7 +46,6 @@ from dpcore.protocols.modular_sums import (
     AggregatedSum,
     CentralSum,
     LocalSum,
-    ModularSum,
     ShuffledPure,
 )
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -181,29 +179,20 @@ class RunGuarantee(Guarantee):
         }
 
 
-class Users(ABC):
-    r"""The users of a run, which decide whether a batch is played and what it costs each user."""
+class Users:
+    r"""The users of a run, who decide whether a batch is played and what it costs each user.
 
-    __slots__ = ()
-
-    @abstractmethod
-    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        r"""Select and charge the users of a requested batch; False if too few can take part."""
-
-    @abstractmethod
-    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee that releases of these ``sizes`` give each user; None if not private."""
-
-
-class NewUsers(Users):
-    r"""An unlimited supply of new users, who never return."""
+    Users of this class are new: there is an unlimited supply, and nobody returns.
+    """
 
     __slots__ = ()
 
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # no user is turned away
+        r"""Select and charge the users of a requested batch; False if too few can take part."""
         return True
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
+        r"""The guarantee that releases of these ``sizes`` give each user; None if not private."""
         parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:
@@ -215,7 +204,7 @@ class NewUsers(Users):
         return RunGuarantee(parts=tuple(parts), assumptions=(*assumed, NEW))
 
 
-NEW_USERS: Final = NewUsers()
+NEW_USERS: Final = Users()
 
 
 def _assumed_pure(part: Guarantee) -> bool:
@@ -305,9 +294,7 @@ class Privatizer(Releasing[int]):
     def precision(self, pulls: int) -> int:
         r"""The number of steps g that encode a reward in a batch of n."""
         protocol = self._of(pulls)
-        if protocol is None:
-            return _PLAIN_STEPS
-        return protocol.precision if isinstance(protocol, ModularSum) else 1
+        return _PLAIN_STEPS if protocol is None else protocol.precision
 
     @final
     def bits(self, pulls: int) -> int:
@@ -322,7 +309,7 @@ class Privatizer(Releasing[int]):
         The analyzer subtracts the mean of a law that is not centred.
         """
         protocol = self._of(pulls)
-        return None if protocol is None else noise_of(protocol, self.reporting(pulls))
+        return None if protocol is None else protocol.total_noise(self.reporting(pulls))
 
     @final
     def missed(self, pulls: int) -> Fraction:
@@ -373,7 +360,7 @@ class Privatizer(Releasing[int]):
             case AggregatedSum() if self.deployment.aggregation == "masked":
                 return ReleasedSum(masked_sum(protocol, total, self.deployment, rng))
             case AggregatedSum() | ShuffledPure():
-                total += noise_of(protocol, present).sample(rng=rng)
+                total += protocol.total_noise(present).sample(rng=rng)
             case CentralSum():
                 pass  # the analyzer adds the noise itself
         return ReleasedSum(protocol.analyze(total % protocol.modulus, rng=rng))
@@ -406,14 +393,14 @@ class Privatizer(Releasing[int]):
 
     @final
     def size_of(self, ask: Ask) -> int:
-        if not isinstance(ask, OwnRounds) or len(ask.actions) != 1:
+        if ask.times is not None or len(ask.actions) != 1:
             reason = "releases sums of one arm; for several actions use an AveragePrivatizer"
             raise InvalidParameter("privatizer", self.name, reason)
         return ask.users
 
     @final
     def present(self, ask: Ask) -> Ask:
-        return OwnRounds(self.reporting(ask.users), ask.actions)
+        return Ask(self.reporting(ask.users), ask.actions)
 
     @final
     def encoding(self, pulls: int) -> Encoding:

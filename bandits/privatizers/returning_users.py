@@ -3,18 +3,17 @@ r"""Returning users: M users, each in at most B releases and charged before each
 The guarantee of a user covers all releases together, so all releases use one mechanism here: the
 same g and at least the same noise for every number of users (:class:`SteadyPrivatizer`). Then the
 cost does not depend on which releases contain the user, and B visits cost exactly the B-fold
-composition of one curve. A :class:`Pool` counts the visits of its run, and a book the spent budget
-of every user, in a ledger or in memory for simulations. A user without remaining visits is turned
-away. Proofs: docs/proofs/bandits.md.
+composition of one curve. A :class:`Pool` counts the visits of its run, and a :class:`LedgerBook`
+the spent budget of every user over several runs. A user without remaining visits is turned away.
+Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count as counted
@@ -29,7 +28,7 @@ from accounting.errors import NotDerived
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.ledger.names import name
 from accounting.release.curve import PrivacyCurve
-from accounting.theorems.filter import SHARES, filter_for
+from accounting.theorems.filter import SHARES
 from bandits.batch import Plays, Pulls
 from bandits.privatizers.deployment import A_DEPLOYMENT, Deployment
 from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
@@ -118,10 +117,9 @@ class SteadyPrivatizer(Privatizer):
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise, Fraction]:
         # Each of several sums may be decoded incorrectly mod m.
-        return self.noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
+        return self._noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
 
-    def noise_of(self, parts: Sequence[int]) -> Noise:
-        r"""The law of the total noise of releases of these sizes."""
+    def _noise_of(self, parts: Sequence[int]) -> Noise:
         noises = [each for part in parts if (each := self.noise(part)) is not None]
         if len(set(noises)) == 1:
             return summed(noises[0], len(noises))
@@ -208,9 +206,9 @@ class Pool(Users):
 
     The same users may give rewards of several arms: each pull draws a new reward of its arm.
 
-    By default ``book`` is in memory. Raises :class:`InvalidParameter` for users outside [1, 2^27],
+    The default ``book`` is unlimited. Raises :class:`InvalidParameter` for users outside [1, 2^27],
     max_visits outside [1, 2^29], a privatizer or arrivals of another type, and a book whose curve
-    or users differ from those of the privatizer or the pool.
+    differs from that of the privatizer.
     """
 
     def __init__(
@@ -229,15 +227,12 @@ class Pool(Users):
         if not isinstance(arrivals, np.random.Generator):
             raise InvalidParameter("arrivals", arrivals, "must be a numpy.random.Generator")
         if book is None:
-            book = MemoryBook(users=self.users, curve=privatizer.curve, max_visits=self.max_visits)
+            book = Book(curve=privatizer.curve)
         if not isinstance(book, Book):
             raise InvalidParameter("book", book, "must be a Book, e.g. LedgerBook(...)")
         if book.curve != privatizer.curve:
             reason = f"must charge the curve of the privatizer, {privatizer.curve!r}"
             raise InvalidParameter("book", book.curve, reason)
-        if book.users not in (None, self.users):
-            reason = f"must have the users of the pool, {self.users}"
-            raise InvalidParameter("book", book.users, reason)
         self.privatizer, self.arrivals, self.book = privatizer, arrivals, book
         self.turned_away, self.dry = 0, False
         self.visited = np.zeros(self.users, dtype=np.int64)
@@ -303,6 +298,7 @@ _ORDERS: Final = (2, 4, 8, 16, 32)
 _MOST_VISITS: Final = 1 << 29
 _MOST_PEOPLE: Final = 1 << 27
 _LONGEST_RUN: Final = 100
+_CURVE: Final = "must be a PrivacyCurve"
 _PLAYED: Final = "was already played on this ledger; use a new name, because the noise is new"
 
 
@@ -314,7 +310,8 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
     visits/2^61.
     """
     most = visits_of(max_visits)
-    _is_curve(curve)
+    if not isinstance(curve, PrivacyCurve):
+        raise InvalidParameter("curve", curve, _CURVE)
     scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
     # The smallest b such that ceil(SHARES cost/b) fits ``most`` times into SHARES.
     times = Fraction(SHARES, SHARES // most)
@@ -337,76 +334,26 @@ def people(users: object) -> int:
     return integer("users", users, at_least=1, at_most=_MOST_PEOPLE)
 
 
-class Book(ABC):
-    r"""The budget that every user has spent on releases of one ``curve``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    r"""The budget that every user has spent on releases of one ``curve``; here it is unlimited."""
 
-    __slots__ = ()
+    curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
 
-    @property
-    @abstractmethod
-    def curve(self) -> PrivacyCurve:
-        r"""The cost of one release for each of its users."""
+    def __post_init__(self) -> None:
+        check_fields(self)
 
-    @property
-    @abstractmethod
-    def users(self) -> int | None:
-        r"""The number of users, or None if unlimited."""
-
-    @abstractmethod
     def able(self, users: Names) -> npt.NDArray[np.bool_]:
         r"""Whether each user has enough budget for a release; no user is charged."""
+        return np.ones(len(users), dtype=np.bool_)
 
-    @abstractmethod
-    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
+    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # no names
         r"""Charge each of ``users`` for ``release``; return False for users without enough budget.
 
         Users without enough budget are not charged and must not take part. Raises
         :class:`InvalidParameter` for unknown or repeated users, and then charges no user.
         """
-
-
-class MemoryBook(Book):
-    r"""A book in memory with the counters of a ledger's filter, for simulations."""
-
-    __slots__ = ("_alone", "_curve", "_limits", "_price", "totals")
-
-    def __init__(self, *, users: int, curve: PrivacyCurve, max_visits: int) -> None:
-        count = people(users)
-        _is_curve(curve)
-        limits, amounts = _priced(curve, visits_of(max_visits))
-        self._curve, self._price, self._limits = curve, np.array(amounts), np.array(limits)
-        self.totals = np.zeros((count, len(limits)), dtype=np.int64)
-        self._alone = threading.Lock()
-
-    @property
-    def curve(self) -> PrivacyCurve:
-        return self._curve
-
-    @property
-    def users(self) -> int:
-        return len(self.totals)
-
-    def able(self, users: Names) -> npt.NDArray[np.bool_]:
-        # The sum is below 2^62: a counter is at most SHARES, a price at most SHARES + 1.
-        after = self.totals[_numbers(users, self.users)] + self._price
-        able: npt.NDArray[np.bool_] = (after <= self._limits).all(axis=1)
-        return able
-
-    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # no names
-        with self._alone:
-            paid = self.able(users)
-            self.totals[users[paid]] += self._price
-        return paid
-
-
-@lru_cache(maxsize=1 << 8)
-def _priced(curve: PrivacyCurve, max_visits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # The limits of a filter for ``max_visits`` visits, and the price of one visit.
-    if isinstance(curve.noise, Binomial):
-        return (visits_of(max_visits),), (1,)  # divergences are infinite: visits are counted
-    budget = visits_budget(curve, max_visits)
-    keeper = filter_for(budget)
-    return keeper.limits, keeper.price(replace(curve, scope=budget.scope)).amounts
+        return self.able(users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,14 +365,11 @@ class LedgerBook(Book):
     given release. A ledger may cover the visits of several runs.
     """
 
-    ledger: Ledger
-    curve: PrivacyCurve = field()
+    ledger: Of[Ledger] = Of(Ledger, "must be a Ledger")
     run: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.ledger, Ledger):
-            raise InvalidParameter("ledger", self.ledger, "must be a Ledger")
-        _is_curve(self.curve)
+        Book.__post_init__(self)
         scope = self._curve.scope
         if self.curve.scope.relation is not scope.relation:
             reason = f"must have the relation of the ledger's budget, {scope.relation.value!r}"
@@ -434,10 +378,6 @@ class LedgerBook(Book):
         # The ledger allows names of twice this length; the rest is for the name of a release.
         if len(name("run", self.run)) > _LONGEST_RUN:
             raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
-
-    @property
-    def users(self) -> None:
-        return None
 
     @property
     def _curve(self) -> PrivacyCurve:
@@ -461,20 +401,11 @@ class LedgerBook(Book):
         return np.array([each not in left_out for each in names], dtype=np.bool_)
 
 
-def _is_curve(curve: object) -> None:
-    if not isinstance(curve, PrivacyCurve):
-        raise InvalidParameter("curve", curve, "must be a PrivacyCurve")
-
-
 def _called(users: Names) -> list[str]:
-    return [f"user {number}" for number in _numbers(users, _MOST_PEOPLE).tolist()]
-
-
-def _numbers(users: Names, count: int) -> Names:
     if not isinstance(users, np.ndarray) or users.ndim != 1 or users.dtype.kind not in "iu":
         raise InvalidParameter("users", users, "must be a one-dimensional array of integers")
-    if len(users) and not 0 <= users.min() <= users.max() < count:
-        raise InvalidParameter("users", users, f"must contain numbers in [0, {count})")
+    if len(users) and not 0 <= users.min() <= users.max() < _MOST_PEOPLE:
+        raise InvalidParameter("users", users, f"must contain numbers in [0, {_MOST_PEOPLE})")
     if len(np.unique(users)) < len(users):
         raise InvalidParameter("users", users, "must not contain duplicate users")
-    return users
+    return [f"user {number}" for number in users.tolist()]

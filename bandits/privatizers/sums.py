@@ -8,13 +8,20 @@ of Tenenbaum, Kaplan, Mansour and Stemmer), and a certified pure shuffle with co
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from accounting.protocol_guarantees.paper_parameters import paper_sum
-from accounting.protocol_guarantees.plan import Instance, choose, sum_protocol
+from accounting.protocol_guarantees.plan import (
+    SCALED,
+    Instance,
+    Parameters,
+    choose,
+    sum_protocol,
+    user_noise,
+)
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle
 from bandits.batch import word
 from bandits.privatizers.deployment import (
@@ -28,11 +35,7 @@ from bandits.privatizers.deployment import (
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.skellam import Skellam
-from dpcore.noise import Noise
 from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.modular_sums import AggregatedSum, LocalSum, size_protocol
@@ -40,9 +43,7 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
-Parameters: TypeAlias = Literal["exact", "paper"]
 
-_SCALED: Final = ("renyi", "concentrated")
 _TAIL_BITS: Final = 32
 
 
@@ -107,24 +108,17 @@ class SumPrivatizer(_Planned[SumProtocol]):
     scaling: Exact = Exact(1, zero="the scaling multiplies the precision")
     delta: Exact = Exact(0, within="[0, 1)")
     parameters: Parameters = word(Parameters, "exact")
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         _Planned.__post_init__(self)
-        if self.delta and (self.trust not in _SCALED or self.parameters == "paper"):
+        if self.delta and (self.trust not in SCALED or self.parameters == "paper"):
             reason = "must be 0 unless trust is renyi or concentrated with exact parameters"
             raise InvalidParameter("delta", self.delta, reason)
-        if self.scaling != 1 and self.trust not in _SCALED and self.parameters == "paper":
+        if self.scaling != 1 and self.trust not in SCALED and self.parameters == "paper":
             reason = "must be 1 unless trust is renyi or concentrated"
             raise InvalidParameter("scaling", self.scaling, reason)
-        if self.scaling < 1 and self.trust in _SCALED:
+        if self.scaling < 1 and self.trust in SCALED:
             raise InvalidParameter("scaling", self.scaling, "must be >= 1")
-        # Hashing fractions is slow and happens hundreds of times per run, so the hash is stored.
-        exact = (self.epsilon, self.failure, self.scaling, self.delta)
-        object.__setattr__(self, "_hash", hash(exact))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     @property
     def name(self) -> str:
@@ -139,9 +133,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
     def plan(self, n: int) -> SumProtocol:
         trust, epsilon, failure = self.trust, self.epsilon, self.failure
         if self.parameters == "paper" and trust != "local":
-            found = paper_sum(trust, n, epsilon, failure, self.scaling)
-            noise = found.noise if trust == "central" else found.share
-            return sum_protocol(trust, n, found.precision, found.threshold, noise)
+            return paper_sum(trust, n, epsilon, failure, self.scaling)
         counted = self.deployment.counted_on(n)
         if self.delta:
             plan = choose(
@@ -157,13 +149,15 @@ class SumPrivatizer(_Planned[SumProtocol]):
         if trust == "shuffled-pure":
             epsilon /= 2
         g = ceil_sqrt((self.scaling * epsilon) ** 2 * n)
-        noise = _noise(trust, g / epsilon, counted)
+        ratio = g / epsilon
+        spread = ratio**2 / counted if trust in SCALED else ratio
+        noise = user_noise(trust, spread, counted)
         plain = sum_protocol(trust, n, g, 0, noise)
         if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
-            tau = laplace_sum_threshold(n, g / epsilon, failure)
+            tau = laplace_sum_threshold(n, ratio, failure)
         elif counted < n and trust in ("pure", "shuffled-pure"):
             # A sum of fewer draws has smaller tails, and integer numbers of draws are much faster.
-            tau = laplace_sum_threshold(-(-n // counted), g / epsilon, failure)
+            tau = laplace_sum_threshold(-(-n // counted), ratio, failure)
         else:
             law = plain.planned_noise
             tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
@@ -183,19 +177,6 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
 
     # The search starts at about ten standard deviations.
     return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
-
-
-def _noise(trust: Trust, ratio: Fraction, n: int) -> Noise:
-    # The noise that one user or the analyzer adds, with ratio = g/epsilon.
-    match trust:
-        case "renyi":
-            return Skellam(variance=ratio**2 / n)
-        case "concentrated":
-            return DiscreteGaussian(sigma_squared=ratio**2 / n)
-        case "pure" | "shuffled-pure":
-            return DiscreteLaplace(scale=ratio).share(n)
-        case _:
-            return DiscreteLaplace(scale=ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from bandits.batch import chance_of
 from dpcore.analysis.laplace_sums import quick_tail
 from dpcore.continual.stream import variance
 from dpcore.errors import InvalidParameter
@@ -33,9 +32,9 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.law_of_sum import summed
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
+from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.floating import Floats
-from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 # The first knots, in standard deviations; more follow until the mass beyond is negligible.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
@@ -51,17 +50,11 @@ _ROUGH: Final = 18  # bisections of a search between rounds; _FINE is for the la
 _BELOW: Final = 1 - 2.0**-16
 _TAIL_BITS: Final = 10  # the precision of a tail: a coarse bound is slightly larger, never smaller
 _BITS: Final = 56
-_SPLITS: Final = 32  # thresholds on each side, for the simple form
 _FINE: Final = 46
 _STEP_UP: Final = 2.0**-36  # the step by which a float is raised until balls certify it
 _FAR: Final = 350.0  # a search starts at Hoeffding's bound e^(-2 _FAR), which fits a float
 # The search uses floats, which round smaller failure probabilities to 0.
 LEAST_FAILURE: Final = Fraction(1, 10**300)
-
-
-def hoeffding_width(pulls: int, failure: RationalLike) -> float:
-    """Hoeffding's width sqrt(ln(2/failure)/(2n)) of a mean without noise, rounded up."""
-    return _hoeffding(integer("pulls", pulls, at_least=1), chance_of("failure", failure))
 
 
 def certified_width(
@@ -82,29 +75,6 @@ def certified_width(
     if noise is None:
         return _hoeffding(users, chance)
     return _certified(_checked(noise, tau), steps, users, chance, tau)
-
-
-def union_width(
-    noise: Noise, *, precision: int, pulls: int, failure: RationalLike, threshold: int | None = None
-) -> float:
-    r"""The width of a union bound, which splits ``failure`` once between reward and noise.
-
-    It is the minimum, over 64 thresholds t, of t/(n g) plus Hoeffding's width at ``failure`` -
-    P(|X| > t): an upper bound on :func:`certified_width`, with the same arguments and errors.
-    """
-    steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
-    widths = []
-    for first in _first_sides(_checked(noise, tau), steps, chance, tau):
-        centre, found = first.sign * _mean(noise), math.inf
-        reach = first.knots[-1] - centre
-        knots = {math.floor(centre + reach * place / _SPLITS) for place in range(2 * _SPLITS + 1)}
-        side = _side(noise, first.sign, steps, tau, knots)
-        for point, beyond in zip(side.points, side.beyond, strict=True):
-            if point >= 0 and 2 * beyond < chance:
-                reward = Fraction(_hoeffding(users, chance - 2 * beyond))
-                found = min(found, round_up(point / users + reward))
-        widths.append(found)
-    return max(widths)
 
 
 def certified_gap(
@@ -144,7 +114,7 @@ def _numbers(
     steps: int, pulls: int, failure: RationalLike, threshold: int | None
 ) -> tuple[int, int, Fraction, int | None]:
     tau = None if threshold is None else integer("threshold", threshold, at_least=0)
-    n, chance = integer("pulls", pulls, at_least=1), chance_of("failure", failure)
+    n, chance = integer("pulls", pulls, at_least=1), rational_in("failure", failure, "(0, 1)")
     if chance < LEAST_FAILURE:
         raise InvalidParameter("failure", failure, "must be >= 1e-300: the search uses floats")
     return integer("precision", steps, at_least=1), n, chance, tau

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from flint import arb
 
@@ -23,7 +23,7 @@ from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational
+from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers
 from dpcore.protocols.modular_sums import ModularSum
 
 RadiusName: TypeAlias = Literal["exact", "paper"]
@@ -40,8 +40,6 @@ _BITS: Final = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radius(ABC):
     r"""A rule for the confidence width of a released mean."""
-
-    name: ClassVar[str]
 
     @abstractmethod
     def width(
@@ -69,8 +67,6 @@ class ExactRadius(Radius):
     1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers. The certified bound
     (``bandits.radius.certified``) covers reward, noise and wraparound with this failure.
     """
-
-    name: ClassVar[str] = "exact"
 
     batches: int | None = None
 
@@ -137,8 +133,6 @@ class PaperRadius(Radius):
     1/(s epsilon) as the code released with the paper, ``"printed"`` sqrt(2)/(s epsilon sqrt l).
     """
 
-    name: ClassVar[str] = "paper"
-
     form: TailName = word(TailName, "printed")
 
     def __post_init__(self) -> None:
@@ -198,8 +192,6 @@ class DpSeRadius(Radius):
     best mean exceeds its mean by more than 2 h_e + 2 c_e.
     """
 
-    name: ClassVar[str] = "dp-se"
-
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
@@ -213,23 +205,18 @@ class DpSeRadius(Radius):
         return narrow(beta, _BITS).upper_float
 
 
-def tkms_width(*, batches: int, pulls: int, sigma: RationalLike, horizon: int) -> float:
+def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> float:
     r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of TKMS, rounded up.
 
     It is for a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
     sub-Gaussian noise of parameter ``sigma``, in units of reward.
     """
-    t, n = integer("batches", batches, at_least=1), integer("pulls", pulls, at_least=1)
-    rounds, deviation = integer("horizon", horizon, at_least=2), rational("sigma", sigma)
-    if deviation < 0:
-        raise InvalidParameter("sigma", sigma, "must be >= 0")
-    return narrow(
-        lambda: (
-            (2 * arb(t).sqrt() * ball(deviation) / n + 1 / arb(n).sqrt())
-            * (2 * arb(rounds).log()).sqrt()
-        ),
-        _BITS,
-    ).upper_float
+
+    def width() -> arb:
+        noise = 2 * arb(batches).sqrt() * ball(sigma) / pulls
+        return (noise + 1 / arb(pulls).sqrt()) * (2 * arb(horizon).log()).sqrt()
+
+    return narrow(width, _BITS).upper_float
 
 
 def _confidence(failure: RationalLike) -> Fraction:

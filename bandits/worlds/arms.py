@@ -232,11 +232,8 @@ def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
         reason = f"contains fewer than {wanted} distinct pairs, too few for {wanted} clusters"
         raise InvalidParameter("data", named, reason)
     rewards = [relevance[labels == label] / _MOST_RELEVANT for label in range(wanted)]
-    return Table(rewards=sorted(rewards, key=_mean_and_size))
-
-
-def _mean_and_size(rewards: Any) -> tuple[float, int]:
-    return float(rewards.mean()), len(rewards)
+    rewards.sort(key=lambda own: (float(own.mean()), len(own)))
+    return Table(rewards=rewards)
 
 
 def _read(path: Path) -> tuple[Any, Any]:

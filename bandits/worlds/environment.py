@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch import Ask, Encoding, OwnRounds
+from bandits.batch import Ask, Encoding
 from bandits.combinatorial.problem import Problem
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
@@ -73,7 +73,7 @@ class Environment(ABC):
 
         In this class each user pulls one arm once; other asks raise :class:`InvalidParameter`.
         """
-        if not isinstance(ask, OwnRounds) or len(ask.actions) != 1 or encoding.low != 0:
+        if ask.times is not None or len(ask.actions) != 1 or encoding.low != 0:
             reason = "must be pulls of one arm with rewards in [0, 1] in this world"
             raise InvalidParameter("ask", ask, reason)
         return (self.encoded_sum(ask.actions[0], ask.users, encoding.precision, world),)

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from bandits.actions import Actions, LinearModel, Shape, cover
-from bandits.batch import Ask, Encoding, OwnRounds
+from bandits.batch import Ask, Encoding
 from bandits.worlds.environment import Environment
 from bandits.worlds.preset import Preset
 from dpcore.errors import InvalidParameter
@@ -75,7 +75,7 @@ class LinearWorld(Environment):
     ) -> tuple[int, ...]:
         r"""Draw the sums over the users of ``ask`` of their encoded average rewards, by action."""
         points = self.model.actions.points[list(ask.actions)]
-        times = (1,) * len(points) if isinstance(ask, OwnRounds) else ask.times
+        times = ask.times or (1,) * len(points)
         if self.model.bounded:
             return self._signs(points, np.array(times, dtype=np.int64), ask.users, encoding, world)
         rows = _CLIENTS if len(points) > 1 else _DRAWS

@@ -161,10 +161,12 @@ class Preset:
             raise InvalidParameter("data", named, "must not contain a file twice")
         for path in paths:
             require_plain("data", path)
-        digest = _digest_of(paths)
+        digests = [_digest(path) for path in paths]
+        whole = hashlib.sha256("\n".join(digests).encode()).hexdigest()
         world = self.source.read(paths if len(paths) > 1 else paths[0], wanted_arms)
-        environments = tuple(_in_order_of(world, i) for i in range(count))
-        return Worlds(environments=environments, data=digest)
+        orders = [np.random.RandomState(i).permutation(world.arms) for i in range(count)]
+        environments = tuple(Reordered(world=world, order=tuple(o.tolist())) for o in orders)
+        return Worlds(environments=environments, data=whole if len(paths) > 1 else digests[0])
 
 
 def _defined(value: Any) -> Any:
@@ -177,18 +179,6 @@ def _defined(value: Any) -> Any:
         means = list(value.means) if isinstance(value, Environment) else []
         return [type(value).__name__, found, means]
     return value if type(value) in (bool, int, float, str) else str(value)
-
-
-def _in_order_of(world: Environment, instance: int) -> Reordered:
-    order = np.random.RandomState(instance).permutation(world.arms)
-    return Reordered(world=world, order=tuple(order.tolist()))
-
-
-def _digest_of(paths: Sequence[Path]) -> str:
-    each = [_digest(path) for path in paths]
-    if len(each) == 1:
-        return each[0]
-    return hashlib.sha256("\n".join(each).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -75,10 +75,14 @@ class ModularSum(ABC):
         r"""The law of the noise that the analyzer adds before publishing, or None."""
         return None
 
-    @property
     @abstractmethod
+    def total_noise(self, present: int) -> Noise:
+        r"""The law of the total noise in the estimate, in steps, if ``present`` users take part."""
+
+    @property
     def planned_noise(self) -> Noise:
         r"""The law of the total noise in the estimate, in steps, if all users take part."""
+        return self.total_noise(self.users)
 
     @property
     def encoding(self) -> FixedPoint:
@@ -179,12 +183,11 @@ class _Shared(ModularSum):
     def local_noise(self) -> Noise:
         return self.share
 
-    @property
-    def planned_noise(self) -> Noise:
-        return summed(self.share, self.users)
+    def total_noise(self, present: int) -> Noise:
+        return summed(self.share, self._check_honest(present))
 
     def observed_noise(self, honest: int) -> Noise:
-        return summed(self.share, self._check_honest(honest))
+        return self.total_noise(honest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +256,8 @@ class LocalSum(_Whole):
     def local_noise(self) -> Noise:
         return self.noise
 
-    @property
-    def planned_noise(self) -> Noise:
-        return summed(self.noise, self.users)
+    def total_noise(self, present: int) -> Noise:
+        return summed(self.noise, self._check_honest(present))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,9 +282,8 @@ class CentralSum(_Whole):
     def central_noise(self) -> Noise:
         return self.noise
 
-    @property
-    def planned_noise(self) -> Noise:
-        return self.noise
+    def total_noise(self, present: int) -> Noise:
+        return self.observed_noise(present)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,8 @@ class PureShuffle:
         honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
         return PolyaDifference(shape=honest * self.share.shape, scale=self.share.scale)
 
+    total_noise = observed_noise
+
     def missed(self, present: int) -> Fraction:
         """An upper bound on the probability that ``present`` users deviate from their noise law."""
         # Rounded up, because for a large epsilon the exact number has thousands of digits.

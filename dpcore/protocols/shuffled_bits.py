@@ -88,37 +88,40 @@ class BitSum(ABC):
         check_fields(self)
 
     @property
-    @abstractmethod
-    def _steps(self) -> int:
-        r"""g."""
+    def precision(self) -> int:
+        r"""The number g of steps per unit."""
+        return 1
 
     @property
-    def _coordinates(self) -> int:
+    def coordinates(self) -> int:
+        r"""The number of coordinates of a value."""
         return 1
 
     @property
     def width(self) -> int:
         r"""The number g + b of bits per user and coordinate."""
-        return self._steps + self.noise_bits
+        return self.precision + self.noise_bits
 
     @property
     def bits_per_user(self) -> int:
         r"""The number of bits that a user sends, over all coordinates."""
-        return self.width * self._coordinates
+        return self.width * self.coordinates
 
     @property
     def planned_noise(self) -> Binomial:
         r"""The law of the total noise in one coordinate's sum if all users take part."""
-        return Binomial(trials=self.users * self.noise_bits, probability=self.probability)
+        return self.observed_noise(self.users)
 
     def observed_noise(self, honest: int) -> Binomial:
         r"""The law of the noise that ``honest`` users actually added to a coordinate's sum."""
         honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
         return Binomial(trials=honest * self.noise_bits, probability=self.probability)
 
+    total_noise = observed_noise
+
     def mechanism(self, honest: int) -> Mechanism:
         r"""The mechanism that protects a user, who changes each sum by at most g steps."""
-        steps, count = self._steps, self._coordinates
+        steps, count = self.precision, self.coordinates
         sensitivity = Sensitivity(steps) if count == 1 else Sensitivity.box((steps,) * count)
         return Mechanism(noise=self.observed_noise(honest), sensitivity=sensitivity)
 
@@ -137,10 +140,10 @@ class BitSum(ABC):
     def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
         r"""Estimate each coordinate's sum over ``present`` users, without bias, from its ones."""
         bias = present * self.noise_bits * self.probability
-        return tuple((int(count) - bias) / self._steps for count in ones)
+        return tuple((int(count) - bias) / self.precision for count in ones)
 
     def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:
-        present = users_of(shuffled, rows=self._coordinates, width=self.width, most=self.users)
+        present = users_of(shuffled, rows=self.coordinates, width=self.width, most=self.users)
         return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
 
 
@@ -156,10 +159,6 @@ class BinaryShuffle(BitSum):
     """
 
     name: ClassVar[str] = "binary-shuffle"
-
-    @property
-    def _steps(self) -> int:
-        return 1
 
     def _encoded(self, x: RealsLike, rng: Rng) -> Integers:  # noqa: ARG002 - bits need no coin
         held = as_array(x)
@@ -195,14 +194,6 @@ class VectorShuffle(BitSum):
 
     precision: Whole = Whole(at_most=MOST_STEPS)
     coordinates: Whole = Whole(1)
-
-    @property
-    def _steps(self) -> int:
-        return self.precision
-
-    @property
-    def _coordinates(self) -> int:
-        return self.coordinates
 
     def _encoded(self, x: RealsLike, rng: Rng) -> Integers:
         held = as_array(x)

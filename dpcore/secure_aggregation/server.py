@@ -243,23 +243,32 @@ def finish(state: Unmasking) -> Total:
     survivors = sorted(state.inputs)
     total = np.zeros(terms.coordinates, dtype=np.int64)
     for name in survivors:
-        key = _seed_mask_key(state, name, _recombined(state, name, "seeds"))
+        seed = _recombined(state, name, "seeds")
+        if commitment(seed, terms, name) != state.commitments[name]:
+            reason = f"the shares do not reconstruct the seed that {name!r} committed to"
+            _refuse_step(UnmaskReply, reason)
+        key = self_mask_key(seed, terms, name)
         own = mask(key, count=terms.coordinates, modulus=terms.modulus)
         total = add(total, state.inputs[name].values, terms.modulus)
         total = subtract(total, own, terms.modulus)
     for name in sorted(set(state.commitments) - set(survivors)):
-        private = _masking_key(state, name, _recombined(state, name, "keys"))
+        private = _recombined(state, name, "keys")
+        if public_of(private) != state.keys[name].masking:
+            _refuse_step(UnmaskReply, f"the shares do not reconstruct the mask key of {name!r}")
         total = without_pair_masks(total, state, name, private)
     return Total(sum=total, participants=tuple(survivors))
 
 
-def _recombined(state: Unmasking, name: str, half: str) -> int:
+def _recombined(state: Unmasking, name: str, half: str) -> bytes:
     # The points are the indices of the neighbours who advertised; any ``threshold`` shares suffice.
     places = enumerate(_near(state, name, state.keys), start=1)
     replied = [(x, state.arrived[other]) for x, other in places if other in state.arrived]
     replied = replied[: state.terms.threshold]
     shares = [getattr(reply, half)[name] for _, reply in replied]
-    return interpolate(_lagrange(tuple(x for x, _ in replied)), shares)
+    value = interpolate(_lagrange(tuple(x for x, _ in replied)), shares)
+    if value >> (8 * KEY_BYTES):
+        _refuse_step(UnmaskReply, f"the shares do not reconstruct a secret of {name!r}")
+    return value.to_bytes(KEY_BYTES, "big")
 
 
 # Over the complete graph all users have the same points, and computing weights costs the most.
@@ -275,26 +284,6 @@ def without_pair_masks(total: Integers, state: Unmasking, name: str, private: by
         pair = mask(key, count=terms.coordinates, modulus=terms.modulus)
         total = (subtract if other < name else add)(total, pair, terms.modulus)
     return total
-
-
-def _seed_mask_key(state: Unmasking, name: str, value: int) -> bytes:
-    seed = _secret(value, name)
-    if commitment(seed, state.terms, name) != state.commitments[name]:
-        _refuse_total(f"the shares do not reconstruct the seed that {name!r} committed to")
-    return self_mask_key(seed, state.terms, name)
-
-
-def _masking_key(state: Unmasking, name: str, value: int) -> bytes:
-    private = _secret(value, name)
-    if public_of(private) != state.keys[name].masking:
-        _refuse_total(f"the shares do not reconstruct the mask key of {name!r}")
-    return private
-
-
-def _secret(value: int, name: str) -> bytes:
-    if value >> (8 * KEY_BYTES):
-        _refuse_total(f"the shares do not reconstruct a secret of {name!r}")
-    return value.to_bytes(KEY_BYTES, "big")
 
 
 def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:
@@ -330,10 +319,6 @@ def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -
 
 def _refuse_step(expected: type[Body], reason: str) -> NoReturn:
     raise AggregationRefused(f"the step {expected.__name__}", SERVER, reason)
-
-
-def _refuse_total(reason: str) -> NoReturn:
-    _refuse_step(UnmaskReply, reason)
 
 
 def _refuse(kind: type[Body], sender: str, reason: str) -> NoReturn:

@@ -267,7 +267,7 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
     ShuffleElimination: {
         "privatizer": (Unprotected(),),
         "batch": (0,),
-        "radius": ("exact", ExactRadius()),
+        "radius": ("best", ExactRadius()),
     },
     Setting: {
         "epsilon": (0, "-1"),
@@ -285,7 +285,7 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "each": (5, {"clients": "fixed", "each": 0}),
         "users": ({"population": 0},),
         "model": (None,),
-        "width": (None,),
+        "radius": ("best", None),
         "privatizer": (AveragePrivatizer(trust="none", bound=3),),
     },
     BitWorld: {

@@ -62,9 +62,8 @@ def test_skellam_for_a_target() -> None:
     assert PrivacyCurve(noise=noise, sensitivity=g).delta(1).upper <= Fraction(1, 10**6)
     less = Skellam(variance=48 * each * (1 - Fraction(1, 700)))
     assert PrivacyCurve(noise=less, sensitivity=g).enclose_delta(1).lower > Fraction(1, 10**6)
-    assert plan.size is not None
-    assert plan.size.threshold == plan.protocol.threshold
-    assert plan.size.wraparound.upper <= Fraction(1, 10**9)
+    assert plan.wraparound is not None
+    assert plan.wraparound.upper <= Fraction(1, 10**9)
 
 
 def biased(plan: Plan) -> Fraction:
@@ -101,7 +100,7 @@ def test_a_plan_that_trusts_everyone_is_caught() -> None:
         "delta": "1e-6",
         "honest_fraction": "4/5",
     }
-    target = distributed._target("binary-shuffle", 100, "1/2", "1e-6", "4/5", "exact")
+    target = distributed._Target(**arguments, parameters="exact")
     mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
     plan = mutant(target, None, 1)
     # 3 bits of each of 100 would do; the 80 honest have 240, and the plan says so.

@@ -57,7 +57,7 @@ def _nothing_remembered() -> Iterator[None]:
 
 
 def bound(protocol: PureShuffle, honest: int | None = None) -> Fraction:
-    return Fraction(purity(protocol, honest or protocol.users).guarantee.epsilon(0).upper)
+    return Fraction(purity(protocol, honest or protocol.users).epsilon(0).upper)
 
 
 @pytest.mark.parametrize("protocol", SMALL)
@@ -78,7 +78,7 @@ def test_fewer_honest_users_hide_less(honest: int) -> None:
 def test_a_plan_keeps_its_epsilon_whatever_the_others_hold(users: int, epsilon: int) -> None:
     protocol = plan_pure_shuffle(users=users, epsilon=epsilon)
     assert protocol.share.shape < 1
-    assert purity(protocol, users).guarantee == PureBound(epsilon)
+    assert purity(protocol, users) == PureBound(epsilon)
     assert worst_loss(protocol, users) <= epsilon
 
 

@@ -157,7 +157,7 @@ def test_mutants_are_noticed() -> None:
     everyone = mutated(simulate, "values[stayed].sum(axis=0)", "values.sum(axis=0)")
     assert not agrees(plan_of("pure"), played(plan_of("pure"), run=everyone))
     plan = plan_of("renyi")
-    unit = mutated(simulation._noise_deviation, "unit**2", "unit")
+    unit = mutated(simulation._noise_deviation, "precision**2", "precision")
     assert not agrees(plan, played(plan, run=rewired_to(unit)))
     protocol = plan.protocol
     assert isinstance(protocol, AggregatedSum)
@@ -189,7 +189,7 @@ def test_what_is_kept_is_what_those_who_stayed_hide(instance: Instance) -> None:
     result = played(plan, runs=2)
     delta = plan.delta
     assert result.kept == protocol_guarantee(plan.protocol, USERS - GONE)
-    planned, kept = result.planned.epsilon(delta), result.kept.epsilon(delta)
+    planned, kept = result.plan.guarantee.epsilon(delta), result.kept.epsilon(delta)
     if instance in ("central", "local"):
         assert kept == planned
     else:

@@ -200,15 +200,15 @@ def test_a_comparison_that_forgets_the_pairs_is_caught() -> None:
     both = {**head, "rows": [row]}
     fewer = {**head, "rows": [{**row, "by_instance": [0.1, 0.5]}]}
     (paired,), (apart,) = compare(both, both), compare(both, fewer)
-    assert (paired.error, paired.paired, apart.paired) == (0.0, True, False)
-    assert apart.error is not None
-    assert apart.error > 0.3
+    assert (paired.standard_error, paired.paired, apart.paired) == (0.0, True, False)
+    assert apart.standard_error is not None
+    assert apart.standard_error > 0.3
     from bandits.experiments import summary as comparison
 
     forgets = mutated(comparison._ratio, "paired = len(a) == len(b)", "paired = False")
-    assert forgets(row, row).error > 0.3
+    assert forgets(row, row).standard_error > 0.3
     none = compare(both, {**head, "rows": [{**row, "by_instance": [0.0]}]})[0]
-    assert (none.ratio, none.error) == (None, None)
+    assert (none.ratio, none.standard_error) == (None, None)
 
 
 def test_other_worlds_do_not_compare(bandit: Bandit) -> None:

@@ -272,4 +272,4 @@ def test_errors_apart_add_up_as_those_of_independent_means() -> None:
     (found,) = compare(document(0.2, 0.6), document(0.1, 0.1, 0.4))
     assert not found.paired
     assert found.ratio == pytest.approx(2)
-    assert found.error == pytest.approx(math.hypot(0.2, 2 * 0.1) / 0.2)
+    assert found.standard_error == pytest.approx(math.hypot(0.2, 2 * 0.1) / 0.2)

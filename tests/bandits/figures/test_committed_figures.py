@@ -14,8 +14,9 @@ import pytest
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
 from bandits.policies.schedule import ScheduleName
-from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.sums import BitPrivatizer
+from bandits.radius.radius import RadiusName
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
 from benchmarks.figures.section import guarantee_of, regret_of
@@ -276,7 +277,7 @@ def decided(policy: ShuffleElimination, gap: float) -> int:
 def both(epsilon: str, gap: float, *, paper: bool) -> tuple[int, int]:
     """SDP-AE, with batches as long as there are noise bits of one user, and VB-SDP-AE."""
     bits = BitPrivatizer(epsilon=epsilon, delta="1e-6", parameters="paper" if paper else "exact")
-    radius = TkmsRadius() if paper else JointRadius()
+    radius: RadiusName = "paper" if paper else "exact"
     batch = int(bits.protocol(1).planned_noise.trials)
     steady = ShuffleElimination(privatizer=bits, batch=batch, radius=radius)
     return decided(steady, gap), decided(ShuffleElimination(privatizer=bits, radius=radius), gap)

@@ -201,7 +201,7 @@ def ceil_of(compute: Any) -> int:
         return int(mpmath.ceil(compute()))
 
 
-@pytest.mark.parametrize("users", [1, 2, 16, 1000, 1024, 10**6 + 1, 4**30])
+@pytest.mark.parametrize("users", [1, 2, 16, 1000, 1024, 10**6 + 1])
 @pytest.mark.parametrize("epsilon", ["0.1", "1/3", "1", "5/2"])
 def test_cz(users: int, epsilon: str) -> None:
     e, s, p = Fraction(epsilon), Fraction(3, 2), Fraction(1, 1000)
@@ -213,7 +213,7 @@ def test_cz(users: int, epsilon: str) -> None:
     pure = paper_parameters.cz_pure(users, e, p)
     assert (pure.precision, pure.threshold) == (g, ceil_of(lambda: g / real(e) * log()))
     assert pure.modulus == users * g + 2 * pure.threshold + 1
-    assert pure.noise.parameters == {"scale": g / e}
+    assert pure.share == DiscreteLaplace(scale=g / e).share(users)
     local = cz.cz_local(users, e, p, constant=2)
     assert local.threshold == ceil_of(lambda: 2 * g / real(e) * mpmath.sqrt(2 * users * log()))
     g = ceil_of(lambda: real(s * e) * mpmath.sqrt(users) - mpf(10) ** -40)
@@ -222,13 +222,13 @@ def test_cz(users: int, epsilon: str) -> None:
         g,
         ceil_of(lambda: 2 * g / real(e) * mpmath.sqrt(log()) + mpmath.sqrt(2) * log()),
     )
-    assert renyi.noise == Skellam(variance=(g / e) ** 2)
+    assert renyi.planned_noise == Skellam(variance=(g / e) ** 2)
     if users > 1000:
         return
     spread = paper_parameters.cz_concentrated(users, e, p, s)
     assert spread.precision == g
     assert spread.threshold == ceil_of(lambda: g / real(e) * mpmath.sqrt(2 * log()))
-    assert spread.noise.parameters == {"count": users, "sigma_squared": (g / e) ** 2 / users}
+    assert spread.share.parameters == {"sigma_squared": (g / e) ** 2 / users}
 
 
 def test_a_float_ceiling_would_be_wrong() -> None:
@@ -245,7 +245,7 @@ def test_erratum_1_the_noise_of_theorem_3() -> None:
     # The aggregation spends 2 (epsilon/4); what is left for the noise is epsilon/2.
     for form, spent in (("printed", Fraction(3, 2)), ("corrected", Fraction(1))):
         found = paper_parameters.cz_shuffled(1024, 1, "1/1000", form=form)  # type: ignore[arg-type]  # a literal
-        curve = PrivacyCurve(noise=found.noise, sensitivity=Sensitivity(found.precision))
+        curve = PrivacyCurve(noise=found.planned_noise, sensitivity=Sensitivity(found.precision))
         alone = curve.pure()
         assert alone.upper + Fraction(1, 2) == spent
     with pytest.raises(InvalidParameter):
@@ -256,13 +256,14 @@ def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     # n = 2: g = ceil(2 * 0.3 * sqrt 2) = 1 < s = 2, and the lemma exceeds the printed theorem.
     found = paper_parameters.cz_renyi(2, "0.3", "1/1000", 2)
     assert found.precision == 1
-    assert isinstance(found.noise, Skellam)
-    lemma = noise_bounds.skellam_renyi_bound(32, found.noise.variance, found.precision)
+    noise = found.planned_noise
+    assert isinstance(noise, Skellam)
+    lemma = noise_bounds.skellam_renyi_bound(32, noise.variance, found.precision)
     printed = cz.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
     corrected = cz.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
     # The exact divergence stays below all of them.
-    exact = PrivacyCurve(noise=found.noise, sensitivity=1).enclose_renyi(32)
+    exact = PrivacyCurve(noise=noise, sensitivity=1).enclose_renyi(32)
     assert exact.upper < printed
 
 
@@ -272,9 +273,10 @@ def test_the_corrected_bound_follows_from_the_lemma(
     users: int, epsilon: str, scaling: str | int
 ) -> None:
     found = paper_parameters.cz_renyi(users, epsilon, "1/1000", scaling)
-    assert isinstance(found.noise, Skellam)
+    noise = found.planned_noise
+    assert isinstance(noise, Skellam)
     for order in (2, 3, 8, 32, 100):
-        lemma = noise_bounds.skellam_renyi_bound(order, found.noise.variance, found.precision)
+        lemma = noise_bounds.skellam_renyi_bound(order, noise.variance, found.precision)
         assert lemma <= cz.cz_renyi_bound(
             order, Fraction(epsilon), Fraction(scaling), form="corrected"
         )

@@ -22,7 +22,6 @@ from bandits.policies.elimination import (
     BatchedElimination,
     DpSe,
     EliminationState,
-    epoch_pulls,
     means_of,
     surviving,
 )
@@ -156,9 +155,9 @@ def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
 
 @by_day(2)
 @pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
-@pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: r.name)
+@pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: type(r).__name__)
 def test_the_best_arm_is_kept_with_the_stated_chance(trust: str, radius: Radius) -> None:
-    alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {radius.name}", "1e-9")
+    alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {type(radius).__name__}", "1e-9")
     privatizer: Privatizer = PLAIN
     if trust != "none":
         privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1/2000")  # type: ignore[arg-type]  # a name of it
@@ -191,7 +190,8 @@ def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon:
     reward = 32 * mpmath.log(8 * odds) / gap**2
     noise = 8 * mpmath.log(4 * odds) / (eps * gap)
     expected = int(mpmath.ceil(max(reward, noise))) + 1
-    assert epoch_pulls(epoch, active, epsilon, "0.1") == expected  # type: ignore[arg-type]  # all rationals
+    policy = DpSe(epsilon=epsilon, failure="1e-6")  # type: ignore[arg-type]  # all rationals
+    assert policy.length(epoch, active) == expected
 
 
 def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
@@ -204,7 +204,7 @@ def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
     edge = [Fraction(n), n - below, n - below - Fraction(1, 10**6)]
     after = DP_SE.observe(state, Released(tuple(map(ReleasedSum, edge))))
     assert (after.active, after.batch) == ((0, 1), 2)
-    assert DP_SE.choose(after) == Pulls((epoch_pulls(2, 2, "1/2", "1/10"),) * 2 + (0,))
+    assert DP_SE.choose(after) == Pulls((DP_SE.length(2, 2),) * 2 + (0,))
     assert DP_SE.choose(EliminationState(arms=3, active=(2,), batch=4)) == Commit(2)
 
 

@@ -12,20 +12,20 @@ from flint import fmpq, fmpq_mat
 from scipy import optimize
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, OwnRounds, Plays, Released, SharedRounds
+from bandits.batch import Ask, Plays, Released
 from bandits.play import play
 from bandits.policies import g_optimal_design
 from bandits.policies.g_optimal_design import Design, _certified, most_support, near_optimal_design
 from bandits.policies.linear_phased_elimination import (
     AverageSizes,
     Clients,
-    ExactWidth,
-    PaperWidth,
     Phase,
     PhasedElimination,
     PhasedState,
     _heavy,
     clients_needed,
+    exact_widths,
+    paper_staying,
 )
 from bandits.privatizers.averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
 from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
@@ -60,7 +60,7 @@ def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
         choice = dpe.choose(replace(state, phase=phase))
         assert isinstance(choice, Plays)
         (ask,) = choice.asks
-        assert isinstance(ask, SharedRounds)
+        assert ask.times is not None
         assert 2**phase <= ask.rounds <= 2**phase + len(ask.actions)
         assert len(ask.actions) <= most_support(4)
         # ceil(2^(0.8 l)), in decimals of another kind.
@@ -135,9 +135,9 @@ def errors_and_widths(
     coins, rng = np.random.default_rng(seed), SeededRng(seed)
     asks: list[Ask]
     if phase.apart:
-        asks = [OwnRounds(n, (a,)) for a, n in zip(phase.design.support, phase.times, strict=True)]
+        asks = [Ask(n, (a,)) for a, n in zip(phase.design.support, phase.times, strict=True)]
     else:
-        asks = [SharedRounds(phase.users, phase.design.support, phase.times)]
+        asks = [Ask(phase.users, phase.design.support, phase.times)]
     found = []
     for _ in range(runs):
         averages: list[float] = []
@@ -149,7 +149,7 @@ def errors_and_widths(
         estimate = phase.weights.T @ np.array(averages)
         found.append(points @ (estimate - np.array(world.theta)))
     off = np.array(found)
-    return off[:, :1] - off, ExactWidth().widths(phase, points[:1], points)[0]
+    return off[:, :1] - off, exact_widths(phase, points[:1], points)[0]
 
 
 EXACT = [(trust, "exact") for trust in TRUSTS]
@@ -200,7 +200,7 @@ def test_the_width_of_a_difference_is_that_of_its_variance() -> None:
     matrix = inverse @ inner @ inverse
     v = points[3] - points[8]
     q = math.sqrt(2 * math.log(15 * HORIZON))
-    width = ExactWidth().widths(phase, points[3:4], points[8:9])[0, 0]
+    width = exact_widths(phase, points[3:4], points[8:9])[0, 0]
     assert width == pytest.approx(q * math.sqrt(v @ matrix @ v), rel=1e-5)
 
 
@@ -251,7 +251,7 @@ def test_the_papers_width_is_equation_3() -> None:
         theta = v * 2 * width * factor / (v @ v)
         # Action 1 is 2W factor below action 0 here; others may be further ahead.
         only = replace(phase, active=(0, 1))
-        assert (1 in PaperWidth().staying(only, support @ theta)) == stays
+        assert (1 in paper_staying(only, support @ theta)) == stays
 
 
 def shown_width(phase: Phase) -> float:
@@ -262,7 +262,7 @@ def shown_width(phase: Phase) -> float:
     low, high = 0.0, 1e6
     for _ in range(80):
         middle = (low + high) / 2
-        stays = 1 in PaperWidth().staying(only, support @ (v * middle / (v @ v)))
+        stays = 1 in paper_staying(only, support @ (v * middle / (v @ v)))
         low, high = (middle, high) if stays else (low, middle)
     return low / 2
 

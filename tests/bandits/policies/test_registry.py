@@ -19,7 +19,7 @@ from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.registry import read_algorithm
 from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
 from bandits.policies.setting import Setting
-from bandits.policies.shuffle_elimination import JointRadius, ShuffleElimination, TkmsRadius
+from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
@@ -127,13 +127,13 @@ def test_the_other_algorithms_are_what_they_are_called() -> None:
     assert floor.privatizer == Unprotected()
     bits = BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper")
     doubling = read_algorithm("vb-sdp-ae").policy(PAPERS)
-    assert doubling == ShuffleElimination(privatizer=bits, radius=TkmsRadius())
+    assert doubling == ShuffleElimination(privatizer=bits, radius="paper")
     constant = read_algorithm("sdp-ae:m=64").policy(PAPERS)
-    assert constant == ShuffleElimination(privatizer=bits, radius=TkmsRadius(), batch=64)
+    assert constant == ShuffleElimination(privatizer=bits, radius="paper", batch=64)
     alone = read_algorithm("sdp-ae").policy(setting())
     assert isinstance(alone, ShuffleElimination)
     assert alone.batch == BitPrivatizer(epsilon="1/2", delta="1e-6").protocol(1).noise_bits
-    assert alone.radius == JointRadius()
+    assert alone.radius == "exact"
 
 
 REFUSED = {

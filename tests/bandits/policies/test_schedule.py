@@ -18,7 +18,7 @@ from bandits.play import play
 from bandits.policies.elimination import BatchedElimination, DpSe, Elimination, completed_sizes
 from bandits.policies.policy import Policy
 from bandits.policies.schedule import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
-from bandits.policies.shuffle_elimination import ShuffleElimination, TkmsRadius, joint_width
+from bandits.policies.shuffle_elimination import ShuffleElimination, joint_width
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import ExactRadius
@@ -195,7 +195,7 @@ def test_either_side_of_the_noise_is_covered() -> None:
 
 
 def test_the_papers_width_is_the_papers() -> None:
-    paper = ShuffleElimination(privatizer=BITS, batch=50, radius=TkmsRadius())
+    paper = ShuffleElimination(privatizer=BITS, batch=50, radius="paper")
     variance = float(Fraction(BITS.protocol(50).planned_noise.variance))
     for phase in (1, 7):
         n = 50 * phase
@@ -203,7 +203,7 @@ def test_the_papers_width_is_the_papers() -> None:
             2 * math.log(10**5)
         )
         assert paper.width(phase, 10**5) == pytest.approx(expected, rel=1e-12)
-    doubling = ShuffleElimination(privatizer=BITS, radius=TkmsRadius())
+    doubling = ShuffleElimination(privatizer=BITS, radius="paper")
     largest = max(float(Fraction(BITS.protocol(2**t).planned_noise.variance)) for t in range(1, 6))
     expected = (2 * math.sqrt(5 * largest) / 62 + 1 / math.sqrt(62)) * math.sqrt(2 * math.log(999))
     assert doubling.width(5, 999) == pytest.approx(expected, rel=1e-12)

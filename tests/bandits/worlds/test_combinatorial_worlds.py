@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.spatial import KDTree
 
 from bandits.actions import Actions, LinearModel, Shape, cover
-from bandits.batch import Encoding, OwnRounds, Plays, SharedRounds
+from bandits.batch import Ask, Encoding, Plays
 from bandits.combinatorial.decisions import Unions
 from bandits.combinatorial.problem import Problem
 from bandits.play import play
@@ -150,7 +150,7 @@ def test_lower_bounds_are_those_of_the_theorems() -> None:
 FINE = Encoding(precision=1 << 30, low=-64, high=64)
 
 
-def sums(world: LinearWorld, ask: SharedRounds | OwnRounds, runs: int, seed: int) -> Floats:
+def sums(world: LinearWorld, ask: Ask, runs: int, seed: int) -> Floats:
     """Sums of unclipped rewards, a row for each run."""
     coins = np.random.default_rng(seed)
     held = np.array([world.encoded_sums(ask, FINE, coins) for _ in range(runs)], dtype=np.float64)
@@ -162,7 +162,7 @@ def test_shared_rounds_have_the_covariance_of_the_model() -> None:
     points = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]])
     world = LinearWorld(of=LinearModel(actions=Actions(points), deviation="1/2"), theta=(0.3, -0.4))
     times, users, runs = (4, 1, 9), 5, 4000
-    found = sums(world, SharedRounds(users, (0, 1, 2), times), runs, 3)
+    found = sums(world, Ask(users, (0, 1, 2), times), runs, 3)
     expected = users * (0.25 * points @ points.T + np.diag(1 / np.array(times)))
     mean = users * (points @ np.array(world.theta))
     spread = np.sqrt(np.diag(expected) / runs)
@@ -178,7 +178,7 @@ def test_own_rounds_have_the_variance_of_one_reward() -> None:
     world = LinearWorld(
         of=LinearModel(actions=Actions(np.array([[0.6, 0.0]])), deviation="1/2"), theta=(1.0, 0.0)
     )
-    found = sums(world, OwnRounds(8, (0,)), 3000, 5)[:, 0]
+    found = sums(world, Ask(8, (0,)), 3000, 5)[:, 0]
     alpha = buy_alpha("linear world: own rounds are normal", "1e-9")
     law = stats.norm(8 * 0.6, math.sqrt(8 * (1 + 0.25 * 0.36)))
     assert stats.kstest(found, law.cdf).pvalue > alpha
@@ -190,7 +190,7 @@ def test_the_clip_is_that_of_the_encoding() -> None:
         of=LinearModel(actions=Actions(np.array([[1.0]])), deviation=0), theta=(1.0,)
     )
     encoding = Encoding(precision=1 << 20, low=-2, high=2)
-    total = world.encoded_sums(OwnRounds(200_000, (0,)), encoding, np.random.default_rng(1))[0]
+    total = world.encoded_sums(Ask(200_000, (0,)), encoding, np.random.default_rng(1))[0]
     mean = total / 200_000 / (1 << 20) * 4 - 2
     # E clip(N(1, 1)) = 1 - E(Z - 1)^+ + E(-Z - 3)^+.
     above = stats.norm.pdf(1) - stats.norm.sf(1)
@@ -216,15 +216,15 @@ def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: st
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: OwnRounds(0, (1,)),
-        lambda: OwnRounds(1, ()),
-        lambda: OwnRounds(1, (1, 1)),
-        lambda: OwnRounds(1, (-1,)),
-        lambda: SharedRounds(1, (0, 1), (2,)),
-        lambda: SharedRounds(1, (0,), (0,)),
+        lambda: Ask(0, (1,)),
+        lambda: Ask(1, ()),
+        lambda: Ask(1, (1, 1)),
+        lambda: Ask(1, (-1,)),
+        lambda: Ask(1, (0, 1), (2,)),
+        lambda: Ask(1, (0,), (0,)),
         lambda: Plays(2, ()),
-        lambda: Plays(2, (OwnRounds(1, (2,)),)),
-        lambda: Plays(2, (OwnRounds(1, (0,)), OwnRounds(1, (0,)))),
+        lambda: Plays(2, (Ask(1, (2,)),)),
+        lambda: Plays(2, (Ask(1, (0,)), Ask(1, (0,)))),
         lambda: Encoding(precision=0),
         lambda: Encoding(precision=1, low=1, high=1),
     ],

@@ -139,7 +139,7 @@ def bias(protocol: BitSum, truth: Fraction, present: int, estimates: Any = BitSu
     mean = present * protocol.noise_bits * Fraction(protocol.probability) + truth * 1
     low, high = math.floor(mean), math.floor(mean) + 1
     at = [estimates(protocol, np.array([k]), present)[0] for k in (low, high)]
-    return at[0] + (at[1] - at[0]) * (mean - low) - truth / protocol._steps
+    return at[0] + (at[1] - at[0]) * (mean - low) - truth / protocol.precision
 
 
 def test_estimates_are_unbiased_with_dropouts_too() -> None:

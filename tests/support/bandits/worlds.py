@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy import stats
@@ -22,29 +22,12 @@ Pulled: TypeAlias = tuple[int, ...]
 class Given(Radius):
     """The same width for every batch."""
 
-    name: ClassVar[str] = "given"
-
     beta: float
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         return self.beta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingRadius(Radius):
-    """A width of 1/10, and what every batch was asked with: (pulls, batch, active, failure)."""
-
-    name: ClassVar[str] = "recording"
-
-    asked: list[tuple[int, int, int, RationalLike]] = field(default_factory=list)
-
-    def width(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
-    ) -> float:
-        self.asked.append((pulls, batch, active, failure))
-        return 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
