@@ -137,7 +137,14 @@ def those(
 def put(connection: Connection, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
     r"""Insert rows in column order; a user's row replaces the existing one."""
     driver: Any = connection.connection.driver_connection
-    driver.cursor().executemany(_insert(table, connection.dialect.name), rows)
+    statement = _insert(table, connection.dialect.name)
+    if connection.dialect.name == "sqlite":
+        driver.executemany(statement, rows)
+        return
+    # PostgreSQL takes the columns as arrays: a statement for each row would be slow.
+    for start in range(0, len(rows), _AT_ONCE):
+        columns = zip(*rows[start : start + _AT_ONCE], strict=True)
+        driver.cursor().execute(statement, [list(column) for column in columns])
 
 
 LOCKED: Final = " FOR UPDATE"
@@ -159,8 +166,13 @@ def _all_of(table: Table) -> str:
 @lru_cache(maxsize=1 << 8)
 def _insert(table: Table, dialect: str) -> str:
     names = table.columns.keys()
-    cells = ", ".join(["?" if dialect == "sqlite" else "%s"] * len(names))
-    statement = f"INSERT INTO {table.name} VALUES ({cells})"  # noqa: S608 - names of columns
+    if dialect == "sqlite":
+        values = f"VALUES ({', '.join('?' for _ in names)})"
+    else:
+        kinds = ("text" if isinstance(c.type, String) else "bigint" for c in table.columns)
+        arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
+        values = f"SELECT * FROM unnest({arrays})"  # noqa: S608 - names of types
+    statement = f"INSERT INTO {table.name} {values}"
     if table.name == "ledger_users":
         others = ", ".join(f"{name} = excluded.{name}" for name in names if name != "name")
         statement += f" ON CONFLICT (name) DO UPDATE SET {others}"
