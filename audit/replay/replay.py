@@ -103,7 +103,14 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
         )
 
     if function is None:
-        replayed.note(_elsewhere())
+        replayed.note(
+            Finding(
+                kind="elsewhere",
+                severity="warning",
+                statement="the target draws randomness in another process, which replay cannot "
+                "control: use the sample layer (--layers sample)",
+            )
+        )
     else:
         with stdout_to_stderr(), Watchdog(timeout) as watchdog, hooked_rngs(function) as session:
             runner = Runner(
@@ -178,15 +185,6 @@ def _unsteady(once: Execution, then: Execution, world: int) -> Finding:
     )
 
 
-def _elsewhere() -> Finding:
-    return Finding(
-        kind="elsewhere",
-        severity="warning",
-        statement="the target draws randomness in another process, which replay cannot control: "
-        "use the sample layer (--layers sample)",
-    )
-
-
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
     # The steps of a replay. If the target cannot be replayed, that is the only claim made.
     session = runner.session
@@ -231,7 +229,7 @@ def _constants(runner: Runner) -> frozenset[Seeded]:
     for world in (0, 1):
         runner.on(world, 0)
         runs = [runner.on(world, i) for i in range(_LEARNING)]
-        for seed in set.intersection(*(set(run.seeds) for run in runs)):
+        for seed in set.intersection(*(set(run.tape.seeds) for run in runs)):
             found[seed] += 1
     runner.session.learning = False
     return frozenset(found)
@@ -287,7 +285,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
     # Set each draw of the first tape to each extreme. If that changes the flow, also set the later
     # draws, to reach a rare branch within a rare branch.
     known = {run.flow for both in ordinary for run in (both.a, both.b)}
-    start = [*dict.fromkeys([*ordinary[0].a.places, *ordinary[0].b.places])]
+    start = [*dict.fromkeys([*ordinary[0].a.tape.places(), *ordinary[0].b.tape.places()])]
     room = max(most // len(EXTREMES), 1)
     chosen = [start[i * len(start) // room] for i in range(room)] if len(start) > room else start
     queue: deque[dict[Place, str | int]] = deque({p: e} for p in chosen for e in EXTREMES)
@@ -299,7 +297,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
         change = queue.popleft()
         done += 1
         both = runner.both(0, change)
-        if both.hang:
+        if both.a.kind == both.b.kind == "hangs":
             skipped.append(both)
             continue
         replayed.pairs.append(both)
@@ -312,7 +310,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
             if run.flow not in known and len(change) < _KEPT_DEPTH:
                 known.add(run.flow)
                 last = next(iter(change))
-                places = run.places
+                places = run.tape.places()
                 behind = places[places.index(last) + 1 :] if last in places else places
                 queue.extend({**change, p: e} for p in behind[:room] for e in EXTREMES)
     if skipped:
