@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ from audit.features.shapes import (
     coordinate,
     hashed,
 )
-from audit.outputs.call_guard import RAISED, current, failure
+from audit.outputs.call_guard import current
 from audit.outputs.copies import captured
 from audit.outputs.loading import load
 from audit.outputs.output_parser import Outputs, require_readable, same
@@ -201,18 +202,18 @@ def read_feature(
 
     ``own`` loads a user's map from its text, instead of :func:`own_map`.
     """
+    wrong = partial(InvalidParameter, "feature", text)
     steps = [step.strip() for step in text.split("+")]
-    applied = tuple(_read_step(step, text, own or own_map) for step in steps)
+    applied = tuple(_read_step(step, own or own_map, wrong) for step in steps)
     last = steps[-1].partition(":")[0]
     if steps == ["time", "identity"]:
-        reason = (
+        raise wrong(
             "time replaces the output; to test the output as well: --feature time --feature "
             "identity"
         )
-        raise InvalidParameter("feature", text, reason)
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
     if learned and learned != steps[-1:]:
-        raise InvalidParameter("feature", text, f"{learned[0]} must be last: it returns a score")
+        raise wrong(f"{learned[0]} must be last: it returns a score")
     return Feature(
         name="+".join(steps),
         apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
@@ -222,19 +223,24 @@ def read_feature(
 
 
 def _read_step(
-    step: str, text: str, own: Callable[[str], Callable[[Outputs], Outputs]]
+    step: str,
+    own: Callable[[str], Callable[[Outputs], Outputs]],
+    wrong: Callable[[str], InvalidParameter],
 ) -> Callable[[Outputs], Outputs]:
     name, colon, number = step.partition(":")
     found = FEATURES.get(name)
     if found is None:
-        return own(step) if colon else _unknown(step, text)
+        if colon:
+            return own(step)
+        known = f"must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
+        raise wrong(did_you_mean(step, FEATURES) + known)
     if found.text:
         if not colon:
-            raise InvalidParameter("feature", text, f"{name} needs a path, written {name}:mean")
+            raise wrong(f"{name} needs a path, written {name}:mean")
         return found.make(number)
     if found.limits is None:
         if colon:
-            raise InvalidParameter("feature", text, f"{name} takes no number")
+            raise wrong(f"{name} takes no number")
         return found.make(0)
     low, high = found.limits
     whole = isinstance(low, int)
@@ -242,17 +248,10 @@ def _read_step(
         value = int(number) if whole else float(number)
     except ValueError:
         kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
-        reason = f"{name} needs {kind}, written {name}:{example}"
-        raise InvalidParameter("feature", text, reason) from None
+        raise wrong(f"{name} needs {kind}, written {name}:{example}") from None
     if not low <= value <= high:
-        raise InvalidParameter("feature", text, f"the number of {name} must be in [{low}, {high}]")
+        raise wrong(f"the number of {name} must be in [{low}, {high}]")
     return found.make(value)
-
-
-def _unknown(step: str, text: str) -> Callable[[Outputs], Outputs]:
-    hint = did_you_mean(step, FEATURES)
-    reason = f"{hint}must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
-    raise InvalidParameter("feature", text, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,21 +275,14 @@ class _OwnMap:
         return own_map, (self.spelling,)
 
     def __call__(self, outputs: Outputs) -> Outputs:
-        return [self._of(output) for output in each(outputs)]
+        # With the time limit and the Ctrl-C handling of the target.
+        watchdog, name = current(), f"feature {self.spelling}"
+        return [watchdog.call(partial(self._of, output), name) for output in each(outputs)]
 
     def _of(self, output: object) -> object:
-        # With the time limit and the Ctrl-C handling of the target.
-        watchdog = current()
-        try:
-            watchdog.restart()
-            found = self.function(_copied(output))
-            require_readable(found)
-            found = captured(found)
-            watchdog.stop()
-        except RAISED as error:
-            watchdog.stop()
-            raise failure(f"feature {self.spelling}", error) from error
-        return found
+        found = self.function(_copied(output))
+        require_readable(found)
+        return captured(found)
 
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
@@ -298,18 +290,17 @@ def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
 
     Raises the same errors as :func:`read_feature`.
     """
+    wrong = partial(InvalidParameter, "feature", spelling)
     try:
         function = load(spelling)
     except InvalidParameter as error:
-        raise InvalidParameter("feature", spelling, error.reason) from None
+        raise wrong(error.reason) from None
     if not callable(function):
-        reason = f"is of type {type(function).__name__}, not a callable"
-        raise InvalidParameter("feature", spelling, reason)
+        raise wrong(f"is of type {type(function).__name__}, not a callable")
     try:
         inspect.signature(function).bind(None)
     except TypeError:
-        reason = "must be callable with one output"
-        raise InvalidParameter("feature", spelling, reason) from None
+        raise wrong("must be callable with one output") from None
     except ValueError:  # native code may have no signature
         pass
     return _OwnMap(spelling=spelling, function=function)

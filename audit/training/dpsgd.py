@@ -13,7 +13,7 @@ otherwise its noise hides the clipping and the normaliser.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final, Protocol, get_args
@@ -202,19 +202,11 @@ class _Caller:
         # The factor that converts an update to units of the clipping norm.
         self.unit = float(stated.expected / stated.clip)
 
-    def _call(self, work: Callable[[], Any]) -> Any:
-        try:
-            self.watchdog.restart()
-            found = work()
-            self.watchdog.stop()
-        except RAISED as error:
-            self.watchdog.stop()
-            raise failure(self.target, error) from error
-        return found
-
     def batch(self, number: int) -> NDArray[np.int64]:
         # A copy, because a step may reuse one array for all batches.
-        given = self._call(lambda: np.array(self.step.sample(self.batch_coins)))
+        given = self.watchdog.call(
+            lambda: np.array(self.step.sample(self.batch_coins)), self.target
+        )
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
@@ -227,7 +219,9 @@ class _Caller:
     def update(self, gradients: Floats, *coins: int) -> Floats:
         self.updates += 1
         rng = np.random.default_rng([self.seed, 1, *coins])
-        found = self._call(lambda: np.asarray(self.step.update(gradients.copy(), rng)))
+        found = self.watchdog.call(
+            lambda: np.asarray(self.step.update(gradients.copy(), rng)), self.target
+        )
         if found.dtype.kind not in "iuf":
             reason = f"update() must return an array of numbers, not of type {found.dtype}"
             raise TargetFailed(self.target, reason)
