@@ -29,8 +29,6 @@ from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
-SCHEMA: Final = "dpcore-exact/1"
-
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
 
 # The headline of each verdict, its statement on the claim, and its exit code.
@@ -66,7 +64,7 @@ class ExactReport(Result):
     ``claim`` is the claim as text; ``decisions`` has one decision for each of its points.
     """
 
-    SCHEMA: ClassVar[str] = SCHEMA
+    SCHEMA: ClassVar[str] = "dpcore-exact/1"
 
     p: WrittenLaw = fact(
         '{"law": as text, "outputs": the number of outcomes with mass in a file, null for noise, '

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import numpy as np
@@ -90,7 +90,8 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> dict[st
     several = 1 < structures < _OFTEN * len(table)
     if not several and not known[:, varying].any() and len(varying) < 2:
         return {}  # a single label is tested directly
-    if not several and not any(known[:, i].any() or _comes_again(columns[i][1]) for i in varying):
+    repeated = (len(np.unique(columns[i][1])) < _OFTEN * len(table) for i in varying)
+    if not several and not known[:, varying].any() and not any(repeated):
         return {}  # unrepeated labels are useless
     structure = _STRUCTURE if several else {}
     if len(varying) == 1 and known[:, (place := varying[0])].all():
@@ -103,7 +104,3 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> dict[st
     fine = numbers[numbers != np.rint(numbers)]  # may be few beside flags
     gridded = len(varying) <= MOST_WIDE and 4 * len(fine) > len(table)
     return (_FLOAT_VECTORS if gridded else _VECTORS) | structure
-
-
-def _comes_again(codes: Any) -> bool:
-    return len(np.unique(codes)) < _OFTEN * len(codes)

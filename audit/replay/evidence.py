@@ -68,7 +68,12 @@ def moves(
         statement=f"with the same draws the outputs differ by at most {up(high, 6)} ({norm}) on "
         f"{len(found):,} tapes",
     )
-    steady = all(_near(move, found[0][1], slack) for _, move, _, slack in found)
+    first = found[0][1]
+    steady = all(
+        len(move) == len(first)
+        and all(abs(p - q) <= 2 * slack for p, q in zip(move, first, strict=True))
+        for _, move, _, slack in found
+    )
     if declared is not None and not steady:
         yield Finding(
             kind="not-additive",
@@ -94,10 +99,6 @@ def _move(
         return None
     move, size, slack = found
     return move, size, slack + of_a.rounding + of_b.rounding  # of numbers in texts
-
-
-def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> bool:
-    return len(x) == len(y) and all(abs(p - q) <= 2 * slack for p, q in zip(x, y, strict=True))
 
 
 # -- control flow -------------------------------------------------------------------------
@@ -257,7 +258,13 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
     r"""Find generators that are not cryptographic, and generators created before the replay."""
     met: set[str] = set()
     for run in runs:
-        met |= {k for k in PLAIN if k in run.tape.met or any(map(_named(k), run.tape.draws))}
+        met |= PLAIN & run.tape.met
+        met |= {
+            kind
+            for kind in PLAIN
+            for source in run.tape.draws
+            if source == kind or source.startswith((f"{kind} ", f"{kind},"))
+        }
     if met:
         yield Finding(
             kind="not-cryptographic",
@@ -272,10 +279,6 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
             severity="warning",
             statement=f"draws from {'; '.join(made)}: it is unknown whether its seed is a constant",
         )
-
-
-def _named(kind: str) -> Any:
-    return lambda source: source == kind or source.startswith((f"{kind} ", f"{kind},"))
 
 
 _NUMBERS: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")

@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -342,6 +343,11 @@ def read_words(
     }
 
 
+def typed(number: Fraction) -> int | str:
+    r"""A number of a dataset as on the command line: an integer, or a fraction as text."""
+    return int(number) if number.denominator == 1 else str(number)
+
+
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
@@ -349,9 +355,8 @@ def claim_of(
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
-                raise InvalidParameter(
-                    "relation", relation, "differs from the relation of the claim"
-                )
+                reason = "differs from the relation of the claim"
+                raise InvalidParameter("relation", relation, reason)
             return claim
         case str():
             own = subject.subject.relation if isinstance(subject, Catalogued) else Relation.REPLACE
