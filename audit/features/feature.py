@@ -88,15 +88,15 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    r"""A built-in feature: its description and its constructor.
+    r"""A built-in feature: its description and its map.
 
     With ``limits`` it takes a number within them, of the same type, written ``name:number``; with
-    ``text`` it takes any text. A ``learned`` feature must be the last of a chain, and learns from
-    the steps before it.
+    ``text`` it takes any text; in both cases ``make`` returns the map for this argument. A
+    ``learned`` feature must be the last of a chain, and learns from the steps before it.
     """
 
     says: str
-    make: Callable[[Any], Callable[[Outputs], Outputs]]
+    make: Callable[[Any], Any]
     limits: tuple[int, int] | tuple[float, float] | None = None
     text: bool = False
     learned: bool = False
@@ -106,26 +106,17 @@ def _itself(outputs: Outputs) -> Outputs:
     return outputs
 
 
-def _always(apply: Callable[[Outputs], Outputs]) -> Callable[[int], Callable[[Outputs], Outputs]]:
-    return lambda _: apply
-
-
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
-        "identity": Builtin(says="the output itself", make=_always(_itself)),
-        "sign": Builtin(
-            says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=_always(SIGN)
-        ),
-        "exponent": Builtin(
-            says="the exponent floor(log2 |x|) of a number", make=_always(EXPONENT)
-        ),
+        "identity": Builtin(says="the output itself", make=_itself),
+        "sign": Builtin(says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=SIGN),
+        "exponent": Builtin(says="the exponent floor(log2 |x|) of a number", make=EXPONENT),
         "lowest-bit": Builtin(
             says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
-            make=_always(LOWEST_BIT),
+            make=LOWEST_BIT,
         ),
         "precision": Builtin(
-            says="the binary places that a number needs, then its sign and exponent",
-            make=_always(PRECISION),
+            says="the binary places that a number needs, then its sign and exponent", make=PRECISION
         ),
         "modulo": Builtin(
             says="the remainder modulo K, as a fraction of K, in 64ths",
@@ -142,29 +133,29 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             make=rounded,
             limits=(-300, 300),
         ),
-        "kind": Builtin(says="the type and shape", make=_always(KIND)),
-        "length": Builtin(says="the number of items", make=_always(LENGTH)),
+        "kind": Builtin(says="the type and shape", make=KIND),
+        "length": Builtin(says="the number of items", make=LENGTH),
         "coordinate": Builtin(
             says="the item at index K, 0 for the first, -1 for the last",
             make=coordinate,
             limits=(-(10**9), 10**9),
         ),
         "structure": Builtin(
-            says="types, keys and their order, nesting and lengths", make=_always(STRUCTURE)
+            says="types, keys and their order, nesting and lengths", make=STRUCTURE
         ),
         "column": Builtin(
             says="the number or label at path K, such as counts.Rome, rows[3].mean or text[2]",
             make=column,
             text=True,
         ),
-        "argmax": Builtin(says="the index of the largest number", make=_always(ARGMAX)),
-        "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
-        "sorted": Builtin(says="the items in sorted order", make=_always(SORTED)),
-        "distinct": Builtin(says="the number of different items", make=_always(DISTINCT)),
+        "argmax": Builtin(says="the index of the largest number", make=ARGMAX),
+        "sum": Builtin(says="the sum of all numbers in a sequence", make=SUM),
+        "sorted": Builtin(says="the items in sorted order", make=SORTED),
+        "distinct": Builtin(says="the number of different items", make=DISTINCT),
         "time": Builtin(
             says="the duration of the call in nanoseconds, for targets that are called once per "
             "run",
-            make=lambda _: coordinate(1),
+            make=coordinate(1),
         ),
         "hash": Builtin(
             says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
@@ -173,17 +164,17 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             says=(
                 "the most informative coordinate, difference, sum or maximum, found during the runs"
             ),
-            make=_always(_itself),
+            make=_itself,
             learned=True,
         ),
         "learned": Builtin(
             says="a score of the whole output, learned during the runs",
-            make=_always(_itself),
+            make=_itself,
             learned=True,
         ),
         "grid": Builtin(
             says="the lowest bits of all floats in an output, with weights learned during the runs",
-            make=_always(_itself),
+            make=_itself,
             learned=True,
         ),
     }
@@ -234,24 +225,26 @@ def _read_step(
             return own(step)
         known = f"must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
         raise wrong(did_you_mean(step, FEATURES) + known)
+    value: Any = number
     if found.text:
         if not colon:
             raise wrong(f"{name} needs a path, written {name}:mean")
-        return found.make(number)
-    if found.limits is None:
+    elif found.limits is None:
         if colon:
             raise wrong(f"{name} takes no number")
-        return found.make(0)
-    low, high = found.limits
-    whole = isinstance(low, int)
-    try:
-        value = int(number) if whole else float(number)
-    except ValueError:
-        kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
-        raise wrong(f"{name} needs {kind}, written {name}:{example}") from None
-    if not low <= value <= high:
-        raise wrong(f"the number of {name} must be in [{low}, {high}]")
-    return found.make(value)
+        return found.make
+    else:
+        low, high = found.limits
+        whole = isinstance(low, int)
+        try:
+            value = int(number) if whole else float(number)
+        except ValueError:
+            kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
+            raise wrong(f"{name} needs {kind}, written {name}:{example}") from None
+        if not low <= value <= high:
+            raise wrong(f"the number of {name} must be in [{low}, {high}]")
+    made: Callable[[Outputs], Outputs] = found.make(value)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,7 +171,27 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
     r"""Concatenate pieces: an array if they are compatible, otherwise a list."""
     if not pieces:
         return []
-    return np.concatenate(pieces) if _stackable(*pieces) else list(chain.from_iterable(pieces))
+    if _stackable(*pieces):
+        found = _adjoining(cast("Sequence[NDArray[Any]]", pieces))
+        return np.concatenate(pieces) if found is None else found
+    return list(chain.from_iterable(pieces))
+
+
+def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    # Adjacent slices as one view, or None.
+    first, base = pieces[0], pieces[0].base
+    if not isinstance(base, np.ndarray) or not base.flags.c_contiguous or not first.size:
+        return None
+    if base.dtype != first.dtype or base.shape[1:] != first.shape[1:]:
+        return None
+    begin = end = first.ctypes.data
+    for piece in pieces:
+        if piece.base is not base or piece.ctypes.data != end or not piece.flags.c_contiguous:
+            return None
+        end += piece.nbytes
+    size = first[:1].nbytes
+    found: NDArray[Any] = base[(begin - base.ctypes.data) // size :][: (end - begin) // size]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

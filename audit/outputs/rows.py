@@ -35,7 +35,7 @@ from audit.outputs.identity import (
     table_of,
     without_address,
 )
-from audit.outputs.output_parser import Outputs
+from audit.outputs.output_parser import Outputs, concatenate
 from audit.outputs.reading import as_float
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -398,7 +398,7 @@ def joined(tables: Sequence[Table]) -> Table:
         )
         codes = np.concatenate([_wide(each, width, ABSENT) for each in every])
     return Table(
-        numbers=np.concatenate([_wide(table.numbers, width, np.nan) for table in tables]),
+        numbers=np.asarray(concatenate([_wide(table.numbers, width, np.nan) for table in tables])),
         codes=codes,
         structures=np.concatenate([table.structures for table in tables]),
     )

@@ -50,20 +50,20 @@ _ALPHA: Final = "1e-6"
 _SHOWN: Final = 200
 
 
-class Refuted(AssertionError):
-    r"""Raised when an assertion is refuted; ``report`` is the evidence, if there is a report."""
-
+class _Failed(AssertionError):
     def __init__(self, sentence: str, report: AuditReport | FitReport | None = None) -> None:
         super().__init__(sentence)
         self.report = report
 
 
-class NothingMeasured(AssertionError):
+class Refuted(_Failed):
+    r"""Raised when an assertion is refuted; ``report`` is the evidence, if there is a report."""
+
+
+class NothingMeasured(_Failed):
     r"""Raised when nothing could be tested, e.g. because all outputs are equal; see ``report``."""
 
-    def __init__(self, sentence: str, report: AuditReport) -> None:
-        super().__init__(sentence)
-        self.report = report
+    report: AuditReport
 
 
 def assert_private(  # noqa: PLR0913 - each is an option of an audit

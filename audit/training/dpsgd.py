@@ -189,6 +189,11 @@ def _check(name: str, statement: str, *, fault: bool) -> Check:
     return Check(name=name, verdict="fault" if fault else "passed", statement=statement)
 
 
+def _tested(name: str, statement: str, p_value: float | None, *, refuted: bool) -> Check:
+    verdict: CheckVerdict = "refuted" if refuted else "passed"
+    return Check(name=name, verdict=verdict, statement=statement, p_value=p_value)
+
+
 class _Caller:
     # Calls the step, with separate coins for each call, and parses the results.
 
@@ -260,8 +265,7 @@ class _Caller:
             f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
             f"deviation; {100 * found.resolution:.2g}% off would be detected"
         )
-        verdict: CheckVerdict = "refuted" if found.verdict == "refuted" else "passed"
-        return Check(name="noise", verdict=verdict, statement=told, p_value=found.p_value)
+        return _tested("noise", told, found.p_value, refuted=found.refuted)
 
     def replayed(self, dimension: int) -> Iterator[Check]:
         # With the same noise twice, the difference is the effect of a gradient.
@@ -418,8 +422,7 @@ def _coordinates(standard: Floats, level: float) -> Check:
         f"the noise of {name} has {math.sqrt(sums[worst] / calls):.4g} times the stated standard "
         f"deviation in {calls:,} updates; the others are nearer to it"
     )
-    verdict: CheckVerdict = "refuted" if p_value <= level else "passed"
-    return Check(name="coordinates", verdict=verdict, statement=told, p_value=p_value)
+    return _tested("coordinates", told, p_value, refuted=p_value <= level)
 
 
 class _Listed:
@@ -446,12 +449,11 @@ def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> I
     r"""Run the checks of sampling, each at ``level``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     told = f"{twice:,} of {len(batches):,} batches contain a record more than once"
-    yield Check(name="no repeats", verdict="fault" if twice else "passed", statement=told)
+    yield _check("no repeats", told, fault=twice > 0)
     found = _fixed if stated.sampling == "fixed" else _poisson
     for name, p_value, statement in found(batches, stated):
         p = min(1.0, p_value * _ROUNDING)
-        verdict: CheckVerdict = "refuted" if p <= level else "passed"
-        yield Check(name=name, verdict=verdict, statement=statement, p_value=p)
+        yield _tested(name, statement, p, refuted=p <= level)
 
 
 Found = Iterator[tuple[str, float, str]]
