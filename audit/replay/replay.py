@@ -29,7 +29,7 @@ from audit.replay.evidence import (
     within_reach,
     without_end,
 )
-from audit.replay.findings import Finding, ReplayReport
+from audit.replay.findings import Finding, ReplayReport, Severity
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
@@ -248,37 +248,28 @@ def _repeats(replayed: _Replayed, runner: Runner, first: list[Execution], times:
 
 def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
     # A run that reads nothing from its tape does the same on every tape.
-    both = ordinary[0]
+    both, kind = ordinary[0], "no-noise"
+    severity: Severity = "error"
     if not all(silent):
         one = silent.index(True)
         certain = (both.a, both.b)[one].key
         met = sum((other.a, other.b)[1 - one].key == certain for other in ordinary)
         # A release with a noisy threshold may draw nothing on an empty dataset.
-        usual = 2 * met >= len(ordinary)
-        return Finding(
-            kind="no-noise",
-            severity="warning" if usual else "error",
-            statement=f"dataset {'AB'[one]} draws nothing, so its output is certain; the other "
-            f"dataset gave this output on {met} of {len(ordinary)} tapes",
-            witness=both.witness(),
+        severity = "warning" if 2 * met >= len(ordinary) else "error"
+        statement = (
+            f"dataset {'AB'[one]} draws nothing, so its output is certain; the other dataset gave "
+            f"this output on {met} of {len(ordinary)} tapes"
         )
-    if both.a.key == both.b.key:
-        return Finding(
-            kind="constant",
-            severity="warning",
-            statement="nothing is drawn: the output is certain, and the same for both datasets",
-            witness=both.witness(),
-        )
-    return Finding(
-        kind="no-noise",
-        severity="error",
-        statement=(
+    elif both.a.key == both.b.key:
+        kind, severity = "constant", "warning"
+        statement = "nothing is drawn: the output is certain, and the same for both datasets"
+    else:
+        statement = (
             "no draw was seen and the outputs differ: they are constant, unless noise is kept "
             "from an earlier call, or sometimes comes from native code, a thread or a device: use "
             "the sample layer"
-        ),
-        witness=both.witness(),
-    )
+        )
+    return Finding(kind=kind, severity=severity, statement=statement, witness=both.witness())
 
 
 def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], most: int) -> None:
@@ -351,25 +342,21 @@ def _unnoised_branch(
     # The outputs of the other dataset outside this branch: on all tapes so far, and on new ones.
     more = [runner.both(number) for number in range(_REACH)]
     others = [o for o in (*replayed.pairs, *more) if not o.failed]
-    apart = [
-        within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]),
-        within_reach(both.b, [o.a for o in others if o.a.key != both.a.key]),
-    ]
-    reached = all(apart)
+    reached = within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]) and within_reach(
+        both.b, [o.a for o in others if o.a.key != both.a.key]
+    )
     shown = ", ".join(f"{source}[{i}] at its {value}" for (source, i), value in change.items())
+    cost = f"on {len(others):,} tapes the other dataset gave no such output"
+    if reached:
+        cost = (
+            "both outputs are plausible for the other dataset, so the branch costs at most its "
+            "probability"
+        )
     return Finding(
         kind="unnoised-branch",
         severity="warning" if reached else "error",
-        statement=(
-            f"with {shown} the output changes with the data but with no other draw: a branch "
-            f"without noise; "
-        )
-        + (
-            "both outputs are plausible for the other dataset, so the branch costs at most its "
-            "probability"
-            if reached
-            else f"on {len(others):,} tapes the other dataset gave no such output"
-        ),
+        statement=f"with {shown} the output changes with the data but with no other draw: a branch "
+        f"without noise; {cost}",
         witness=both.witness(),
     )
 
