@@ -116,16 +116,8 @@ def _fitted(target: KnownLaw, noise: Noise, plan: Plan) -> FitReport:
             f"needs outputs that are single integers, but {target.spelling} has several coordinates"
         )
         raise InvalidParameter("layers", "fit", reason)
-    return fit(
-        target,
-        noise,
-        runs=plan.runs,
-        alpha=rational("alpha", plan.alpha),
-        seed=plan.seed,
-        sequential=plan.sequential,
-        timeout=plan.timeout,
-        deadline=plan.deadline,
-    )
+    own = plan.only("runs", "alpha", "seed", "sequential", "timeout", "deadline")
+    return fit(target, noise, **own)
 
 
 def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
@@ -182,20 +174,11 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
 def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
     from audit.replay.replay import replay
 
+    own = plan.only("norm", "strict", "tapes", "changes", "seed", "timeout", "deadline")
+    own["sensitivity"] = _declared(plan.claim) if plan.sensitivity is None else plan.sensitivity
     found: list[Finding] = []
     for pair in plan.pairs:
-        report = replay(
-            target,
-            pair,
-            sensitivity=_declared(plan.claim) if plan.sensitivity is None else plan.sensitivity,
-            norm=plan.norm,
-            strict=plan.strict,
-            tapes=plan.tapes,
-            changes=plan.changes,
-            seed=plan.seed,
-            timeout=plan.timeout,
-            deadline=plan.deadline,
-        )
+        report = replay(target, pair, **own)
         found += [finding for finding in report.findings if finding not in found]
     return tuple(found)
 

@@ -359,6 +359,10 @@ class AuditSpec:
         r"""The number of runs; with ``sequential``, the maximum."""
         return self.runs or (_SEQUENTIAL_RUNS if self.sequential else _RUNS)
 
+    def only(self, *names: str) -> dict[str, Any]:
+        r"""These fields, by name."""
+        return {name: getattr(self, name) for name in names}
+
     def given(self, name: str) -> bool:
         r"""Whether a field differs from its default."""
         return bool(getattr(self, name) != getattr(AuditSpec(), name))

@@ -36,7 +36,6 @@ from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
 from audit.evidence.measured_fraction import unmeasured_pairs
 from audit.evidence.sample_outcome import versions
-from audit.report.report import AuditReport
 from audit.spec import AuditSpec
 from audit.targets.target import Catalogued
 from audit.wording.ci_formats import Case, Outcome
@@ -154,9 +153,8 @@ class Bench(Result):
     def passed(self) -> bool:
         answered = all(row.twin.refuted is not None for row in self.rows)
         no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)
-        return (
-            self.caught == len(self.rows) and answered and no_fault and self.chance >= LEAST_CHANCE
-        )
+        usual = self.chance >= LEAST_CHANCE
+        return self.caught == len(self.rows) and answered and no_fault and usual
 
     @computed("entries caught by their required layer", before="rows")
     def caught(self) -> int:
@@ -320,7 +318,10 @@ def bench(
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)
     for entry in ordered:
-        _refuse_lawless(entry)
+        known = entry.laws is not None and entry.twin.laws is not None
+        if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
+            reason = f"the laws of {entry.name} are unknown"
+            raise InvalidParameter("layer", entry.layer.value, reason)
     # The longest audits first, so that the processes end at about the same time.
     tasks = [
         _Task(entry=entry, role=role, alpha=exact, seed=seed)
@@ -339,21 +340,9 @@ def bench(
     return Bench(rows=tuple(rows), alpha=exact, seed=seed, versions=versions())
 
 
-def _refuse_lawless(entry: Entry) -> None:
-    known = entry.laws is not None and entry.twin.laws is not None
-    if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
-        raise InvalidParameter("layer", entry.layer.value, f"the laws of {entry.name} are unknown")
-
-
 def first_runs(entry: Entry) -> int:
     r"""The number of runs N of the first attempt of an entry and its twin."""
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
-
-
-def _missing_answer(report: AuditReport) -> str | None:
-    if report.verdict == "nothing_measured":
-        return f"nothing was measured: {unmeasured_pairs(report.coverage)[0].reason}"
-    return None if report.error is None else str(report.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +387,9 @@ class _Task:
             seed=self._seed_of(number),
         )
         report = Audit(spec).run()
+        error = None if report.error is None else str(report.error)
+        if report.verdict == "nothing_measured":
+            error = f"nothing was measured: {unmeasured_pairs(report.coverage)[0].reason}"
         return Answer(
             name=subject.name,
             claim=str(report.claim),
@@ -406,7 +398,7 @@ class _Task:
             epsilon_lower=report.epsilon_lower,
             p_value=report.p_value,
             resolution=report.resolution,
-            error=_missing_answer(report),
+            error=error,
         )
 
     def _decided(self) -> Answer:

@@ -112,15 +112,13 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
     try:
         return Claim.read(text, relation)
     except InvalidParameter as error:
-        if error.reason == ACCEPTED:
-            word = text.partition("=")[0].strip()
+        if error.reason != ACCEPTED:
+            raise
+        word = text.partition("=")[0].strip()
+        near = {"delta": "epsilon is missing; ", "epsilon": ""}.get(word)
+        if near is None:
             near = did_you_mean(word, ("epsilon", "delta", *_WORDS))
-            if word == "delta":
-                near = "epsilon is missing; "
-            elif word == "epsilon":
-                near = ""
-            raise InvalidParameter("claim", text, near + _ALL) from None
-        raise
+        raise InvalidParameter("claim", text, near + _ALL) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

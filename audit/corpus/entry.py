@@ -42,7 +42,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias
 
@@ -163,10 +163,8 @@ def find(name: str) -> Entry:
     """
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
-        hint = did_you_mean(name, [*by_name])
-        raise InvalidParameter(
-            "NAME", name, f"{hint}must be an entry that dpcore audit corpus list shows"
-        )
+        reason = "must be an entry that dpcore audit corpus list shows"
+        raise InvalidParameter("NAME", name, did_you_mean(name, by_name) + reason)
     return by_name[name]
 
 
@@ -179,11 +177,8 @@ def read_entry(name: str, text: str) -> Entry:
     for table in _TABLES:
         if table in found or table in ("", *_TABLES[""][0]):
             _require_kinds(name, table, found.get(table, {}) if table else found)
-    broken = {
-        **found["broken"],
-        "known": found["true"]["known"],
-        "claim": found["claimed"]["claim"],
-    }
+    stated = {"known": found["true"]["known"], "claim": found["claimed"]["claim"]}
+    broken = found["broken"] | stated
     spec = AuditSpec(
         claim=broken["claim"],
         relation=found["relation"],
@@ -231,25 +226,19 @@ def _require_kinds(name: str, table: str, found: dict[str, Any]) -> None:
 
 def _side(place: str, found: dict[str, Any]) -> Side:
     requires, code, seen = found["requires"], found["code"], float(found["seen"])
+    wrong = partial(InvalidParameter, f"{place}.requires", requires)
     if not requires or not all(isinstance(one, str) and _PINNED.fullmatch(one) for one in requires):
-        reason = 'must list requirements such as "name==1.2.0"'
-        raise InvalidParameter(f"{place}.requires", requires, reason)
+        raise wrong('must list requirements such as "name==1.2.0"')
     if "==" not in requires[0]:
-        reason = "must pin the first requirement, the package itself, with =="
-        raise InvalidParameter(f"{place}.requires", requires, reason)
+        raise wrong("must pin the first requirement, the package itself, with ==")
     try:
         compile(code, f"{place}.code", "exec")
     except (SyntaxError, ValueError) as error:
         raise InvalidParameter(f"{place}.code", code, f"is not valid Python: {error}") from None
     if seen < 0 or math.isnan(seen):
         raise InvalidParameter(f"{place}.seen", seen, "must be a lower bound on epsilon, >= 0")
-    return Side(
-        requires=tuple(requires),
-        code=code,
-        claim=found["claim"],
-        known=found["known"],
-        seen=seen,
-    )
+    own = {key: found[key] for key in ("code", "claim", "known")}
+    return Side(requires=tuple(requires), seen=seen, **own)
 
 
 def _truth(name: str, found: dict[str, Any]) -> tuple[str, str]:

@@ -99,8 +99,6 @@ def _entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-_MISJUDGED: Final = 1
-_MISSING: Final = 3
 _HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twin", "seconds")
 
 
@@ -199,8 +197,8 @@ class CorpusReport(Result):
     def exit_code(self) -> int:
         r"""The exit code: 0 all verdicts as expected, 1 otherwise, 3 an environment failed."""
         if any(not row.right and not row.missing for row in self.rows):
-            return _MISJUDGED
-        return _MISSING if any(row.missing for row in self.rows) else 0
+            return 1
+        return 3 if any(row.missing for row in self.rows) else 0
 
     def statement(self) -> Statement:
         right = sum(row.right for row in self.rows)
@@ -276,15 +274,9 @@ def judge(
                 places[environment] = error
             tell(len(places))
         tasks = [
-            _Task(
-                entry=entry,
-                role=role,
-                alpha=exact,
-                seed=seed,
-                place=places[_environment(entry, role)],
-            )
-            for entry in entries
-            for role in entry.sides
+            _Task(entry=e, role=role, alpha=exact, seed=seed, place=places[_environment(e, role)])
+            for e in entries
+            for role in e.sides
         ]
         found: dict[tuple[str, Role], Answer] = {}
         results = in_processes(_Task.run, ((task,) for task in tasks), jobs)
@@ -339,13 +331,11 @@ class _Task:
             )
             report = Audit(spec).completed()
         lower = report.epsilon_lower
-        right = report.verdict == _RIGHT[self.role]
-        if self.role == "broken":
-            right = right and lower <= entry.true_epsilon
+        possible = self.role == "twin" or lower <= entry.true_epsilon
         return Answer(
             side=side,
             verdict=str(report.verdict),
-            right=right,
+            right=report.verdict == _RIGHT[self.role] and possible,
             epsilon_lower=lower,
             runs=report.runs,
         )

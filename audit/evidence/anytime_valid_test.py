@@ -86,7 +86,19 @@ class EProcess(Watched):
     @property
     def tested(self) -> tuple[Trial, ...]:
         r"""All trials, including the one of the runs after the last look."""
-        return self._all_trials()
+        if self.rule is None or not self.pending:
+            return self.trials
+        # Split at the run with the largest wealth, so that the bound is also evaluated there and a
+        # rejected claim stays rejected. Ville's inequality allows any times.
+        waiting = sum(len(fresh) for fresh, _ in self.pending)
+        left = int(np.argmax(self.path[-waiting:])) + 1
+        parts: tuple[list[Trial], list[Trial]] = ([], [])
+        for fresh, truth in self.pending:
+            for part, piece in zip(parts, (slice(0, left), slice(left, None)), strict=True):
+                if len(truth[piece]):
+                    part.append(Trial.of(self.rule, fresh[piece], truth[piece]))
+            left = max(left - len(fresh), 0)
+        return (*self.trials, *(Trial.joined(part) for part in parts if part))
 
     @property
     def log_wealth(self) -> Floats:
@@ -107,7 +119,9 @@ class EProcess(Watched):
             end = min(len(reading), start + look - state.runs)
             state = state._step(reading[start:end], truth[start:end])
             if state.runs == look:
-                state = state._look()
+                tally = state.seen
+                rule = learn_rule(tally, isotonic=self.isotonic)
+                state = replace(state, tally=tally, rule=rule, pending=(), trials=state.tested)
             start = end
         return state
 
@@ -136,26 +150,6 @@ class EProcess(Watched):
             wealth = np.stack([walk[:, -1] for walk in walks])
         return np.concatenate(path), wealth
 
-    def _look(self) -> EProcess:
-        tally, trials = self.seen, self._all_trials()
-        rule = learn_rule(tally, isotonic=self.isotonic)
-        return replace(self, tally=tally, rule=rule, pending=(), trials=trials)
-
-    def _all_trials(self) -> tuple[Trial, ...]:
-        if self.rule is None or not self.pending:
-            return self.trials
-        # Split at the run with the largest wealth, so that the bound is also evaluated there and a
-        # rejected claim stays rejected. Ville's inequality allows any times.
-        waiting = sum(len(fresh) for fresh, _ in self.pending)
-        left = int(np.argmax(self.path[-waiting:])) + 1
-        parts: tuple[list[Trial], list[Trial]] = ([], [])
-        for fresh, truth in self.pending:
-            for part, piece in zip(parts, (slice(0, left), slice(left, None)), strict=True):
-                if len(truth[piece]):
-                    part.append(Trial.of(self.rule, fresh[piece], truth[piece]))
-            left = max(left - len(fresh), 0)
-        return (*self.trials, *(Trial.joined(part) for part in parts if part))
-
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
         r"""A lower confidence bound, valid simultaneously at all times:
         P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
@@ -166,7 +160,7 @@ class EProcess(Watched):
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
-        trials = self._all_trials()
+        trials = self.tested
         # The zero cut's part of the wealth is cheap at all epsilons, and every epsilon that it
         # rejects is rejected by the whole mixture.
         alone = _best_wealth(trials, _COARSE, rate, zero_cut=True)
@@ -187,7 +181,7 @@ class EProcess(Watched):
         epsilon, delta = self.claims[place]
         at = np.array([epsilon])
         ranked = sorted(
-            self._all_trials(), key=lambda trial: -float(_expert_gains(trial, at, delta)[bet, 0])
+            self.tested, key=lambda trial: -float(_expert_gains(trial, at, delta)[bet, 0])
         )
         found = (trial.witness(_EXPERT_BETS[bet][0], epsilon) for trial in ranked)
         return next((witness for witness in found if witness is not None), None)

@@ -168,13 +168,18 @@ def dkw(scores: Scores, asked: BaselineParameters) -> float:
     the bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956,
     with the constant of Massart 1990.
     """
+    return _largest_ratio(scores, asked, lambda n: math.sqrt(math.log(4 / asked.alpha) / (2 * n)))
+
+
+def _largest_ratio(
+    scores: Scores, asked: BaselineParameters, width: Callable[[int], float]
+) -> float:
+    # The largest bound over all thresholds, from frequencies in n runs that err by ``width(n)``.
     best = 0.0
     for counts in scores.counts(scores.thresholds()):
         if counts.runs and counts.others:
-            sizes = (counts.runs, counts.others)
-            width = [math.sqrt(math.log(4 / asked.alpha) / (2 * n)) for n in sizes]
-            p = counts.hits / counts.runs - width[0]
-            q = np.minimum(counts.misses / counts.others + width[1], 1.0)
+            p = counts.hits / counts.runs - width(counts.runs)
+            q = np.minimum(counts.misses / counts.others + width(counts.others), 1.0)
             best = max(best, float(_log_ratio(p, q, asked.delta).max()))
     return best
 
@@ -201,12 +206,7 @@ def plug_in(scores: Scores, asked: BaselineParameters) -> float:
     A negative control, never valid: the smallest of continuous outputs occurs on only one dataset,
     and the ratio there is infinite for every mechanism.
     """
-    best = 0.0
-    for counts in scores.counts(scores.thresholds()):
-        if counts.runs and counts.others:
-            p, q = counts.hits / counts.runs, counts.misses / counts.others
-            best = max(best, float(_log_ratio(p, q, asked.delta).max()))
-    return best
+    return _largest_ratio(scores, asked, lambda _: 0.0)
 
 
 # -- not valid ------------------------------------------------------------------------------------

@@ -71,7 +71,10 @@ class Coverage:
             learned=learned,
             unread=_unread(tally, feature),
         )
-        return replace(found, measured=tally.looked_at >= _enough(level) and not found.blind)
+        # At epsilon = 0 each guess after the training runs is right with probability 1/2.
+        share = WEIGHTS[-1] * level.numerator / level.denominator
+        enough = TRAINING + math.ceil(-math.log2(share))
+        return replace(found, measured=tally.looked_at >= enough and not found.blind)
 
     def accepted(self) -> Coverage:
         r"""The coverage if a constant output is accepted, so that it counts as measured."""
@@ -137,11 +140,6 @@ def _unread(tally: Tally, feature: str | None) -> int:
     counts = tally.label_counts.sum(axis=0).tolist()
     labels = zip(tally.labels, counts, strict=True)
     return sum(count for label, count in labels if count > 1 and is_unread(str(label), feature))
-
-
-def _enough(level: Fraction) -> int:
-    # At epsilon = 0 each guess after the training runs is right with probability 1/2.
-    return TRAINING + math.ceil(-math.log2(WEIGHTS[-1] * level.numerator / level.denominator))
 
 
 def coverage_of(

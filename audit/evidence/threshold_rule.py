@@ -227,15 +227,7 @@ def _reach(counts: Integers, level: float) -> Floats:
     most, total = counts.max(axis=0), counts.sum(axis=0)
     clear = 2 * most > total
     right = np.full(len(most), 0.5)
-    # Many labels with few repetitions share their counts: each distinct count is bounded once.
-    side = int(total.max(initial=0)) + 1
-    if side * side < len(most):
-        at = np.flatnonzero(np.bincount(code := most[clear] * side + total[clear]))
-        bounds = np.zeros(side * side)
-        bounds[at] = lower_end(at // side, at % side, level)
-        right[clear] = bounds[code]
-    else:
-        right[clear] = lower_end(most[clear], total[clear], level)
+    right[clear] = lower_end(most[clear], total[clear], level)
     reach: Floats = special.logit(np.maximum(right, 0.5))
     return np.where(counts[1] > counts[0], reach, -reach)
 

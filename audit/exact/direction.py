@@ -84,13 +84,12 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
     return OneWay(pair=pair)
 
 
-def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve | Box | None:
-    r"""The curve for vector shifts; None if they are equal."""
-    moves = tuple(abs(a - b) for a, b in zip(p, q, strict=True) if a != b)
-    if not moves:
-        return None
-    if len(moves) == 1:
-        return next(shift_curve(noise, a, b) for a, b in zip(p, q, strict=True) if a != b)
+def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve | Box:
+    r"""The curve for different vector shifts."""
+    moved = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
+    if len(moved) == 1:
+        return shift_curve(noise, *moved[0])
+    moves = tuple(abs(a - b) for a, b in moved)
     if isinstance(noise, Binomial) and noise.probability == Fraction(1, 2):
         return Box(BinomialBox(trials=noise.trials, bounds=moves))
     if not noise.symmetric:

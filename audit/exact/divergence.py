@@ -58,15 +58,13 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
     It is exactly 0 if P/Q never exceeds e^epsilon.
     """
     level = at_least_zero("epsilon", epsilon)
-    curve = _compare(p, q)
-    return Enclosure.exactly(0) if curve is None else curve.enclose_delta(level, bits)
+    return _compare(p, q).enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
     r"""Enclose epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), which is at least 0 or infinite."""
     allowed = rational_in("delta", delta, "[0, 1)")
-    curve = _compare(p, q)
-    return Enclosure.exactly(0) if curve is None else curve.enclose_epsilon(allowed, bits)
+    return _compare(p, q).enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
@@ -74,30 +72,28 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")
-    curve = _compare(p, q)
-    return Enclosure.exactly(0) if curve is None else curve.enclose_renyi(a, bits)
+    return _compare(p, q).enclose_renyi(a, bits)
 
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     r"""An event that maximises P(S) - e^epsilon Q(S); None if the maximum is 0, and for vectors."""
-    level = at_least_zero("epsilon", epsilon)
-    if isinstance(p, Shifted) and isinstance(q, Shifted):
-        return _interval(p, q, level) if _compare(p, q) is not None else None
-    table = _compare(p, q)
-    return table.event(level) if isinstance(table, _Table) else None
+    level, curve = at_least_zero("epsilon", epsilon), _compare(p, q)
+    if isinstance(curve, _Table):
+        return curve.event(level)
+    return _interval(p, q, level) if isinstance(p, Shifted) and isinstance(q, Shifted) else None
 
 
-def _compare(p: Law, q: Law) -> PairCurve | Box | _Table | None:
-    # The curve of two shifts of one noise (None if they are equal), or a table of two pmfs.
+def _compare(p: Law, q: Law) -> PairCurve | Box | _Table:
+    # The curve of two shifts of one noise, or a table of two pmfs; an empty one of equal laws.
     match p, q:
         case Shifted(), Shifted():
             if p.noise != q.noise:
                 raise InvalidParameter("q", q, f"must be a shift of the same noise as p = {p}")
             match p.shift, q.shift:
                 case int(here), int(there):
-                    return None if here == there else shift_curve(p.noise, here, there)
+                    return _Table([]) if here == there else shift_curve(p.noise, here, there)
                 case tuple(here), tuple(there) if len(here) == len(there):
-                    return vectors(p.noise, here, there)
+                    return _Table([]) if here == there else vectors(p.noise, here, there)
             raise InvalidParameter("q", q, f"must have as many coordinates as p = {p}")
         case Mapping(), Mapping():
             one, other = _read_pmf("p", p), _read_pmf("q", q)
@@ -132,9 +128,8 @@ def _read_pmf(
             raise InvalidParameter(f"{name}[{x!r}]", str(mass), "must be >= 0")
     total = sum(exact.values(), Fraction())
     if total != 1:
-        raise InvalidParameter(
-            name, str(total), "is the sum of its masses, which must be exactly 1"
-        )
+        reason = "is the sum of its masses, which must be exactly 1"
+        raise InvalidParameter(name, str(total), reason)
     return {x: mass for x, mass in exact.items() if mass}
 
 
@@ -249,9 +244,17 @@ class Point:
     )
     q_against_p: Enclosure | None = fact("[lower, upper] in the other direction, or null")
 
+    @property
+    def ways(self) -> dict[Direction, Enclosure]:
+        r"""The enclosures of the directions that have one."""
+        both: dict[Direction, Enclosure | None] = {
+            "p_against_q": self.p_against_q, "q_against_p": self.q_against_p
+        }  # fmt: skip
+        return {direction: way for direction, way in both.items() if way is not None}
+
     @computed("the larger of the two", before="p_against_q")
     def worse(self) -> Enclosure:
-        found = [way for way in (self.p_against_q, self.q_against_p) if way is not None]
+        found = self.ways.values()
         return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
 
 
@@ -267,10 +270,9 @@ def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
         try:
             found = epsilon_at(one, other, delta)
         except PrecisionExhausted:
-            tables = _tabulated(one), _tabulated(other)
-            if tables[0] is None or tables[1] is None:
+            if (tables := _tabulated(one, other)) is None:
                 raise
-            return epsilon_at(tables[0], tables[1], delta)
+            return epsilon_at(*tables, delta)
         if delta or found.lower == found.upper or found.upper < math.inf:
             return found
         # epsilon(0) is the divergence of order infinity, an upper bound for all other orders.
@@ -332,16 +334,10 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
     rational.
     """
     epsilon, delta = claim.exact
-    ways: dict[Direction, tuple[Law, Law]] = {"p_against_q": (p, q), "q_against_p": (q, p)}
-    reached: dict[Direction, Enclosure] = {}
-    for direction, (one, other) in ways.items():
-        try:
-            reached[direction] = _settled(one, other, epsilon, delta)
-        except NeverWorse:
-            continue
-    above = [way for way, found in reached.items() if found.lower > delta]
-    proven = all(found.upper <= delta for found in reached.values())
-    worse = max(above, key=lambda way: reached[way].lower, default=None)
+    reached = _both("delta", epsilon, p, q, lambda one, other: _settled(one, other, epsilon, delta))
+    above = {way: found.lower for way, found in reached.ways.items() if found.lower > delta}
+    proven = all(found.upper <= delta for found in reached.ways.values())
+    worse = max(above, key=lambda way: above[way], default=None)
     one, other = (q, p) if worse == "q_against_p" else (p, q)
     needed: Point | None = None
     with suppress(PrecisionExhausted):
@@ -349,12 +345,7 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
     return Decision(
         claim=claim,
         verdict="refuted" if above else "proven" if proven else "undecided",
-        delta=Point(
-            quantity="delta",
-            at=epsilon,
-            p_against_q=reached.get("p_against_q"),
-            q_against_p=reached.get("q_against_p"),
-        ),
+        delta=reached,
         epsilon=needed,
         direction=worse,
         event=None if worse is None else worst_event(one, other, epsilon),
@@ -375,8 +366,8 @@ def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
             break
         if found.upper <= delta or found.lower > delta:
             return found
-    one, other = _tabulated(p), _tabulated(q)
-    return found if one is None or other is None else _settled(one, other, epsilon, delta)
+    tables = _tabulated(p, q)
+    return found if tables is None else _settled(*tables, epsilon, delta)
 
 
 def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
@@ -391,13 +382,16 @@ def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
     return in_p - in_q if epsilon == 0 or not in_q else None
 
 
-def _tabulated(law: Law) -> Law | None:
-    # The pmf of binomial noise in one coordinate, which has rational masses.
-    match law:
-        case Shifted(noise=Binomial() as noise, shift=int(shift)) if noise.trials <= _MOST_TRIALS:
+def _tabulated(p: Law, q: Law) -> tuple[Law, Law] | None:
+    # The pmfs of binomial noise in one coordinate, which have rational masses.
+    match p, q:
+        case Shifted(noise=Binomial() as noise, shift=int(here)), Shifted(shift=int(there)) if (
+            noise.trials <= _MOST_TRIALS
+        ):
             chance, trials = noise.probability, noise.trials
-            return {
-                shift + k: math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+            masses = [
+                math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
                 for k in range(trials + 1)
-            }
+            ]
+            return dict(enumerate(masses, here)), dict(enumerate(masses, there))
     return None

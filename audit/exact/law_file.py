@@ -15,11 +15,12 @@ otherwise from the first character.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from audit.targets.target import Law, Shifted
 from audit.wording.result import computed, fact
@@ -103,32 +104,30 @@ def read_law(argument: str, text: str) -> WrittenLaw:
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
         return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))
+    wrong = partial(InvalidParameter, argument, text)
     path = Path(text)
     try:
         content = read_text(argument, path, most=_MOST_BYTES)
     except InvalidParameter as error:
         hint = f"give a file of probabilities, or noise: {', '.join(LAWS)}"
-        raise InvalidParameter(argument, text, f"{error.reason} ({hint})") from None
+        raise wrong(f"{error.reason} ({hint})") from None
     is_json = path.suffix.lower() == ".json" or (
         path.suffix.lower() != ".csv" and content.lstrip()[:1] in {"{", "["}
     )
-    pairs = (
-        _pairs_from_json(argument, text, content)
-        if is_json
-        else _pairs_from_csv(argument, text, content)
-    )
+    if is_json:
+        pairs = _pairs_from_json(content, wrong)
+    else:
+        pairs = _pairs_from_csv(rows_of(argument, text, content.splitlines()), wrong)
     masses: dict[Hashable, RationalLike] = {}
     for output, written in pairs:
         if output in masses:
-            raise InvalidParameter(argument, text, f"lists the output {output!r} twice")
-        mass = rational(f"{argument}: {text}: the probability of {output!r}", written)
+            raise wrong(f"lists the output {output!r} twice")
+        named = f"{argument}: {text}: the probability of {output!r}"
+        masses[output] = mass = rational(named, written)
         if mass < 0:
-            raise InvalidParameter(
-                f"{argument}: {text}: the probability of {output!r}", str(written), "must be >= 0"
-            )
-        masses[output] = mass
+            raise InvalidParameter(named, str(written), "must be >= 0")
     if not masses:
-        raise InvalidParameter(argument, text, "has no outputs")
+        raise wrong("has no outputs")
     return WrittenLaw(argument=argument, spelling=text, law=masses)
 
 
@@ -148,7 +147,11 @@ class _Object(list[tuple[str, Any]]):
     pass
 
 
-def _pairs_from_json(argument: str, text: str, content: str) -> list[tuple[str, Any]]:
+_Wrong: TypeAlias = Callable[[str], InvalidParameter]
+_SHAPE: Final = 'must be {"output": "probability", ...} or [[output, probability], ...]'
+
+
+def _pairs_from_json(content: str, wrong: _Wrong) -> list[tuple[str, Any]]:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not a number")
 
@@ -158,16 +161,12 @@ def _pairs_from_json(argument: str, text: str, content: str) -> list[tuple[str, 
             content, object_pairs_hook=_Object, parse_float=_Decimal, parse_constant=refuse
         )
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter(argument, text, f"is not JSON: {error}") from None
+        raise wrong(f"is not JSON: {error}") from None
     if isinstance(found, _Object):
         return list(found)
-    if not isinstance(found, list) or not all(
-        isinstance(row, list) and not isinstance(row, _Object) and len(row) == len(_HEADINGS[0])
-        for row in found
-    ):
-        reason = 'must be {"output": "probability", ...} or [[output, probability], ...]'
-        raise InvalidParameter(argument, text, reason)
-    return [(_label(argument, text, output), mass) for output, mass in found]
+    if not isinstance(found, list) or not all(type(row) is list and len(row) == 2 for row in found):
+        raise wrong(_SHAPE)
+    return [(_label(output, wrong), mass) for output, mass in found]
 
 
 class _Decimal(str):
@@ -175,32 +174,31 @@ class _Decimal(str):
     __slots__ = ()
 
 
-def _label(argument: str, text: str, output: Any) -> str:
+def _label(output: Any, wrong: _Wrong) -> str:
     match output:
         case str():
             return str(output)
         case _Object():
-            reason = "an output must be text, a number, true, false, null or a list of these"
-            raise InvalidParameter(argument, text, reason)
+            raise wrong("an output must be text, a number, true, false, null or a list of these")
         case list():
-            return f"[{', '.join(_part(argument, text, item) for item in output)}]"
+            return f"[{', '.join(_part(item, wrong) for item in output)}]"
         case _:
             return json.dumps(output)
 
 
-def _part(argument: str, text: str, item: Any) -> str:
+def _part(item: Any, wrong: _Wrong) -> str:
     # In a list, text is quoted and a decimal is not.
     quoted = isinstance(item, str) and not isinstance(item, _Decimal)
-    return json.dumps(item) if quoted else _label(argument, text, item)
+    return json.dumps(item) if quoted else _label(item, wrong)
 
 
-def _pairs_from_csv(argument: str, text: str, content: str) -> list[tuple[str, str]]:
+def _pairs_from_csv(rows: Iterable[tuple[int, list[str]]], wrong: _Wrong) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
-    for line, row in rows_of(argument, text, content.splitlines()):
+    for line, row in rows:
         cells = tuple(cell.strip() for cell in row)
         if not pairs and tuple(map(str.lower, cells)) in _HEADINGS:
             continue
-        if len(cells) != len(_HEADINGS[0]):
-            raise InvalidParameter(argument, text, f"line {line} must be output,probability")
+        if len(cells) != 2:
+            raise wrong(f"line {line} must be output,probability")
         pairs.append((cells[0], cells[1]))
     return pairs

@@ -14,15 +14,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.claim import format_rational
-from audit.exact.divergence import Decision, Order, Point, delta_point, epsilon_point
+from audit.exact.divergence import (
+    Decision,
+    Direction,
+    Order,
+    Point,
+    delta_point,
+    epsilon_point,
+)
 from audit.exact.law_file import WrittenLaw
 from audit.targets.target import Law
 from audit.wording.result import Result, Statement, computed, fact, format_enclosure, plain
 from dpcore.command.picture import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
-
-SCHEMA: Final = "dpcore-exact/1"
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
 
@@ -59,7 +64,7 @@ class ExactReport(Result):
     ``claim`` is the claim as text; ``decisions`` has one decision for each of its points.
     """
 
-    SCHEMA: ClassVar[str] = SCHEMA
+    SCHEMA: ClassVar[str] = "dpcore-exact/1"
 
     p: WrittenLaw = fact(
         '{"law": as text, "outputs": the number of outcomes with mass in a file, null for noise, '
@@ -233,7 +238,7 @@ def _end(p: Law, q: Law) -> Fraction:
             found = epsilon_point(p, q, delta)
         except PrecisionExhausted:
             continue
-        ends = [way.upper for way in (found.p_against_q, found.q_against_p) if way is not None]
+        ends = (way.upper for way in found.ways.values())
         largest = max((end for end in ends if end < math.inf), default=0)
         if largest > 0:
             return Fraction(f"{min(float(largest), _LAST):.2g}")
@@ -242,11 +247,8 @@ def _end(p: Law, q: Law) -> Fraction:
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     r"""Plot delta over epsilon in both directions, on a logarithmic axis from 1e-15 on."""
-    ways = {
-        "P against Q": [(x.at, x.p_against_q) for x in points if x.p_against_q is not None],
-        "Q against P": [(x.at, x.q_against_p) for x in points if x.q_against_p is not None],
-    }
-    shown = {label: list(_visible(way)) for label, way in ways.items()}
+    ways: dict[str, Direction] = {"P against Q": "p_against_q", "Q against P": "q_against_p"}
+    shown = {label: list(_visible(points, way)) for label, way in ways.items()}
     if not any(shown.values()):
         raise InvalidParameter(
             "--plot", str(path), "every delta is below 1e-15: there is nothing to plot"
@@ -263,10 +265,9 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
                 axes.fill_between(epsilons, lowers, uppers, color=style["color"], alpha=0.3)
 
 
-def _visible(
-    way: list[tuple[Fraction | float, Enclosure]],
-) -> Iterator[tuple[float, float, float]]:
+def _visible(points: tuple[Point, ...], way: Direction) -> Iterator[tuple[float, float, float]]:
     # The points that a logarithmic axis can show; an enclosure may start below it.
-    for at, found in way:
-        if found.upper > _SEEN:
-            yield float(at), max(round_down(found.lower), _SEEN), round_up(found.upper)
+    for point in points:
+        found = point.ways.get(way)
+        if found is not None and found.upper > _SEEN:
+            yield float(point.at), max(round_down(found.lower), _SEEN), round_up(found.upper)

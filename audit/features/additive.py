@@ -8,7 +8,7 @@ from the other half of the runs. The result is one sum, which a reader can compu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,7 +33,6 @@ _NAMED: Final = 5
 _RIDGE: Final = 1e-3
 _LEAST: Final = 1e-12
 _LARGEST: Final = 1e100
-_STRETCH: Final = 16384
 _CHANCE: Final = 4.0  # two standard deviations, squared
 
 
@@ -128,16 +127,14 @@ class Score:
 class Parts:
     r"""The result of learning from ``runs`` runs: a step function of each column, and the
     candidates in the order of :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes``
-    (candidates, coordinates). ``told`` is the information of each single column, in nats per run;
-    ``spread`` is the standard deviation of each step function, ``scale`` that of each coordinate.
-    ``sides`` (candidates, coordinates) are the weights of the signs: +1 above and -1 below the
-    ``middle``.
+    (candidates, coordinates). ``spread`` is the standard deviation of each step function, ``scale``
+    that of each coordinate. ``sides`` (candidates, coordinates) are the weights of the signs: +1
+    above and -1 below the ``middle``.
     """
 
     runs: int
     reader: Reader
     steps: tuple[Steps, ...]
-    told: tuple[float, ...]
     spread: Floats
     scale: Floats
     center: Floats
@@ -148,13 +145,6 @@ class Parts:
 
     def scores(self, table: Table) -> Floats:
         r"""The scores of every candidate: (runs, candidates)."""
-        parts = [
-            self._scores(table.rows(slice(start, start + _STRETCH)))
-            for start in range(0, max(len(table), 1), _STRETCH)
-        ]
-        return np.concatenate(parts)
-
-    def _scores(self, table: Table) -> Floats:
         plain = self.reader.plain(table)
         first: Floats = _known(plain - self.center) @ self.slopes.T
         first += _sides(plain, self.middle) @ self.sides.T
@@ -166,7 +156,7 @@ class Parts:
                 heights = steps(*self.reader.read(column, table, plain))
                 for each in np.flatnonzero(weights).tolist():
                     found[each] += heights * weights[each]
-        return rounded(_beside(found), 0.0)
+        return rounded(np.stack(found, axis=1), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
         r"""Combine candidates with the weights ``mixture``, rounded to multiples of ``unit``."""
@@ -267,7 +257,6 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
             Steps(cuts=cut, heights=h[:_MOST_CELLS], others=h[_MOST_CELLS:])
             for cut, h in zip(cuts, heights, strict=True)
         ),
-        told=tuple(told.tolist()),
         spread=_spread(heights, (halves[0] + halves[1]).sum(axis=1)),
         scale=scale,
         center=center,
@@ -285,15 +274,6 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
         slopes=np.outer([0.0, joint[1], 1.0, 0.0, 0.0, 0.0], slopes),
         sides=np.outer([0.0, joint[2], 0.0, 1.0, 0.0, 0.0], side),
     )
-
-
-def _beside(columns: Sequence[Any]) -> Floats:
-    # Write the table in slices of runs, because writing whole columns is slow.
-    found = np.empty((len(columns[0]), len(columns)))
-    for start in range(0, len(found), _STRETCH):
-        for i, column in enumerate(columns):
-            found[start : start + _STRETCH, i] = column[start : start + _STRETCH]
-    return found
 
 
 def _middle(plain: Floats) -> Floats:

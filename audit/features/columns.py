@@ -183,9 +183,11 @@ def learn_reader(table: Table, schema: Schema) -> Reader:
     ]
     if bool((table.structures != table.structures[:1]).any()):
         columns.append(Column(what="structure", labels=_labels(table.structures, schema)))
+    zero, negative = some.numbers == 0.0, np.signbit(some.numbers)
+    both_zeros = (zero & negative).any(axis=0) & (zero & ~negative).any(axis=0)
     columns += [
         Column(what="zero", place=place, path=paths[place])
-        for place in _signed_zeros(some.numbers).tolist()
+        for place in np.flatnonzero(both_zeros).tolist()
     ]
     if width > 1:
         columns += [Column(what="count", value=float(flag)) for flag in flags]
@@ -196,12 +198,6 @@ def learn_reader(table: Table, schema: Schema) -> Reader:
         if width > 1:
             columns += [Column(what=what) for what in ("sum", "max", "min", "argmax", "numbers")]
     return Reader(columns=tuple(columns), flags=tuple(map(float, flags)), paths=tuple(paths))
-
-
-def _signed_zeros(numbers: Floats) -> NDArray[np.intp]:
-    # The columns with 0.0 and -0.0.
-    zero, negative = numbers == 0.0, np.signbit(numbers)
-    return np.flatnonzero((zero & negative).any(axis=0) & (zero & ~negative).any(axis=0))
 
 
 def _varies(numbers: Floats, codes: Codes) -> bool:

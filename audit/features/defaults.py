@@ -12,9 +12,9 @@ training block, which is not tested.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import numpy as np
@@ -32,35 +32,18 @@ from audit.outputs.rows import Floats, Schema, Table
 _OFTEN: Final = Fraction(3, 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    r"""A feature by name, and its share of the false-alarm level."""
-
-    feature: str
-    share: Fraction
-
-
-def _shares(parts: dict[str, int]) -> tuple[Share, ...]:
-    whole = sum(parts.values())
-    return tuple(Share(feature=name, share=Fraction(part, whole)) for name, part in parts.items())
-
-
 _REPEATED: Final = {"identity": 60, "coordinates": 10, "learned": 30}
 _VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 70}
 _FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid": 20}
 _STRUCTURE: Final = {"structure": 20}
 
 
-def default_family(outputs: Outputs) -> tuple[Share, ...]:
-    r"""Default features with shares that sum to 1; empty to test only the outputs."""
-    if not len(outputs):
-        return ()
+def default_family(outputs: Outputs) -> dict[str, int]:
+    r"""Default features with their parts of the level; empty to test only the outputs."""
     values = each(outputs)
     came = len(set(map(identity, values)))
-    if came == 1:
-        return ()
-    if all(isinstance(value, bool | np.bool_) for value in values):
-        return ()  # a threshold adds nothing for two values
+    if came < 2 or all(isinstance(value, bool | np.bool_) for value in values):
+        return {}  # a threshold adds nothing for two values
     again = came < _OFTEN * len(values)
     numbers = [number for value in values if (number := number_in(value)) is not None]
     if 2 * len(numbers) > len(values):
@@ -69,8 +52,8 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
             mine = [number.value for number in numbers if isinstance(number.value, kind)]
             if not again and 2 * len(mine) > len(values):
                 parts = _number_family(np.array([as_float(value) for value in mine]))
-                return _shares(parts) if len(parts) > 1 else ()
-        return ()
+                return parts if len(parts) > 1 else {}
+        return {}
     schema = Schema()
     table = schema.read(outputs)
     return _table_family(table, schema.paths, again=again)
@@ -78,10 +61,11 @@ def default_family(outputs: Outputs) -> tuple[Share, ...]:
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
     r"""The default features with their shares; without ``floats`` only those that read values."""
+    parts = default_family(outputs)
     return tuple(
-        replace(read_feature(each.feature), share=each.share)
-        for each in default_family(outputs)
-        if floats or cause_of(each.feature) != "floating-point"
+        replace(read_feature(name), share=Fraction(part, sum(parts.values())))
+        for name, part in parts.items()
+        if floats or cause_of(name) != "floating-point"
     )
 
 
@@ -94,7 +78,7 @@ def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
     return {name: 80} | {chain + each: 20 // len(rest) for each in rest}
 
 
-def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> tuple[Share, ...]:
+def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> dict[str, int]:
     known = table.known()
     columns = [table.column(place) for place in range(table.width)]
     varying = [
@@ -105,21 +89,18 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> tuple[S
     structures = len(np.unique(table.structures))
     several = 1 < structures < _OFTEN * len(table)
     if not several and not known[:, varying].any() and len(varying) < 2:
-        return ()  # a single label is tested directly
-    if not several and not any(known[:, i].any() or _comes_again(columns[i][1]) for i in varying):
-        return ()  # unrepeated labels are useless
+        return {}  # a single label is tested directly
+    repeated = (len(np.unique(columns[i][1])) < _OFTEN * len(table) for i in varying)
+    if not several and not known[:, varying].any() and not any(repeated):
+        return {}  # unrepeated labels are useless
     structure = _STRUCTURE if several else {}
     if len(varying) == 1 and known[:, (place := varying[0])].all():
         path = quote(paths[place].removeprefix("."), safe="[]{}'(), ./:;=\"")
         parts = {"identity": 40 if again else 5} | _number_family(table.numbers[:, place], path)
-        return _shares(parts | structure)
+        return parts | structure
     if again:
-        return _shares(_REPEATED | structure)
+        return _REPEATED | structure
     numbers = table.numbers[known]
     fine = numbers[numbers != np.rint(numbers)]  # may be few beside flags
     gridded = len(varying) <= MOST_WIDE and 4 * len(fine) > len(table)
-    return _shares((_FLOAT_VECTORS if gridded else _VECTORS) | structure)
-
-
-def _comes_again(codes: Any) -> bool:
-    return len(np.unique(codes)) < _OFTEN * len(codes)
+    return (_FLOAT_VECTORS if gridded else _VECTORS) | structure

@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ from audit.features.shapes import (
     coordinate,
     hashed,
 )
-from audit.outputs.call_guard import RAISED, current, failure
+from audit.outputs.call_guard import current
 from audit.outputs.copies import captured
 from audit.outputs.loading import load
 from audit.outputs.output_parser import Outputs, require_readable, same
@@ -87,15 +88,15 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    r"""A built-in feature: its description and its constructor.
+    r"""A built-in feature: its description and its map.
 
     With ``limits`` it takes a number within them, of the same type, written ``name:number``; with
-    ``text`` it takes any text. A ``learned`` feature must be the last of a chain, and learns from
-    the steps before it.
+    ``text`` it takes any text; in both cases ``make`` returns the map for this argument. A
+    ``learned`` feature must be the last of a chain, and learns from the steps before it.
     """
 
     says: str
-    make: Callable[[Any], Callable[[Outputs], Outputs]]
+    make: Callable[[Any], Any]
     limits: tuple[int, int] | tuple[float, float] | None = None
     text: bool = False
     learned: bool = False
@@ -105,26 +106,17 @@ def _itself(outputs: Outputs) -> Outputs:
     return outputs
 
 
-def _always(apply: Callable[[Outputs], Outputs]) -> Callable[[int], Callable[[Outputs], Outputs]]:
-    return lambda _: apply
-
-
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
-        "identity": Builtin(says="the output itself", make=_always(_itself)),
-        "sign": Builtin(
-            says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=_always(SIGN)
-        ),
-        "exponent": Builtin(
-            says="the exponent floor(log2 |x|) of a number", make=_always(EXPONENT)
-        ),
+        "identity": Builtin(says="the output itself", make=_itself),
+        "sign": Builtin(says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=SIGN),
+        "exponent": Builtin(says="the exponent floor(log2 |x|) of a number", make=EXPONENT),
         "lowest-bit": Builtin(
             says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
-            make=_always(LOWEST_BIT),
+            make=LOWEST_BIT,
         ),
         "precision": Builtin(
-            says="the binary places that a number needs, then its sign and exponent",
-            make=_always(PRECISION),
+            says="the binary places that a number needs, then its sign and exponent", make=PRECISION
         ),
         "modulo": Builtin(
             says="the remainder modulo K, as a fraction of K, in 64ths",
@@ -141,29 +133,29 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             make=rounded,
             limits=(-300, 300),
         ),
-        "kind": Builtin(says="the type and shape", make=_always(KIND)),
-        "length": Builtin(says="the number of items", make=_always(LENGTH)),
+        "kind": Builtin(says="the type and shape", make=KIND),
+        "length": Builtin(says="the number of items", make=LENGTH),
         "coordinate": Builtin(
             says="the item at index K, 0 for the first, -1 for the last",
             make=coordinate,
             limits=(-(10**9), 10**9),
         ),
         "structure": Builtin(
-            says="types, keys and their order, nesting and lengths", make=_always(STRUCTURE)
+            says="types, keys and their order, nesting and lengths", make=STRUCTURE
         ),
         "column": Builtin(
             says="the number or label at path K, such as counts.Rome, rows[3].mean or text[2]",
             make=column,
             text=True,
         ),
-        "argmax": Builtin(says="the index of the largest number", make=_always(ARGMAX)),
-        "sum": Builtin(says="the sum of all numbers in a sequence", make=_always(SUM)),
-        "sorted": Builtin(says="the items in sorted order", make=_always(SORTED)),
-        "distinct": Builtin(says="the number of different items", make=_always(DISTINCT)),
+        "argmax": Builtin(says="the index of the largest number", make=ARGMAX),
+        "sum": Builtin(says="the sum of all numbers in a sequence", make=SUM),
+        "sorted": Builtin(says="the items in sorted order", make=SORTED),
+        "distinct": Builtin(says="the number of different items", make=DISTINCT),
         "time": Builtin(
             says="the duration of the call in nanoseconds, for targets that are called once per "
             "run",
-            make=lambda _: coordinate(1),
+            make=coordinate(1),
         ),
         "hash": Builtin(
             says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
@@ -172,17 +164,17 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
             says=(
                 "the most informative coordinate, difference, sum or maximum, found during the runs"
             ),
-            make=_always(_itself),
+            make=_itself,
             learned=True,
         ),
         "learned": Builtin(
             says="a score of the whole output, learned during the runs",
-            make=_always(_itself),
+            make=_itself,
             learned=True,
         ),
         "grid": Builtin(
             says="the lowest bits of all floats in an output, with weights learned during the runs",
-            make=_always(_itself),
+            make=_itself,
             learned=True,
         ),
     }
@@ -201,18 +193,18 @@ def read_feature(
 
     ``own`` loads a user's map from its text, instead of :func:`own_map`.
     """
+    wrong = partial(InvalidParameter, "feature", text)
     steps = [step.strip() for step in text.split("+")]
-    applied = tuple(_read_step(step, text, own or own_map) for step in steps)
+    applied = tuple(_read_step(step, own or own_map, wrong) for step in steps)
     last = steps[-1].partition(":")[0]
     if steps == ["time", "identity"]:
-        reason = (
+        raise wrong(
             "time replaces the output; to test the output as well: --feature time --feature "
             "identity"
         )
-        raise InvalidParameter("feature", text, reason)
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
     if learned and learned != steps[-1:]:
-        raise InvalidParameter("feature", text, f"{learned[0]} must be last: it returns a score")
+        raise wrong(f"{learned[0]} must be last: it returns a score")
     return Feature(
         name="+".join(steps),
         apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
@@ -222,37 +214,37 @@ def read_feature(
 
 
 def _read_step(
-    step: str, text: str, own: Callable[[str], Callable[[Outputs], Outputs]]
+    step: str,
+    own: Callable[[str], Callable[[Outputs], Outputs]],
+    wrong: Callable[[str], InvalidParameter],
 ) -> Callable[[Outputs], Outputs]:
     name, colon, number = step.partition(":")
     found = FEATURES.get(name)
     if found is None:
-        return own(step) if colon else _unknown(step, text)
+        if colon:
+            return own(step)
+        known = f"must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
+        raise wrong(did_you_mean(step, FEATURES) + known)
+    value: Any = number
     if found.text:
         if not colon:
-            raise InvalidParameter("feature", text, f"{name} needs a path, written {name}:mean")
-        return found.make(number)
-    if found.limits is None:
+            raise wrong(f"{name} needs a path, written {name}:mean")
+    elif found.limits is None:
         if colon:
-            raise InvalidParameter("feature", text, f"{name} takes no number")
-        return found.make(0)
-    low, high = found.limits
-    whole = isinstance(low, int)
-    try:
-        value = int(number) if whole else float(number)
-    except ValueError:
-        kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
-        reason = f"{name} needs {kind}, written {name}:{example}"
-        raise InvalidParameter("feature", text, reason) from None
-    if not low <= value <= high:
-        raise InvalidParameter("feature", text, f"the number of {name} must be in [{low}, {high}]")
-    return found.make(value)
-
-
-def _unknown(step: str, text: str) -> Callable[[Outputs], Outputs]:
-    hint = did_you_mean(step, FEATURES)
-    reason = f"{hint}must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
-    raise InvalidParameter("feature", text, reason)
+            raise wrong(f"{name} takes no number")
+        return found.make
+    else:
+        low, high = found.limits
+        whole = isinstance(low, int)
+        try:
+            value = int(number) if whole else float(number)
+        except ValueError:
+            kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
+            raise wrong(f"{name} needs {kind}, written {name}:{example}") from None
+        if not low <= value <= high:
+            raise wrong(f"the number of {name} must be in [{low}, {high}]")
+    made: Callable[[Outputs], Outputs] = found.make(value)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,21 +268,14 @@ class _OwnMap:
         return own_map, (self.spelling,)
 
     def __call__(self, outputs: Outputs) -> Outputs:
-        return [self._of(output) for output in each(outputs)]
+        # With the time limit and the Ctrl-C handling of the target.
+        watchdog, name = current(), f"feature {self.spelling}"
+        return [watchdog.call(partial(self._of, output), name) for output in each(outputs)]
 
     def _of(self, output: object) -> object:
-        # With the time limit and the Ctrl-C handling of the target.
-        watchdog = current()
-        try:
-            watchdog.restart()
-            found = self.function(_copied(output))
-            require_readable(found)
-            found = captured(found)
-            watchdog.stop()
-        except RAISED as error:
-            watchdog.stop()
-            raise failure(f"feature {self.spelling}", error) from error
-        return found
+        found = self.function(_copied(output))
+        require_readable(found)
+        return captured(found)
 
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
@@ -298,18 +283,17 @@ def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
 
     Raises the same errors as :func:`read_feature`.
     """
+    wrong = partial(InvalidParameter, "feature", spelling)
     try:
         function = load(spelling)
     except InvalidParameter as error:
-        raise InvalidParameter("feature", spelling, error.reason) from None
+        raise wrong(error.reason) from None
     if not callable(function):
-        reason = f"is of type {type(function).__name__}, not a callable"
-        raise InvalidParameter("feature", spelling, reason)
+        raise wrong(f"is of type {type(function).__name__}, not a callable")
     try:
         inspect.signature(function).bind(None)
     except TypeError:
-        reason = "must be callable with one output"
-        raise InvalidParameter("feature", spelling, reason) from None
+        raise wrong("must be callable with one output") from None
     except ValueError:  # native code may have no signature
         pass
     return _OwnMap(spelling=spelling, function=function)

@@ -25,12 +25,24 @@ class Map:
     the label "no NAME: KIND". ``of_array`` is a faster equivalent for an array of runs (first
     axis); it returns None if it does not support the array, and raises :class:`Misread` if all
     outputs would get that label. A list of only floats, or of integers below 2^63, counts as an
-    array.
+    array. Both functions also get the ``arguments``.
     """
 
     name: str
-    of_one: Callable[[Any], object]
-    of_array: Callable[[NDArray[Any]], Outputs | None] | None = None
+    of_one: Callable[..., object]
+    of_array: Callable[..., Outputs | None] | None = None
+    arguments: tuple[Any, ...] = ()
+
+    @classmethod
+    def with_number(
+        cls,
+        name: str,
+        number: Any,
+        of_one: Callable[[Any, Any], object],
+        of_array: Callable[[NDArray[Any], Any], Outputs | None] | None = None,
+    ) -> Map:
+        r"""The map ``name:number`` of functions that take the number as their second argument."""
+        return cls(name=f"{name}:{number!r}", of_one=of_one, of_array=of_array, arguments=(number,))
 
     def __call__(self, outputs: Outputs) -> Outputs:
         if self.of_array is None:
@@ -38,7 +50,7 @@ class Map:
         array = _as_array(outputs)
         if array is not None:
             try:
-                found = self.of_array(array)
+                found = self.of_array(array, *self.arguments)
             except Misread:
                 return [self._label(outputs[0])] * len(array) if len(array) else []
             if found is not None:
@@ -47,7 +59,7 @@ class Map:
 
     def _of_any(self, output: object) -> object:
         try:
-            return self.of_one(output)
+            return self.of_one(output, *self.arguments)
         except Exception:  # noqa: BLE001 - an output can be any object, and do anything when read
             return self._label(output)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -169,7 +168,7 @@ to 1, where one is the mirror image of the other.
 """
 
 
-def _last_bits_of(output: object, *, bits: int) -> object:
+def _last_bits_of(output: object, bits: int) -> object:
     x = number_of(output)
     if isinstance(x, int):
         return x & ((1 << bits) - 1)
@@ -183,7 +182,7 @@ def _last_bits_of(output: object, *, bits: int) -> object:
     return int(pattern) & ((1 << min(bits, digits)) - 1)
 
 
-def _last_bits(array: NDArray[Any], *, bits: int) -> Outputs:
+def _last_bits(array: NDArray[Any], bits: int) -> Outputs:
     flat = _flat(array)
     if flat.dtype.kind != "f":
         return flat.astype(np.int64, casting="unsafe") & ((1 << bits) - 1)
@@ -199,14 +198,10 @@ def last_bits(bits: int) -> Map:
 
     A float64 has 52 of them, a float32 23; inf and nan are unchanged.
     """
-    return Map(
-        name=f"last-bits:{bits}",
-        of_one=partial(_last_bits_of, bits=bits),
-        of_array=partial(_last_bits, bits=bits),
-    )
+    return Map.with_number("last-bits", bits, _last_bits_of, _last_bits)
 
 
-def _modulo_of(output: object, *, step: float) -> object:
+def _modulo_of(output: object, step: float) -> object:
     x = number_of(output)
     if isinstance(x, int) and float(step).is_integer():
         return (x % int(step)) / step
@@ -224,7 +219,7 @@ def parts_of_step(numbers: NDArray[Any], *, step: float) -> NDArray[np.float64]:
     return np.where(finite, found, wide)
 
 
-def _modulo(array: NDArray[Any], *, step: float) -> NDArray[Any] | None:
+def _modulo(array: NDArray[Any], step: float) -> NDArray[Any] | None:
     flat = _flat(array)
     if flat.dtype.kind == "f" or not float(step).is_integer():
         return parts_of_step(flat, step=step)
@@ -239,26 +234,22 @@ def modulo(step: float) -> Map:
     remainder is the same in every run. Likewise, the feature distinguishes numbers on a grid that
     only one dataset has from other numbers. inf and nan are unchanged.
     """
-    return Map(
-        name=f"modulo:{step!r}",
-        of_one=partial(_modulo_of, step=step),
-        of_array=partial(_modulo, step=step),
-    )
+    return Map.with_number("modulo", step, _modulo_of, _modulo)
 
 
-def _round_of(output: object, *, digits: int) -> object:
+def _round_of(output: object, digits: int) -> object:
     match output:
         case list() | tuple():
-            return tuple(_round_of(item, digits=digits) for item in output)
+            return tuple(_round_of(item, digits) for item in output)
         case np.ndarray() if output.ndim:
-            return tuple(_round_of(item, digits=digits) for item in output)
+            return tuple(_round_of(item, digits) for item in output)
     x = number_of(output)
     if isinstance(x, int) and digits >= 0:
         return x
-    return float(_round(np.array([x], dtype=np.float64), digits=digits)[0])
+    return float(_round(np.array([x], dtype=np.float64), digits)[0])
 
 
-def _round(array: NDArray[Any], *, digits: int) -> NDArray[Any]:
+def _round(array: NDArray[Any], digits: int) -> NDArray[Any]:
     if array.dtype.kind != "f" and digits >= 0:
         return array
     wide, power = array.astype(np.float64), 10.0 ** abs(digits)
@@ -276,11 +267,7 @@ def rounded(digits: int) -> Map:
 
     Vectors of floats are hardly ever repeated; rounded ones are, and can be counted.
     """
-    return Map(
-        name=f"round:{digits}",
-        of_one=partial(_round_of, digits=digits),
-        of_array=partial(_round, digits=digits),
-    )
+    return Map.with_number("round", digits, _round_of, _round)
 
 
 _TRIPLES: Final = 96

@@ -10,7 +10,6 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -176,11 +175,11 @@ r"""The number of distinct items.
 """
 
 
-def _coordinate_of(output: object, *, place: int) -> object:
+def _coordinate_of(output: object, place: int) -> object:
     return _items(output)[place]
 
 
-def _coordinates(array: NDArray[Any], *, place: int) -> Outputs:
+def _coordinates(array: NDArray[Any], place: int) -> Outputs:
     if array.ndim == 1 or not -array.shape[1] <= place < array.shape[1]:
         raise Misread("no item at this index")
     return array[:, place]
@@ -188,11 +187,7 @@ def _coordinates(array: NDArray[Any], *, place: int) -> Outputs:
 
 def coordinate(place: int) -> Map:
     r"""The item at an index: 0 for the first, -1 for the last."""
-    return Map(
-        name=f"coordinate:{place}",
-        of_one=partial(_coordinate_of, place=place),
-        of_array=partial(_coordinates, place=place),
-    )
+    return Map.with_number("coordinate", place, _coordinate_of, _coordinates)
 
 
 def _structure_of(output: object) -> str:
@@ -207,14 +202,14 @@ r"""The structure without the values: types, keys and their order, nesting, leng
 """
 
 
-def _column_of(output: object, *, path: str) -> object:
+def _column_of(output: object, path: str) -> object:
     for own, cell in row_of(output).cells:
         if own == path:
             return cell
     raise Misread("no such column")
 
 
-def _columns(array: NDArray[Any], *, path: str) -> Outputs:
+def _columns(array: NDArray[Any], path: str) -> Outputs:
     paths = paths_of(array.shape[1:])
     if path not in paths:
         raise Misread("no such column")
@@ -223,12 +218,8 @@ def _columns(array: NDArray[Any], *, path: str) -> Outputs:
 
 def column(spelled: str) -> Map:
     r"""The number or label at a path (:mod:`audit.outputs.rows`); ``%2B`` is a plus sign."""
-    path = path_of(spelled)
-    return Map(
-        name=f"column:{spelled}",
-        of_one=partial(_column_of, path=path),
-        of_array=partial(_columns, path=path),
-    )
+    path, name = path_of(spelled), f"column:{spelled}"
+    return Map(name=name, of_one=_column_of, of_array=_columns, arguments=(path,))
 
 
 def _text(output: object) -> str:
@@ -249,7 +240,7 @@ def _text(output: object) -> str:
             return without_address(repr(output))
 
 
-def _hash_of(output: object, *, cells: int) -> int:
+def _hash_of(output: object, cells: int) -> int:
     try:
         word = _word(number_of(output))
     except Misread:
@@ -275,4 +266,4 @@ def hashed(cells: int) -> Map:
     Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of other outputs by
     BLAKE2b without a key, so that hashes are the same in every process.
     """
-    return Map(name=f"hash:{cells}", of_one=partial(_hash_of, cells=cells))
+    return Map.with_number("hash", cells, _hash_of)

@@ -6,7 +6,6 @@ and jumps are kept. Each code of a non-number has its own cell.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -20,9 +19,6 @@ Places: TypeAlias = NDArray[np.int16]
 _MOST: Final = 64
 _DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST: Final = 1e-9
-_BINS: Final = 2048
-_FEW: Final = 16  # with fewer cuts, searchsorted is fast enough
-_MANY: Final = 4096
 _MOST_NATS: Final = 12.0
 
 
@@ -60,32 +56,8 @@ def cuts_of(numbers: Floats) -> Floats:
 
 def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
     r"""The cell of each value; cells of codes follow the ``cells`` of numbers."""
-    if bool(codes.any()):
-        place = np.searchsorted(cuts, numbers, side="right")
-        return np.where(codes > 0, cells + codes, place).astype(np.int16)
-    return _search(cuts, numbers)
-
-
-def _search(cuts: Floats, numbers: Floats) -> Places:
-    # searchsorted(cuts, numbers, side="right"), for many numbers by bins of equal width: bins are
-    # monotone in the numbers, so all numbers of a bin without a cut have the same cell.
-    many = len(cuts) >= _FEW and len(numbers) >= _MANY
-    width = float(cuts[-1]) - float(cuts[0]) if many else 0.0
-    scale = _BINS / width if width > 0.0 else math.inf
-    if not 0.0 < scale < math.inf:
-        return np.searchsorted(cuts, numbers, side="right").astype(np.int16)
-
-    def bin_of(values: Floats) -> NDArray[np.int16]:
-        with np.errstate(over="ignore"):
-            moved = (values - cuts[0]) * scale
-        found: NDArray[np.int16] = np.clip(moved, -1.0, _BINS + 1.0).astype(np.int16) + np.int16(1)
-        return found
-
-    bins, of_cuts = bin_of(numbers), bin_of(cuts)
-    place: Places = np.searchsorted(of_cuts, np.arange(_BINS + 3)).astype(np.int16)[bins]
-    near = np.flatnonzero((np.bincount(of_cuts, minlength=_BINS + 3) > 0)[bins])
-    place[near] = np.searchsorted(cuts, numbers[near], side="right")
-    return place
+    place = np.searchsorted(cuts, numbers, side="right")
+    return np.where(codes > 0, cells + codes, place).astype(np.int16)
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:

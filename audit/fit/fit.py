@@ -63,8 +63,6 @@ from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
 
-SCHEMA: Final = "dpcore-fit/1"
-
 FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
 
 FIXED: Final = LayerRun(
@@ -112,7 +110,7 @@ class FitReport(Result):
     ('discrete-laplace:scale=1', 1)
     """
 
-    SCHEMA: ClassVar[str] = SCHEMA
+    SCHEMA: ClassVar[str] = "dpcore-fit/1"
 
     target: str = fact("the name of the sampler")
     law: Noise = fact(
@@ -325,7 +323,7 @@ def _report(
 ) -> FitReport:
     cells, seen, alpha = watched.cells, watched.seen, watched.alpha
     cut_short = watched.runs and watched.stopped in _CUT and not watched.sequential
-    base = FitReport(
+    report = FitReport(
         target=source.spelling,
         law=watched.noise,
         verdict=None,
@@ -339,26 +337,26 @@ def _report(
         versions=versions(),
     )
     if seen is None:
-        return base
+        return report
     impossible = watched.impossible
-    report = replace(
-        base,
-        witness=_excluded(*impossible, seen) if impossible else witness(cells, seen, alpha),
-        resolution=resolution(cells, seen.draws, alpha, sequential=watched.sequential),
-    )
+    p_value = e_value = None
     if watched.sequential:
         log_e = math.inf if impossible else watched.log_e
-        found = _grouped(cells, seen)
-        report = replace(report, e_value=_exp(log_e), evidence=found)
-        refuted = log_e >= log_bar(alpha)
+        found, e_value, refuted = _grouped(cells, seen), _exp(log_e), log_e >= log_bar(alpha)
     else:
         found = fit_p_values(cells, seen, np.random.default_rng(coins))
         p_value = 0.0 if impossible else joined(found)
-        report = replace(report, p_value=p_value, evidence=found)
         refuted = p_value <= round_down(alpha)
-    if watched.error is not None:
-        return report
-    return replace(report, verdict="refuted" if refuted else "not_refuted")
+    verdict: FitVerdict = "refuted" if refuted else "not_refuted"
+    return replace(
+        report,
+        verdict=None if watched.error is not None else verdict,
+        p_value=p_value,
+        e_value=e_value,
+        evidence=found,
+        witness=_excluded(*impossible, seen) if impossible else witness(cells, seen, alpha),
+        resolution=resolution(cells, seen.draws, alpha, sequential=watched.sequential),
+    )
 
 
 _CUT: Final = ("the target failed", INTERRUPTED, "the deadline was reached")

@@ -10,16 +10,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from contextvars import ContextVar, Token
 from itertools import islice
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Final, Protocol, Self
+from types import FrameType
+from typing import Any, Final, Self, TypeVar
 
 from audit.errors import TargetFailed, Unreadable
 from dpcore.errors import DpcoreError
+
+T = TypeVar("T")
 
 _RING_AGAIN: Final = 1.0
 _leave: Final = os._exit  # kept, because a target may patch the module
@@ -72,12 +74,7 @@ class Watchdog:
             signal.signal(signal.SIGINT, self._hear)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.active:
             self.stop()
             signal.signal(signal.SIGALRM, self._before)
@@ -86,12 +83,30 @@ class Watchdog:
         if self._token is not None:
             _CURRENT.reset(self._token)
 
+    def call(
+        self,
+        work: Callable[[], T],
+        target: str,
+        *,
+        dataset: str | None = None,
+        run: int | None = None,
+    ) -> T:
+        r"""Return ``work()``, within the time limit. Raises its errors as :func:`failure`."""
+        try:
+            self.restart()
+            found = work()
+            self.stop()
+        except RAISED as error:
+            self.stop()
+            raise failure(target, error, dataset=dataset, run=run) from error
+        return found
+
     def restart(self) -> None:
         r"""Start the timer of one call."""
         seconds = self.seconds if self.active and self.seconds is not None else math.inf
         due = time.monotonic() + seconds
-        for board in _boards:
-            board.begin(due)
+        for memory in _published:
+            memory.begin(due)
         if seconds < math.inf:
             self._reads, self.due = False, due
             # The timer repeats, because a target that catches everything may catch the first
@@ -108,8 +123,8 @@ class Watchdog:
         if self._process is not None and os.getpid() != self._process:
             # The target forked and returned twice: only the original process continues the audit.
             _leave(0)
-        for board in _boards:
-            board.end()
+        for memory in _published:
+            memory.end()
         if self.active:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             self.due = self._call = None
@@ -131,22 +146,14 @@ class Watchdog:
         raise TimeUp(f"no answer within {self.seconds:g} s")
 
 
-class Board(Protocol):
-    r"""Publishes the running call to another process."""
-
-    def begin(self, due: float) -> None:
-        r"""Publish the start of a call, which must end by ``due`` (of ``time.monotonic``)."""
-
-    def end(self) -> None:
-        r"""Publish that no call is running."""
+_published: Final[list[Any]] = []
 
 
-_boards: Final[list[Board]] = []
-
-
-def publish(board: Board) -> None:
-    r"""Publish the calls of this process on a board."""
-    _boards[:] = [board]
+def publish(memory: Any) -> None:
+    r"""Publish the running call of this process in a
+    :class:`audit.sandbox.isolated_process.SharedMemory`.
+    """
+    _published[:] = [memory]
 
 
 _CURRENT: Final[ContextVar[Watchdog]] = ContextVar("_CURRENT")

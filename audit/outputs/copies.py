@@ -11,7 +11,6 @@ import copy
 import dataclasses
 import datetime as dt
 import gc
-import json
 import pickle
 import random
 import types
@@ -43,7 +42,7 @@ _SHARED: Final = (
     np.dtype,
 )
 _INERT: Final = frozenset({tuple, frozenset})
-_JSON: Final = frozenset({list, dict, str, int, float, bool, type(None)})
+_CONTAINERS: Final = _INERT | {list, dict, set, bytearray}
 _GENERATORS: Final = (
     random.Random,
     np.random.Generator,
@@ -60,15 +59,14 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
     if _is_plain_array(dataset):
         kept = dataset.copy(order="K")
         return lambda: kept.copy(order="K")
-    if _is_json(dataset):
-        # Ten times faster than deepcopy, if the round trip is exact.
-        with suppress(ValueError, RecursionError):
-            text = json.dumps(dataset)
-            if json.loads(text) == dataset:
-                return lambda: json.loads(text)
     held = _reached(dataset)
-    if all(type(item) in _INERT for item in held.values()):
+    if _INERT.issuperset(map(type, held.values())):
         return lambda: dataset
+    if _CONTAINERS.issuperset(map(type, held.values())):
+        # Ten times faster than deepcopy. A function within the dataset may prevent it.
+        with suppress(Exception):
+            packed = pickle.dumps(dataset)
+            return lambda: pickle.loads(packed)  # noqa: S301  # packed here
     for item in held.values():
         if isinstance(item, _GENERATORS):
             reason = (
@@ -81,10 +79,11 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
         return _apart(dataset, held)[1]
     except Exception as error:
         reason = (
-            f"is of type {type(dataset).__name__}, which cannot be copied ({error}), but each call"
+            f"is of type {type(dataset).__name__}, which cannot be copied ({error}), but each call "
+            "gets a copy of its dataset: give plain values, and open or build the object in the "
+            "target"
         )
-        reason += " gets a copy of its dataset: give plain values, and open or build the object"
-        raise InvalidParameter(name, dataset, f"{reason} in the target") from error
+        raise InvalidParameter(name, dataset, reason) from error
 
 
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
@@ -126,10 +125,10 @@ def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
                 return found
     text = str(identity(output))
     if seen.setdefault(id(output), (output, text))[1] != text:
-        reason = (
+        raise Unreadable(
             f"returned the same {kind.__name__} again after a change, and it cannot be copied: "
+            "return plain values, or define __eq__ in its class"
         )
-        raise Unreadable(reason + "return plain values, or define __eq__ in its class")
     return output
 
 
@@ -175,20 +174,3 @@ def _reached(value: object) -> dict[int, object]:
             waiting += [item.base] if item.base is not None else []
             waiting += item.ravel().tolist() if item.dtype.hasobject else []
     return found
-
-
-def _is_json(dataset: object) -> bool:
-    # Whether JSON restores the dataset exactly: only JSON types, and no list or dict in it twice.
-    waiting: list[Any] = [dataset]
-    seen: set[int] = set()
-    while waiting:
-        item = waiting.pop()
-        kind = type(item)
-        if kind not in _JSON:
-            return False
-        if kind is list or kind is dict:
-            if id(item) in seen or (kind is dict and any(type(key) is not str for key in item)):
-                return False
-            seen.add(id(item))
-            waiting += item if kind is list else item.values()
-    return True

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeAlias, cast, overload
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,13 +124,7 @@ class _Rows(Sequence[Name]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, place: int) -> Name: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Name]: ...
-    def __getitem__(self, place: int | slice) -> Name | Sequence[Name]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
+    def __getitem__(self, place: Any) -> Any:
         return _Array("", (self.form, self.shape, self.held[self.rows[place]].tobytes()))
 
 
@@ -303,15 +297,12 @@ def _items(value: Any, objects: list[Hashable]) -> str:
     return ", ".join(_text(item, objects) for item in value)
 
 
-def _list(value: Any, objects: list[Hashable]) -> str:
+def _row(value: Any, objects: list[Hashable]) -> str:
+    # A list or a tuple, written as by repr.
     if _PLAIN.issuperset(map(type, value)):
         return repr(value)
-    return f"[{_items(value, objects)}]"
-
-
-def _tuple(value: Any, objects: list[Hashable]) -> str:
-    if _PLAIN.issuperset(map(type, value)):
-        return repr(value)
+    if type(value) is list:
+        return f"[{_items(value, objects)}]"
     return f"({_items(value, objects)}{',' * (len(value) == 1)})"
 
 
@@ -334,8 +325,8 @@ def _dict(value: Any, objects: list[Hashable]) -> str:
 
 _Writer: TypeAlias = Callable[[Any, list[Hashable]], str]
 _WRITERS: Final[dict[type, _Writer]] = {
-    list: _list,
-    tuple: _tuple,
+    list: _row,
+    tuple: _row,
     dict: _dict,
     set: _set,
     frozenset: _set,
@@ -383,7 +374,7 @@ class Table:
     attrs: dict[Hashable, Any]
 
 
-_WRITERS[Table] = lambda value, objects: _tuple(
+_WRITERS[Table] = lambda value, objects: _row(
     (value.name, value.columns, value.types, value.index, value.values, value.attrs), objects
 )
 

@@ -82,15 +82,12 @@ def require_readable(output: object) -> None:
         if isinstance(output, Coroutine):
             output.close()
         raise Unreadable(f"returned a {type(output).__name__}, which is not an output")
-    level: list[object] = [output]
-    for _ in range(_DEEPEST):
+    for depth, level in enumerate(_levels(output)):
+        if depth == _DEEPEST:
+            raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
         for item in level:
             if type(item) not in _HARMLESS:
                 _require_code(item)
-        level = [inner for item in level for inner in _elements(item)]
-        if not level:
-            return
-    raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
 
 
 def _require_code(item: object) -> None:
@@ -120,13 +117,14 @@ def _has_hash(item: object) -> bool:
     return True
 
 
-def _is_deep(output: object) -> bool:
+def _levels(output: object) -> Iterator[list[object]]:
+    # The output, its elements, their elements, ..., up to _DEEPEST times.
     level: list[object] = [output]
-    for _ in range(_DEEPEST):
-        level = [inner for item in level for inner in _elements(item)]
+    for _ in range(_DEEPEST + 1):
         if not level:
-            return False
-    return True
+            return
+        yield level
+        level = [inner for item in level for inner in _elements(item)]
 
 
 def _elements(output: object) -> Iterable[object]:
@@ -174,13 +172,13 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
     if not pieces:
         return []
     if _stackable(*pieces):
-        found = adjoining(cast("Sequence[NDArray[Any]]", pieces))
+        found = _adjoining(cast("Sequence[NDArray[Any]]", pieces))
         return np.concatenate(pieces) if found is None else found
     return list(chain.from_iterable(pieces))
 
 
-def adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    r"""Return adjacent slices as one view, or None."""
+def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    # Adjacent slices as one view, or None.
     first, base = pieces[0], pieces[0].base
     if not isinstance(base, np.ndarray) or not base.flags.c_contiguous or not first.size:
         return None
@@ -237,7 +235,7 @@ def _value(line: str) -> object:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return line
-    return line if _is_deep(value) else value
+    return line if sum(1 for _ in _levels(value)) > _DEEPEST else value
 
 
 def same(one: Outputs, other: Outputs) -> bool:
@@ -367,11 +365,8 @@ def interleave(
         if len(side) != runs:
             raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
-        raise InvalidParameter(
-            "world_b",
-            side_b.shape[1:],
-            f"must have outputs of shape {side_a.shape[1:]}, like those of dataset A",
-        )
+        reason = f"must have outputs of shape {side_a.shape[1:]}, like those of dataset A"
+        raise InvalidParameter("world_b", side_b.shape[1:], reason)
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))
     joined[~worlds] = rng.permutation(side_a)

@@ -35,7 +35,7 @@ from audit.outputs.identity import (
     table_of,
     without_address,
 )
-from audit.outputs.output_parser import Outputs, adjoining
+from audit.outputs.output_parser import Outputs, concatenate
 from audit.outputs.reading import as_float
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -390,22 +390,16 @@ def joined(tables: Sequence[Table]) -> Table:
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
-    plain = all(table.codes is None and table.width == width for table in tables)
-    codes = [
-        np.zeros(table.numbers.shape, np.int32) if table.codes is None else table.codes
-        for table in tables
-        if not plain
-    ]
-    together = adjoining([table.numbers for table in tables]) if plain else None
-    if together is not None:
-        return Table(
-            numbers=together,
-            codes=None,
-            structures=np.concatenate([table.structures for table in tables]),
+    codes = None
+    if any(table.codes is not None or table.width < width for table in tables):
+        every = (
+            np.zeros(table.numbers.shape, np.int32) if table.codes is None else table.codes
+            for table in tables
         )
+        codes = np.concatenate([_wide(each, width, ABSENT) for each in every])
     return Table(
-        numbers=np.concatenate([_wide(table.numbers, width, np.nan) for table in tables]),
-        codes=None if plain else np.concatenate([_wide(each, width, ABSENT) for each in codes]),
+        numbers=np.asarray(concatenate([_wide(table.numbers, width, np.nan) for table in tables])),
+        codes=codes,
         structures=np.concatenate([table.structures for table in tables]),
     )
 
@@ -477,7 +471,8 @@ class Schema:
                 place = self.place(path)
                 at.append((i, place))
                 if isinstance(cell, str):
-                    values.append(_sign_of(cell) if place >= MOST else math.nan)
+                    odd = zlib.crc32(cell.encode("utf-8", "surrogatepass")) & 1
+                    values.append((1.0 if odd else -1.0) if place >= MOST else math.nan)
                     codes.append(0 if place >= MOST else self.code(cell))
                 else:
                     values.append(cell if type(cell) is float else as_float(cell))
@@ -520,10 +515,6 @@ def added_up(outputs: Outputs) -> list[str]:
         return []
     found = f"outputs have {widest:,} columns: those after the first {MOST:,} are added up"
     return [f"{found} in {_BUCKETS} sums"]
-
-
-def _sign_of(label: str) -> float:
-    return 1.0 if zlib.crc32(label.encode("utf-8", "surrogatepass")) & 1 else -1.0
 
 
 def _table_of(numbers: Floats, codes: Codes | None, structures: Codes) -> Table:

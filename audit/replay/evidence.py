@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from audit.claims.claim import format_rational as exact_decimal
 from audit.outputs.rows import display_path
-from audit.replay.distance import Number, Numbers, difference, numbers_in, root
+from audit.replay.distance import Number, difference, numbers_in, root
 from audit.replay.findings import Finding
 from audit.replay.rng_hooks import EARLY, PLAIN
 from audit.replay.run import Execution, PairedRuns, is_label
@@ -68,7 +68,12 @@ def moves(
         statement=f"with the same draws the outputs differ by at most {up(high, 6)} ({norm}) on "
         f"{len(found):,} tapes",
     )
-    steady = all(_near(move, found[0][1], slack) for _, move, _, slack in found)
+    first = found[0][1]
+    steady = all(
+        len(move) == len(first)
+        and all(abs(p - q) <= 2 * slack for p, q in zip(move, first, strict=True))
+        for _, move, _, slack in found
+    )
     if declared is not None and not steady:
         yield Finding(
             kind="not-additive",
@@ -84,12 +89,10 @@ def _move(
     both: PairedRuns, norm: SensitivityNorm
 ) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
     # The exact difference, its norm (for l2, squared) and the possible contribution of rounding.
-    if both.failed or both.a.flow != both.b.flow:
+    if not both.complete or both.a.flow != both.b.flow:
         return None
     of_a, of_b = numbers_in(both.a.output), numbers_in(both.b.output)
     if of_a is None or of_b is None or not of_a.comparable(of_b):
-        return None
-    if both.a.tape.cut or both.b.tape.cut:
         return None
     found = difference(of_a.values, of_b.values, norm)
     if found is None:
@@ -98,19 +101,13 @@ def _move(
     return move, size, slack + of_a.rounding + of_b.rounding  # of numbers in texts
 
 
-def _near(x: tuple[Fraction, ...], y: tuple[Fraction, ...], slack: Fraction) -> bool:
-    return len(x) == len(y) and all(abs(p - q) <= 2 * slack for p, q in zip(x, y, strict=True))
-
-
 # -- control flow -------------------------------------------------------------------------
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     r"""Check the declaration (strict) that draws do not depend on data; one tape refutes it."""
     for both in pairs:
-        if both.failed or both.a.tape.cut or both.b.tape.cut:
-            continue  # the later draws of a run that ended early are unknown
-        if both.a.flow != both.b.flow:
+        if both.complete and both.a.flow != both.b.flow:
             counts = [dict(run.tape.draws) for run in (both.a, both.b)]
             yield Finding(
                 kind="draws",
@@ -194,7 +191,7 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     own = numbers_in(run.output)
     if own is None or own.labels:
         return 1 in counts.values()
-    found = {other.key: _numbers_of(other) for other in others}
+    found = {other.key: numbers_in(other.output) for other in others if other.error is None}
     rows = [row.values for row in found.values() if row is not None and own.comparable(row)]
     floats = [x for x in chain(own.values, *rows) if isinstance(x, float)]
     if not rows or not all(map(math.isfinite, floats)):
@@ -206,10 +203,6 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
         min(column) <= x <= max(column) and (whole or _on_lattice(x, column))
         for x, column in zip(own.values, zip(*rows, strict=True), strict=True)
     )
-
-
-def _numbers_of(run: Execution) -> Numbers | None:
-    return None if run.error is not None else numbers_in(run.output)
 
 
 def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
@@ -241,7 +234,7 @@ def seeds(
             + (": no other source is used, so anyone can reproduce the noise" if alone else ""),
         )
     for run in runs:
-        twice = [seed for seed, count in Counter(run.seeds).items() if count > 1]
+        twice = [seed for seed, count in Counter(run.tape.seeds).items() if count > 1]
         if twice:
             yield Finding(
                 kind="shared-seed",
@@ -250,7 +243,7 @@ def seeds(
                 f"({twice[0].kind}): their draws are the same",
             )
             break
-    if runs and runs[0].seeds != again.seeds:
+    if runs and runs[0].tape.seeds != again.tape.seeds:
         yield Finding(
             kind="outside-seed",
             severity="warning",
@@ -265,7 +258,13 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
     r"""Find generators that are not cryptographic, and generators created before the replay."""
     met: set[str] = set()
     for run in runs:
-        met |= {k for k in PLAIN if k in run.tape.met or any(map(_named(k), run.tape.draws))}
+        met |= PLAIN & run.tape.met
+        met |= {
+            kind
+            for kind in PLAIN
+            for source in run.tape.draws
+            if source == kind or source.startswith((f"{kind} ", f"{kind},"))
+        }
     if met:
         yield Finding(
             kind="not-cryptographic",
@@ -280,10 +279,6 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
             severity="warning",
             statement=f"draws from {'; '.join(made)}: it is unknown whether its seed is a constant",
         )
-
-
-def _named(kind: str) -> Any:
-    return lambda source: source == kind or source.startswith((f"{kind} ", f"{kind},"))
 
 
 _NUMBERS: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")

@@ -26,7 +26,6 @@ ReplayVerdict: TypeAlias = Literal[
     "refuted", "found", "nothing_found", "nothing_measured", "not_replayable"
 ]
 
-SCHEMA: Final = "dpcore-replay/2"
 _MOST_ITEMS: Final = 1000
 _SHOWN: Final = 200
 
@@ -105,7 +104,7 @@ class Finding(Facts):
 class ReplayReport(Result):
     r"""The report of a replay: all its findings."""
 
-    SCHEMA: ClassVar[str] = SCHEMA
+    SCHEMA: ClassVar[str] = "dpcore-replay/2"
 
     target: str = fact("the target as text")
     pair: tuple[Any, Any] = fact(

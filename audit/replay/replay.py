@@ -29,7 +29,7 @@ from audit.replay.evidence import (
     within_reach,
     without_end,
 )
-from audit.replay.findings import Finding, ReplayReport
+from audit.replay.findings import Finding, ReplayReport, Severity
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
@@ -103,7 +103,14 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
         )
 
     if function is None:
-        replayed.note(_elsewhere())
+        replayed.note(
+            Finding(
+                kind="elsewhere",
+                severity="warning",
+                statement="the target draws randomness in another process, which replay cannot "
+                "control: use the sample layer (--layers sample)",
+            )
+        )
     else:
         with stdout_to_stderr(), Watchdog(timeout) as watchdog, hooked_rngs(function) as session:
             runner = Runner(
@@ -178,15 +185,6 @@ def _unsteady(once: Execution, then: Execution, world: int) -> Finding:
     )
 
 
-def _elsewhere() -> Finding:
-    return Finding(
-        kind="elsewhere",
-        severity="warning",
-        statement="the target draws randomness in another process, which replay cannot control: "
-        "use the sample layer (--layers sample)",
-    )
-
-
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
     # The steps of a replay. If the target cannot be replayed, that is the only claim made.
     session = runner.session
@@ -231,7 +229,7 @@ def _constants(runner: Runner) -> frozenset[Seeded]:
     for world in (0, 1):
         runner.on(world, 0)
         runs = [runner.on(world, i) for i in range(_LEARNING)]
-        for seed in set.intersection(*(set(run.seeds) for run in runs)):
+        for seed in set.intersection(*(set(run.tape.seeds) for run in runs)):
             found[seed] += 1
     runner.session.learning = False
     return frozenset(found)
@@ -250,44 +248,35 @@ def _repeats(replayed: _Replayed, runner: Runner, first: list[Execution], times:
 
 def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
     # A run that reads nothing from its tape does the same on every tape.
-    both = ordinary[0]
+    both, kind = ordinary[0], "no-noise"
+    severity: Severity = "error"
     if not all(silent):
         one = silent.index(True)
         certain = (both.a, both.b)[one].key
         met = sum((other.a, other.b)[1 - one].key == certain for other in ordinary)
         # A release with a noisy threshold may draw nothing on an empty dataset.
-        usual = 2 * met >= len(ordinary)
-        return Finding(
-            kind="no-noise",
-            severity="warning" if usual else "error",
-            statement=f"dataset {'AB'[one]} draws nothing, so its output is certain; the other "
-            f"dataset gave this output on {met} of {len(ordinary)} tapes",
-            witness=both.witness(),
+        severity = "warning" if 2 * met >= len(ordinary) else "error"
+        statement = (
+            f"dataset {'AB'[one]} draws nothing, so its output is certain; the other dataset gave "
+            f"this output on {met} of {len(ordinary)} tapes"
         )
-    if both.a.key == both.b.key:
-        return Finding(
-            kind="constant",
-            severity="warning",
-            statement="nothing is drawn: the output is certain, and the same for both datasets",
-            witness=both.witness(),
-        )
-    return Finding(
-        kind="no-noise",
-        severity="error",
-        statement=(
+    elif both.a.key == both.b.key:
+        kind, severity = "constant", "warning"
+        statement = "nothing is drawn: the output is certain, and the same for both datasets"
+    else:
+        statement = (
             "no draw was seen and the outputs differ: they are constant, unless noise is kept "
             "from an earlier call, or sometimes comes from native code, a thread or a device: use "
             "the sample layer"
-        ),
-        witness=both.witness(),
-    )
+        )
+    return Finding(kind=kind, severity=severity, statement=statement, witness=both.witness())
 
 
 def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], most: int) -> None:
     # Set each draw of the first tape to each extreme. If that changes the flow, also set the later
     # draws, to reach a rare branch within a rare branch.
     known = {run.flow for both in ordinary for run in (both.a, both.b)}
-    start = [*dict.fromkeys([*ordinary[0].a.places, *ordinary[0].b.places])]
+    start = [*dict.fromkeys([*ordinary[0].a.tape.places(), *ordinary[0].b.tape.places()])]
     room = max(most // len(EXTREMES), 1)
     chosen = [start[i * len(start) // room] for i in range(room)] if len(start) > room else start
     queue: deque[dict[Place, str | int]] = deque({p: e} for p in chosen for e in EXTREMES)
@@ -299,7 +288,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
         change = queue.popleft()
         done += 1
         both = runner.both(0, change)
-        if both.hang:
+        if both.a.kind == both.b.kind == "hangs":
             skipped.append(both)
             continue
         replayed.pairs.append(both)
@@ -312,7 +301,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
             if run.flow not in known and len(change) < _KEPT_DEPTH:
                 known.add(run.flow)
                 last = next(iter(change))
-                places = run.places
+                places = run.tape.places()
                 behind = places[places.index(last) + 1 :] if last in places else places
                 queue.extend({**change, p: e} for p in behind[:room] for e in EXTREMES)
     if skipped:
@@ -353,25 +342,21 @@ def _unnoised_branch(
     # The outputs of the other dataset outside this branch: on all tapes so far, and on new ones.
     more = [runner.both(number) for number in range(_REACH)]
     others = [o for o in (*replayed.pairs, *more) if not o.failed]
-    apart = [
-        within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]),
-        within_reach(both.b, [o.a for o in others if o.a.key != both.a.key]),
-    ]
-    reached = all(apart)
+    reached = within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]) and within_reach(
+        both.b, [o.a for o in others if o.a.key != both.a.key]
+    )
     shown = ", ".join(f"{source}[{i}] at its {value}" for (source, i), value in change.items())
+    cost = f"on {len(others):,} tapes the other dataset gave no such output"
+    if reached:
+        cost = (
+            "both outputs are plausible for the other dataset, so the branch costs at most its "
+            "probability"
+        )
     return Finding(
         kind="unnoised-branch",
         severity="warning" if reached else "error",
-        statement=(
-            f"with {shown} the output changes with the data but with no other draw: a branch "
-            f"without noise; "
-        )
-        + (
-            "both outputs are plausible for the other dataset, so the branch costs at most its "
-            "probability"
-            if reached
-            else f"on {len(others):,} tapes the other dataset gave no such output"
-        ),
+        statement=f"with {shown} the output changes with the data but with no other draw: a branch "
+        f"without noise; {cost}",
         witness=both.witness(),
     )
 

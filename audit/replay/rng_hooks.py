@@ -10,7 +10,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -83,9 +83,7 @@ class TapeBits(np.random.BitGenerator):
             if _session is not None:
                 _session.interrupted = error
         if self._outside is None:
-            session = current()
-            with nullcontext() if session is None else session.paused():
-                self._outside = _PCG64()
+            self._outside = _as_it_is(_PCG64)
         return int(self._outside.random_raw())
 
 
@@ -104,6 +102,10 @@ class TapedStream:
         tape = playing()
         dealt: Words = self.behind.take(count) if tape is None else tape.words(self.stream, count)
         return dealt
+
+
+def _read_tape(rng: SeededRng, stream: Stream) -> None:
+    rng._stream = TapedStream(stream, rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
 
 
 class Session:
@@ -126,15 +128,12 @@ class Session:
         self._copies: dict[Seeded, tuple[str, int]] = {}
         self._global = TapeBits(stream=Stream("numpy.random"))
 
-    def given(self) -> np.random.Generator:
-        r"""The generator that an audit passes to a target."""
-        return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
-
-    def given_ours(self) -> SeededRng:
-        r"""The generator for a target that takes a dpcore ``Rng``."""
-        with self.paused():  # the target does not choose this seed
-            rng = SeededRng(0)
-        rng._stream = TapedStream(Stream(_GIVEN), rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
+    def given(self, *, ours: bool = False) -> Any:
+        r"""The generator that an audit passes to a target; if ``ours``, one of dpcore."""
+        if not ours:
+            return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
+        rng: SeededRng = _as_it_is(SeededRng, 0)  # the target does not choose this seed
+        _read_tape(rng, Stream(_GIVEN))
         return rng
 
     def play(self, tape: Tape, call: Callable[[], Any]) -> Any:
@@ -161,21 +160,13 @@ class Session:
             raise self.interrupted
         return returned
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        r"""A context in which no tape is read, because numpy draws when it creates a generator."""
-        tape, self.tape = self.tape, None
-        try:
-            yield
-        finally:
-            self.tape = tape
-
     def seeded(self, kind: str, seed: Any) -> Stream | None:
         r"""The source for a generator with this ``seed``; None if it draws as usual."""
         tape = self.tape
         if tape is None:
             return None
         found = Seeded(kind, _frozen(seed))
+        tape.met.add(kind)
         tape.seeds.append(found)
         if self.learning or found in self.constants:
             return None
@@ -248,7 +239,6 @@ _SEED: Final = random.Random.seed
 _SEEDED_INIT: Final = SeededRng.__init__
 _GET_STATE: Final = np.random.get_state
 _SET_STATE: Final = np.random.set_state
-_SET_BITS: Final[Callable[[Any], None]] = np.random.mtrand.set_bit_generator
 _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 
@@ -337,10 +327,8 @@ def _system_words(self: SystemRng, count: int) -> Words:
 def _seeded_init(self: SeededRng, seed: int) -> None:
     _SEEDED_INIT(self, seed)
     session = current()
-    if session is not None:
-        stream = session.seeded("SeededRng", self.seed)
-        if stream is not None:
-            self._stream = TapedStream(stream, self._stream)  # type: ignore[assignment]  # it deals as a keystream does
+    if session is not None and (stream := session.seeded("SeededRng", self.seed)) is not None:
+        _read_tape(self, stream)
 
 
 def _urandom(size: int, /) -> bytes:
@@ -378,23 +366,21 @@ def _random_getrandbits(self: random.Random, k: int, /) -> int:
 
 
 def _random_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-    tape, session = playing(), current()
-    if session is not None and tape is not None and self is _MODULE and session.moved is None:
+    session = current()
+    if session is not None and self is _MODULE and session.moved is None:
         session.moved = random.getstate()
     _SEED(self, a, version)
-    if tape is None or session is None:
+    if session is None:
         return
-    tape.met.add("Random")
     stream = session.fresh("Random") if a is None else session.seeded("Random", a)
     session.instances[id(self)] = (self, stream)
 
 
 def _bits_for(kind: str, seed: Any) -> TapeBits | None:
     # The replacement for a numpy generator, or None if the original is to be used.
-    tape, session = playing(), current()
-    if tape is None or session is None:
+    session = current()
+    if session is None:
         return None
-    tape.met.add(kind)
     stream = session.fresh(kind) if seed is None else session.seeded(kind, seed)
     return None if stream is None else TapeBits(stream=stream)
 
@@ -408,12 +394,16 @@ def _default_rng(seed: Any = None) -> np.random.Generator:
     return _GENERATOR(_as_it_is(_PCG64, seed) if bits is None else bits)
 
 
-def _as_it_is(original: Callable[[Any], Any], seed: Any) -> Any:
+def _as_it_is(original: Callable[..., Any], *seed: Any) -> Any:
+    # No tape is read here, because numpy draws when it creates a generator.
     session = current()
     if session is None:
-        return original(seed)
-    with session.paused():
-        return original(seed)
+        return original(*seed)
+    tape, session.tape = session.tape, None
+    try:
+        return original(*seed)
+    finally:
+        session.tape = tape
 
 
 def _stand_in(original: type, kind: str, make: Callable[[TapeBits], Any]) -> type:
@@ -435,16 +425,15 @@ def _stand_in(original: type, kind: str, make: Callable[[TapeBits], Any]) -> typ
 
 
 def _global_seed(seed: Any = None) -> None:
-    tape, session = playing(), current()
-    if tape is None or session is None:
+    session = current()
+    if session is None:
         _GLOBAL.seed(seed)  # the original is a method of this object
-        return
-    tape.met.add("numpy.random")
-    if seed is None:
-        return
-    stream = session.seeded("numpy.random", seed)
-    bits = _as_it_is(_STATE, seed)._bit_generator if stream is None else TapeBits(stream=stream)
-    _SET_BITS(bits)
+    elif seed is None:
+        session.fresh("numpy.random")
+    else:
+        stream = session.seeded("numpy.random", seed)
+        bits = _as_it_is(_STATE, seed)._bit_generator if stream is None else TapeBits(stream=stream)
+        _set_bits(bits)
 
 
 def _exchange_held(
@@ -460,14 +449,12 @@ def _exchange_held(
                 undo.callback(held.__setitem__, name, value)
                 held[name] = stand_in
     for cell in getattr(plain, "__closure__", None) or ():
-        try:
+        with suppress(ValueError):  # an empty cell
             value = cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
-        stand_in = _for_held(undo, value, swaps)
-        if stand_in is not None:
-            undo.callback(setattr, cell, "cell_contents", value)
-            cell.cell_contents = stand_in
+            stand_in = _for_held(undo, value, swaps)
+            if stand_in is not None:
+                undo.callback(setattr, cell, "cell_contents", value)
+                cell.cell_contents = stand_in
 
 
 def _for_held(undo: ExitStack, value: Any, swaps: list[tuple[Any, Any]]) -> Any | None:
@@ -481,8 +468,5 @@ def _for_held(undo: ExitStack, value: Any, swaps: list[tuple[Any, Any]]) -> Any 
             return _STATE(TapeBits(stream=Stream(f"RandomState{EARLY}")))
         case SeededRng():
             undo.callback(setattr, value, "_stream", value._stream)
-            stream = Stream(f"{value!r}{EARLY}")
-            value._stream = TapedStream(stream, value._stream)  # type: ignore[assignment]  # it deals as a keystream does
-        case _:
-            pass
+            _read_tape(value, Stream(f"{value!r}{EARLY}"))
     return None

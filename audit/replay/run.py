@@ -17,7 +17,7 @@ from audit.outputs.identity import identity
 from audit.outputs.output_parser import kind, require_readable
 from audit.outputs.rows import Cell, Row, row_of
 from audit.replay.rng_hooks import Session
-from audit.replay.tape import Changes, Draw, Place, Seeded, Tape
+from audit.replay.tape import Changes, Draw, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
 MOST_HANGS: Final = 12
@@ -50,14 +50,6 @@ class Execution:
         r"""The sequence of requests to the tape: the control flow visible in the draws."""
         return tuple(self.tape.log)
 
-    @property
-    def seeds(self) -> tuple[Seeded, ...]:
-        return tuple(self.tape.seeds)
-
-    @property
-    def places(self) -> list[Place]:
-        return self.tape.places()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRuns:
@@ -71,8 +63,9 @@ class PairedRuns:
         return self.a.error is not None or self.b.error is not None
 
     @property
-    def hang(self) -> bool:
-        return self.a.kind == self.b.kind == "hangs"
+    def complete(self) -> bool:
+        r"""Whether both runs gave an output, and all their draws are known."""
+        return not (self.failed or self.a.tape.cut or self.b.tape.cut)
 
     def witness(self, **more: Any) -> dict[str, Any]:
         r"""The tape and both outputs, for reproduction."""
@@ -165,20 +158,16 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
         case NoiseAdded():
             return target.check((dataset, dataset))[0] + target.noise.sample()
         case Vectorised():
-            outputs = target.function(dataset, n=1, rng=_rng_for(target, session))
+            outputs = target.function(dataset, n=1, rng=session.given(ours=target.ours))
             if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
                 raise Unreadable("did not return one output along the first axis for n = 1")
             return outputs[0]
         case Scalar():
             if target.seeded:
-                return target.function(dataset, rng=_rng_for(target, session))
+                return target.function(dataset, rng=session.given(ours=target.ours))
             return target.function(dataset)
         case _:  # function_of returned None
             raise Unreadable(f"{target.spelling} cannot be replayed")
-
-
-def _rng_for(target: Scalar | Vectorised, session: Session) -> Any:
-    return session.given_ours() if target.ours else session.given()
 
 
 def _parts(row: Row) -> dict[str, Cell]:

@@ -16,7 +16,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -167,22 +166,15 @@ class Tape:
         dealt = self._dealt.get(source, _NONE)
         have = len(dealt)
         if have < first + count:
-            more = self._more(source, have, first + count - have)
+            maker = self._makers.get(source)
+            if maker is None:
+                maker = self._makers[source] = _maker(self.seed, source)
+            more = maker.random_raw(max(first + count - have, have, _CHUNK))
             for index, head in self._heads.get(source, {}).items():
                 if have <= index < have + len(more):
                     more[index - have] = head
             dealt = self._dealt[source] = np.concatenate([dealt, more])
         return dealt[first : first + count]
-
-    def _more(self, source: str, have: int, missing: int) -> Words:
-        if not have and missing <= _CHUNK:
-            return _first_chunk(self.seed, source).copy()
-        maker = self._makers.get(source)
-        if maker is None:
-            maker = self._makers[source] = _maker(self.seed, source)
-            if have:
-                maker.advance(have)
-        return maker.random_raw(max(missing, have, _CHUNK))
 
     def _tail(self, source: str, index: int, count: int) -> bytes:
         fill = self._tails.get((source, index))
@@ -191,16 +183,7 @@ class Tape:
         return hashlib.shake_256(f"{self.seed} {index} {source}".encode()).digest(count)
 
 
-@lru_cache(maxsize=1024)
-def _first_chunk(seed: int, source: str) -> Words:
-    # Cached, because a tape is played many times with different changes.
-    return _maker(seed, source).random_raw(_CHUNK)
-
-
 def _maker(seed: int, source: str) -> np.random.PCG64:
-    return _PCG64(_SEQUENCE([seed, *_spread(source)]))
-
-
-def _spread(source: str) -> list[int]:
     digest = hashlib.sha256(source.encode()).digest()
-    return [int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)]
+    words = [int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)]
+    return _PCG64(_SEQUENCE([seed, *words]))

@@ -330,11 +330,9 @@ def _cells(reading: Reading, learned: int) -> NDArray[np.int64]:
     # The cell of each run: intervals between quantiles of the first runs, and one cell per label.
     ranks = reading.numbers.unique()[2]
     is_number = reading.codes < 0
-    first = ranks[:learned][is_number[:learned]]
+    first, ends = ranks[:learned][is_number[:learned]], np.zeros(0)
     if len(first):
         ends = np.unique(np.quantile(first, np.linspace(0, 1, _CELLS), method="inverted_cdf"))
-    else:
-        ends = np.zeros(0)
     return np.where(is_number, np.searchsorted(ends, ranks), _CELLS + 1 + reading.codes)
 
 

@@ -135,11 +135,9 @@ def histogram_figure(found: Histogram) -> Markup:
     r"""Draw bars for both datasets, by cell; runs in the event of the witness are filled."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
-        runs, scale, limits = (
-            (axes.yaxis, axes.set_yscale, axes.set_ylim)
-            if numbers
-            else (axes.xaxis, axes.set_xscale, axes.set_xlim)
-        )
+        upright = (axes.yaxis, axes.set_yscale, axes.set_ylim)
+        flat = (axes.xaxis, axes.set_xscale, axes.set_xlim)
+        runs, scale, limits = upright if numbers else flat
         largest = max((max(cell.count_a, cell.count_b) for cell in found.bins), default=0)
         inside = max((max(cell.inside_a, cell.inside_b) for cell in found.bins), default=0)
         _cells(axes, found, largest, upright=numbers)
@@ -291,12 +289,12 @@ def _histogram_legend(figure: Figure, found: Histogram, largest: int) -> None:
 
 
 def _histogram_words(found: Histogram) -> str:
+    words = f"{len(found.bins)} cells, {found.runs_a:,} runs of A and {found.runs_b:,} of B."
+    if found.event is None:
+        return words
     inside_a = sum(cell.inside_a for cell in found.bins)
     inside_b = sum(cell.inside_b for cell in found.bins)
-    words = f"{len(found.bins)} cells, {found.runs_a:,} runs of A and {found.runs_b:,} of B"
-    if found.event is None:
-        return f"{words}."
-    return f"{words}. In the event of the witness: {inside_a:,} runs of A, {inside_b:,} of B."
+    return f"{words} In the event of the witness: {inside_a:,} runs of A, {inside_b:,} of B."
 
 
 def trace_figure(found: Trace) -> Markup:

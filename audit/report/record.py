@@ -218,11 +218,6 @@ class AuditRecord(Result):
     def unresolved(self) -> str | None:
         return unresolved(self.coverage)
 
-    @property
-    def refuted(self) -> bool:
-        r"""Whether the claim is refuted."""
-        return self.verdict == "refuted"
-
     @computed(
         '"values", or the only refuting cause: "floating-point", "time", "errors"; null',
         before="epsilon_lower",

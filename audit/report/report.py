@@ -113,11 +113,8 @@ class AuditReport(AuditRecord):
         yield "pair", f"{which}A = {a}, B = {b} ({self.claim.to_json()['relation']})"
         if self.search is not None:
             yield "search", f"found by {self.search.runs:,} further runs in {self.search.space}"
-        at = (
-            f" at delta = {format_rational(self.at_delta)}"
-            if self.outcomes or self.at_delta
-            else ""
-        )
+        delta = f" at delta = {format_rational(self.at_delta)}"
+        at = delta if self.outcomes or self.at_delta else ""
         if self.exact is not None:
             yield "epsilon", f"{format_enclosure(self.exact.epsilon)} on this pair{at} (proven)"
             yield "delta", f"{format_enclosure(self.exact.delta)} at the claimed epsilon (proven)"
@@ -136,15 +133,13 @@ class AuditReport(AuditRecord):
         r"""Further findings as rows; the HTML page has separate sections for them."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
-            if (
-                isinstance(self.witness, Witness)
-                and (why := leak(self.witness.feature)) is not None
-            ):
+            sampled = self.witness if isinstance(self.witness, Witness) else None
+            if sampled is not None and (why := leak(sampled.feature)) is not None:
                 yield "leak", why
             if self.refuted_by == "floating-point" and (why := values_alone(self.outcomes)):
                 yield "values", why
-            if isinstance(self.witness, Witness) and self.witness.score is not None:
-                yield "score", scored(self.witness.score)
+            if sampled is not None and sampled.score is not None:
+                yield "score", scored(sampled.score)
         if self.outcomes:
             yield "tests", tested(self.outcomes, pairs=bool(self.pairs))
         if self.fit is not None:

@@ -143,16 +143,12 @@ class DrawnRuns:
         mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.shown]
         outputs = concatenate([kept.shown[place] for kept in mine])
         worlds = np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)])
+        plain = View(pair=pair, outputs=outputs, worlds=worlds)
         if not self._by_pair[pair]:
-            return View(pair=pair, outputs=outputs, worlds=worlds)
+            return plain
         feature = self._by_pair[pair][place]
-        plain = View(
-            pair=pair,
-            feature=feature.name,
-            outputs=outputs,
-            worlds=worlds,
-            weight=feature.share,
-            followed=not feature.of_bits,
+        plain = replace(
+            plain, feature=feature.name, weight=feature.share, followed=not feature.of_bits
         )
         if feature.learner is None:
             return plain
@@ -258,7 +254,9 @@ class DrawnRuns:
         several = len(self.plan.pairs) > 1
         for pair in range(len(self.plan.pairs)):
             self._together(pair)
-            if self.error is None and _nothing_but_none(self.outputs(pair)):
+            outputs = self.outputs(pair)
+            empty = len(outputs) > 0 and all(output is None for output in outputs)
+            if self.error is None and empty:
                 where = f"on pair {pair + 1} of {len(self.plan.pairs)}, " if several else ""
                 reason = f"{where}returned nothing: every output is None"
                 self.error = TargetFailed(self.target.spelling, reason)
@@ -276,10 +274,6 @@ class DrawnRuns:
             outputs = whole[start : (start := start + len(kept.outputs))]
             shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
             self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
-
-
-def _nothing_but_none(outputs: Outputs) -> bool:
-    return len(outputs) > 0 and all(output is None for output in outputs)
 
 
 def _holds_floats(value: object) -> bool:

@@ -211,7 +211,7 @@ class IsolatedProcess:
     _heard: bytearray = field(default_factory=bytearray)
     _how: str = ""
     _late: tuple[int, float] | None = None
-    _reaper: int = 0
+    _reaper: ctypes.c_int = field(default_factory=ctypes.c_int)
 
     def __enter__(self) -> Self:
         return self
@@ -289,11 +289,10 @@ class IsolatedProcess:
         elif gone:
             self.end(_GAVE_UP)
         elif late is not None and late == self._late:
-            how = (
-                f"no answer within {self.seconds:g} s, and its process had to be killed, "
-                "because nothing "
+            self.end(
+                f"no answer within {self.seconds:g} s, and its process had to be killed, because "
+                "nothing else interrupts it; a longer limit is set with --timeout"
             )
-            self.end(how + "else interrupts it; a longer limit is set with --timeout")
         elif now > until:
             self.end("interrupted")
 
@@ -349,7 +348,7 @@ class IsolatedProcess:
         ours, theirs = socket.socketpair()
         call_guard.flush()  # so that no output is printed twice
         self._known, self._heard = {}, bytearray()
-        self._reaper = _prctl_get(_GET_REAPER)
+        _prctl(_GET_REAPER, ctypes.byref(self._reaper))
         _prctl(_SET_REAPER, 1)
         parent, leave = os.getpid(), os._exit
         with warnings.catch_warnings():
@@ -382,7 +381,8 @@ class IsolatedProcess:
             os.dup2(nothing.fileno(), 0)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # A handler, because the target's children would inherit SIG_IGN.
-            signal.signal(signal.SIGINT, signal.default_int_handler if self.hears else _not_here)
+            heard: Any = signal.default_int_handler if self.hears else lambda *_: None
+            signal.signal(signal.SIGINT, heard)
         call_guard.publish(self.memory)
         with stdout_to_stderr():
             self.work(Pipe(socket=theirs, memory=self.memory, name=self.name))
@@ -434,18 +434,7 @@ def _exit_reason(code: int) -> str:
     return f"its process was killed by {signal_name(-code)}"
 
 
-def _not_here(number: int, frame: object) -> None:
-    del number, frame
-
-
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: Any) -> None:
     # Only on Linux. Elsewhere init reaps orphans.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _prctl_get(option: int) -> int:
-    found = ctypes.c_int(0)
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(option, ctypes.byref(found), 0, 0, 0)
-    return found.value

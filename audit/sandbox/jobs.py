@@ -173,10 +173,9 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
     codes = _EXIT_CODES.search(str(error))
     if codes is not None and timeout is not None and f"EXIT({OVERDUE})" in codes[1]:
         reason = (
-            f"no answer within {timeout:g} s, and its worker had to be killed, because "
-            "nothing else "
+            f"no answer within {timeout:g} s, and its worker had to be killed, because nothing "
+            "else interrupts it; a longer limit is set with --timeout"
         )
-        reason += "interrupts it; a longer limit is set with --timeout"
     elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))
         reason = f"a worker process died ({how}): os._exit, a signal, or no memory left"
@@ -197,12 +196,12 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
     for every number of jobs. They need the same dpcore and numpy, and a target's file at the
     same path. They use threads, so only calls of ``exec:`` targets have a time limit there.
     """
+    wrong = partial(InvalidParameter, "--scheduler", scheduler)
     try:
         from distributed import Client
         from distributed.comm.addressing import get_address_host_port
     except ImportError:
-        reason = "needs dask.distributed: pip install 'dpcore[cluster]'"
-        raise InvalidParameter("--scheduler", scheduler, reason) from None
+        raise wrong("needs dask.distributed: pip install 'dpcore[cluster]'") from None
     from joblib import parallel_config
 
     connect: Any = Client  # untyped
@@ -211,9 +210,7 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
         client = connect(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InvalidParameter(
-            "--scheduler", scheduler, f"cannot be reached: {lines[0]}"
-        ) from error
+        raise wrong(f"cannot be reached: {lines[0]}") from error
     with client, parallel_config(backend="dask", client=client):
         yield
 
@@ -279,7 +276,7 @@ def _work(sent: SentTarget, block: Block, do: Callable[[Target], object]) -> byt
                 target = _received(sent)
             except InvalidParameter as error:
                 raise TargetFailed(sent.spelling, f"in a worker: {error}") from error
-            watch.due = partial(_overdue, watchdog)
+            watch.due = lambda: None if watchdog.due is None else watchdog.due + _GRACE
             return do(target)
 
         try:
@@ -291,10 +288,6 @@ def _work(sent: SentTarget, block: Block, do: Callable[[Target], object]) -> byt
             return pack(("failed", error_fields(error)), _objects())
         finally:
             watch.due = None
-
-
-def _overdue(watchdog: Watchdog) -> float | None:
-    return None if watchdog.due is None else watchdog.due + _GRACE
 
 
 @cache

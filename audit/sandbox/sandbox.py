@@ -137,17 +137,15 @@ class _SandboxServer:
         match verb:
             case "target":
                 with importing(self.timeout):
-                    return _target_fields(self.target(spelling))
+                    target = self.target(spelling)
+                    source = source_of(getattr(target, "function", None))
+                    return target.seeded, isinstance(target, Scalar), source
             case "feature":
                 with importing(self.timeout):
                     return files_of(spelling, Feature(name=spelling, apply=self.feature(spelling)))
             case "map":
                 return self.feature(spelling)(rest[0])
         return _send_pieces(self.target(spelling), self.pipe, _block(*rest))
-
-
-def _target_fields(target: Target) -> tuple[bool, bool, str | None]:
-    return target.seeded, isinstance(target, Scalar), source_of(getattr(target, "function", None))
 
 
 def _block_fields(block: Block) -> tuple[Any, ...]:

@@ -27,6 +27,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -539,53 +540,27 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
     needed = [key for key in known if key not in usual]
     values = read_keys("--search", text, rest, known, owner=name, needed=needed)
     given = _SpaceKeys(text=text, values=usual | values)
+    by = Relation(relation)
+    low, high = (0, given.whole("most", 1, FARTHEST)) if name == "histogram" else given.range()
+    ends: dict[str, Any] = {"spelling": text, "low": low, "high": high}
     match name:
         case "integer":
-            low, high = given.range()
-            apart = given.whole("apart", 1, high - low)
-            return Integers(spelling=text, low=low, high=high, apart=apart)
+            return Integers(**ends, apart=given.whole("apart", 1, high - low))
         case "vector":
-            low, high = given.range()
-            norm = given.word("norm", tuple(norm.value for norm in NORMS))
+            norm = Norm(given.word("norm", NORMS))
             # A step larger than the range is impossible.
-            most = LARGEST**2 if norm != Norm.BOX.value else high - low
-            return Vectors(
-                spelling=text,
-                low=low,
-                high=high,
-                size=given.whole("dimension", 1, LARGEST),
-                amount=given.whole("sensitivity", 1, most),
-                norm=Norm(norm),
-            )
+            most = high - low if norm is Norm.BOX else LARGEST**2
+            size = given.whole("dimension", 1, LARGEST)
+            return Vectors(**ends, size=size, amount=given.whole("sensitivity", 1, most), norm=norm)
         case "histogram":
-            replaced = Relation(relation) is Relation.REPLACE
-            return Histograms(
-                spelling=text,
-                low=0,
-                high=given.whole("most", 1, FARTHEST),
-                size=given.whole("bins", 2 if replaced else 1, LARGEST),
-                relation=Relation(relation),
-            )
+            size = given.whole("bins", 2 if by is Relation.REPLACE else 1, LARGEST)
+            return Histograms(**ends, size=size, relation=by)
         case "dataset":
-            low, high = given.range()
-            return Datasets(
-                spelling=text,
-                low=low,
-                high=high,
-                most=given.whole("most", 1, LARGEST),
-                relation=Relation(relation),
-            )
+            return Datasets(**ends, most=given.whole("most", 1, LARGEST), relation=by)
         case _:
-            low, high = given.range()
-            return Streams(
-                spelling=text,
-                low=low,
-                high=high,
-                steps=given.whole("steps", 1, LARGEST),
-                users=given.whole("users", 1, LARGEST),
-                unit=Unit(given.word("unit", tuple(unit.value for unit in Unit))),
-                relation=Relation(relation),
-            )
+            steps, users = (given.whole(key, 1, LARGEST) for key in ("steps", "users"))
+            unit = Unit(given.word("unit", Unit))
+            return Streams(**ends, steps=steps, users=users, unit=unit, relation=by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -604,7 +579,8 @@ class _SpaceKeys:
         low = self.whole("low", -FARTHEST, FARTHEST - 1)
         return low, self.whole("high", low + 1, FARTHEST)
 
-    def word(self, word: str, known: tuple[str, ...]) -> str:
+    def word(self, word: str, members: Iterable[Enum]) -> str:
+        known = [member.value for member in members]
         if self.values[word] not in known:
             raise InvalidParameter("--search", self.text, f"{word} must be {' or '.join(known)}")
         return self.values[word]

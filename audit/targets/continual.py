@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.budget.continual import calibrate_sum
-from audit.targets.target import Catalogued, read_words
+from audit.targets.target import Catalogued, read_words, typed
 from dpcore.continual import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng
@@ -66,12 +66,13 @@ def target_of(
             row[:] = [int(total / setting.unit * grid) for total in totals]
         return shown
 
-    rest = [_written(setting.low)] * (setting.horizon - 1)
+    low, high = (typed(Fraction(item)) for item in (setting.low, setting.high))
+    rest = [low] * (setting.horizon - 1)
     return Catalogued.of(
         spelling,
         run,
         seeded=seeded,
-        pair=([_written(setting.low), *rest], [_written(setting.high), *rest]),
+        pair=([low, *rest], [high, *rest]),
         epsilon=epsilon,
         delta=delta,
         relation=setting.scope.relation,
@@ -95,9 +96,3 @@ def weighed(sums: Any) -> int:
 @cache
 def _weights(count: int) -> NDArray[np.int64]:
     return np.array([_SCALE // t.bit_count() for t in range(1, count + 1)], dtype=np.int64)
-
-
-def _written(item: Any) -> int | str:
-    # As on the command line.
-    exact = Fraction(item)
-    return int(exact) if exact.denominator == 1 else str(exact)

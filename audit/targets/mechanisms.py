@@ -45,15 +45,19 @@ r"""The largest distance of scores, or of answers and the threshold, in a listed
 
 _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold")
 _WHOLE: Final = ("values", "sensitivity", "count", "users")
+# The keys that apply only to some choices.
+_ONLY: Final = {
+    "noise": ("noisy-max",),
+    "count": ("above-threshold",),
+    "gap": ("noisy-max", "above-threshold"),
+}
 
 
 def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any]) -> bool:
     r"""Whether the law of the choice among these scores is small enough to be listed."""
     if scores and isinstance(scores[0], list):
-        spread = max(max(row) - min(row) for row in scores)
-        return (
-            prod(map(len, scores)) <= MOST_LISTED and spread <= 16 * MOST_SPREAD
-        )  # scores in finer units
+        spread = max(max(row) - min(row) for row in scores)  # in finer units
+        return prod(map(len, scores)) <= MOST_LISTED and spread <= 16 * MOST_SPREAD
     gaps = MOST_GAP + 1 if getattr(mechanism, "gap", False) else 1
     outputs, places = len(scores) * gaps, scores
     if isinstance(mechanism, AboveThreshold) and len(scores) < MOST_LISTED:
@@ -163,14 +167,10 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
     r"""Parse the target ``select:words``."""
     known = ("epsilon", "sensitivity", "noise", "count", "gap", "monotonic")
     name, given = read_words(spelling, words, known, ("epsilon",), names=_CHOICES, whole=_WHOLE)
-    if "noise" in given and name != "noisy-max":
-        raise InvalidParameter("target", spelling, "noise applies only to noisy-max")
-    if "count" in given and name != "above-threshold":
-        raise InvalidParameter("target", spelling, "count applies only to above-threshold")
-    if "gap" in given and name not in ("noisy-max", "above-threshold"):
-        raise InvalidParameter(
-            "target", spelling, "gap applies only to noisy-max and above-threshold"
-        )
+    for key, choices in _ONLY.items():
+        if key in given and name not in choices:
+            reason = f"{key} applies only to {' and '.join(choices)}"
+            raise InvalidParameter("target", spelling, reason)
     for key in {"gap", "monotonic"} & set(given):
         if given[key] not in ("yes", "no"):
             raise InvalidParameter("target", spelling, f"{key} must be yes or no")

@@ -21,9 +21,10 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -48,20 +49,18 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
         return
-    shown = " ".join(_short(dataset) for dataset in pair)
+    wrong = partial(InvalidParameter, argument, " ".join(map(_short, pair)))
     if Relation(relation) is Relation.REPLACE:
-        reason = (
+        raise wrong(
             f"must be neighbours under replace: lists of {len(a)} and {len(b)} items are not, "
             "because replacing a record keeps their number; state the relation add-remove"
         )
-        raise InvalidParameter(argument, shown, reason)
     short, long = sorted((a, b), key=len)
     if len(long) - len(short) > 1 or _counted(short) - _counted(long):
-        reason = (
+        raise wrong(
             "must be neighbours under add-remove: the longer list must be the other one plus one "
             "record"
         )
-        raise InvalidParameter(argument, shown, reason)
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
@@ -81,7 +80,7 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
         return []  # one added record; others are refused
     items = _by_place(a, b)
     moved = [(x, y) for x, y in items if identity(x) != identity(y)]
-    if all(_is_step(x, y) or _is_left_out(x, y) for x, y in moved):
+    if all(_is_step(x, y) or (x is None) != (y is None) for x, y in moved):  # None: left out
         return []
     found = f"the datasets differ in {len(moved):,} of {len(items):,} items: {_ANSWERS}"
     if Relation(relation) is Relation.ADD_REMOVE:
@@ -153,10 +152,6 @@ def _is_step(x: Any, y: Any) -> bool:
     return bool(abs(numbers[0] - numbers[1]) <= 1)
 
 
-def _is_left_out(x: Any, y: Any) -> bool:
-    return (x is None) != (y is None)
-
-
 def _counted(items: Iterable[Any]) -> Counter[Hashable]:
     return Counter(map(identity, items))
 
@@ -212,13 +207,11 @@ def pairs_of(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if searched:
         if given:
-            reason = "finds a pair: give no pair"
-            raise InvalidParameter("search", ABSENT, reason)
+            raise InvalidParameter("search", ABSENT, "finds a pair: give no pair")
         return ()
     if len(given) == 2:
-        raise InvalidParameter(
-            "pairs", ABSENT, "is given together with pair: give only one of the two"
-        )
+        reason = "is given together with pair: give only one of the two"
+        raise InvalidParameter("pairs", ABSENT, reason)
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
@@ -237,53 +230,57 @@ def pairs_of(
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     r"""Parse the pairs of a file, in order; there must be at least one."""
+    wrong = partial(InvalidParameter, "--pairs", str(path))
     kind = Path(path).suffix.lower()
     if kind not in {".toml", ".json"}:
-        raise InvalidParameter("--pairs", str(path), "must be a file that ends in .toml or .json")
+        raise wrong("must be a file that ends in .toml or .json")
     found = read_document("--pairs", Path(path))
-    pairs = tuple(_from_toml(found, path) if kind == ".toml" else _from_json(found, path))
+    pairs = tuple((_from_toml if kind == ".toml" else _from_json)(found, wrong))
     if not pairs:
-        raise InvalidParameter("--pairs", str(path), "contains no pair")
+        raise wrong("contains no pair")
     return pairs
 
 
 def read_document(option: str, path: Path) -> Any:
     r"""Parse a file of TOML, or of JSON if its name ends in ``.json``; errors name ``option``."""
+    wrong = partial(InvalidParameter, option, str(path))
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
     text = read_text(option, path, most=_MOST_BYTES)
     if kind == "TOML" and _DEEP_KEY.search(text):  # the parser takes time quadratic in the parts
-        raise InvalidParameter(option, str(path), "has a key of more than 64 parts")
+        raise wrong("has a key of more than 64 parts")
     try:
         return json.loads(text) if kind == "JSON" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter(option, str(path), f"is not {kind}: {error}") from None
+        raise wrong(f"is not {kind}: {error}") from None
 
 
-def _from_toml(found: dict[str, Any], path: Path | str) -> Iterator[tuple[Any, Any]]:
+_Wrong: TypeAlias = Callable[[str], InvalidParameter]
+
+
+def _from_toml(found: Any, wrong: _Wrong) -> Iterator[tuple[Any, Any]]:
     tables = found.get("pair", [])
     if set(found) - {"pair"} or not isinstance(tables, list):
-        raise InvalidParameter("--pairs", str(path), _TOML)
+        raise wrong(_TOML)
     for number, table in enumerate(tables, 1):
         if not isinstance(table, dict) or set(table) != {"a", "b"}:
-            raise InvalidParameter("--pairs", str(path), f"pair {number}: {_TOML}")
-        yield _checked(table["a"], table["b"], number, path)
+            raise wrong(f"pair {number}: {_TOML}")
+        yield _checked(table["a"], table["b"], number, wrong)
 
 
-def _from_json(found: Any, path: Path | str) -> Iterator[tuple[Any, Any]]:
+def _from_json(found: Any, wrong: _Wrong) -> Iterator[tuple[Any, Any]]:
     if not isinstance(found, list):
-        raise InvalidParameter("--pairs", str(path), _JSON)
+        raise wrong(_JSON)
     for number, pair in enumerate(found, 1):
         if not isinstance(pair, list) or len(pair) != 2:
-            raise InvalidParameter("--pairs", str(path), f"pair {number}: {_JSON}")
-        yield _checked(pair[0], pair[1], number, path)
+            raise wrong(f"pair {number}: {_JSON}")
+        yield _checked(pair[0], pair[1], number, wrong)
 
 
-def _checked(a: Any, b: Any, number: int, path: Path | str) -> tuple[Any, Any]:
+def _checked(a: Any, b: Any, number: int, wrong: _Wrong) -> tuple[Any, Any]:
     for place, value in (*_leaves(a, "a"), *_leaves(b, "b")):
         finite = not isinstance(value, float) or math.isfinite(value)
         if not finite or not isinstance(value, int | float | str | None):
-            reason = f"pair {number}: {place} = {value} is not a JSON value"
-            raise InvalidParameter("--pairs", str(path), reason)
+            raise wrong(f"pair {number}: {place} = {value} is not a JSON value")
     return a, b
 
 

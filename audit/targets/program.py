@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -77,15 +78,16 @@ class Program(Target):
         lines = found.split("\n")
         if lines[-1] == "":
             lines.pop()
+        failed = partial(TargetFailed, self.spelling, dataset="AB"[world])
         if len(lines) != runs:
-            reason = f"wrote {_lines(len(lines))} for n = {runs:,}: one output per line is required"
-            raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+            many = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
+            raise failed(f"wrote {many} for n = {runs:,}: one output per line is required")
         if any(map(_is_beyond_json, lines)):
-            reason = "wrote an integer of more digits than Python reads as a number"
-            raise TargetFailed(self.spelling, reason, dataset="AB"[world])
+            raise failed("wrote an integer of more digits than Python reads as a number")
         return [line.removesuffix("\r") for line in lines]
 
     def _answer(self, request: str, runs: int, dataset: str, seconds: float | None) -> str:
+        failed = partial(TargetFailed, self.spelling, dataset=dataset)
         try:
             process = subprocess.Popen(
                 self.command,
@@ -97,21 +99,18 @@ class Program(Target):
                 start_new_session=True,
             )
         except OSError as error:
-            reason = f"could not be started: {self._no_start(error)}"
-            raise TargetFailed(self.spelling, reason, dataset=dataset) from error
+            raise failed(f"could not be started: {self._no_start(error)}") from error
         heard = _Received(process=process, runs=runs)
         try:
             heard.listen(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
-            reason = f"{_late(heard, error)}; a longer limit is set with --timeout"
-            raise TargetFailed(self.spelling, reason, dataset=dataset) from error
+            raise failed(f"{_late(heard, error)}; a longer limit is set with --timeout") from error
         except _TooMuch as error:
-            raise TargetFailed(self.spelling, str(error), dataset=dataset) from error
+            raise failed(str(error)) from error
         finally:
             _end(process)
         if process.returncode:
-            reason = f"{_ended(process.returncode)}{_last_words(heard.err)}"
-            raise TargetFailed(self.spelling, reason, dataset=dataset)
+            raise failed(f"{_ended(process.returncode)}{_last_words(heard.err)}")
         return heard.out.decode(errors="backslashreplace")
 
     def _no_start(self, error: OSError) -> str:
@@ -139,7 +138,8 @@ class _Received:
         # Send the request while reading the answer, because either may be larger than a pipe.
         end = math.inf if seconds is None else time.monotonic() + seconds
         unsent = memoryview(request)
-        takes, *gives = self._pipes()
+        pipes: list[Any] = [self.process.stdin, self.process.stdout, self.process.stderr]
+        takes, *gives = pipes
         with selectors.DefaultSelector() as waiting:
             waiting.register(takes, selectors.EVENT_WRITE)
             for gives_on in gives:
@@ -160,9 +160,6 @@ class _Received:
                         with suppress(OSError):
                             pipe.close()
         self.process.wait(None if end == math.inf else max(end - time.monotonic(), 0.0))
-
-    def _pipes(self) -> tuple[Any, Any, Any]:
-        return self.process.stdin, self.process.stdout, self.process.stderr
 
     def _keep(self, piece: bytes, pipe: Any) -> bool:
         if pipe is self.process.stderr:
@@ -221,10 +218,6 @@ def _is_beyond_json(line: str) -> bool:
     return False
 
 
-def _lines(count: int) -> str:
-    return "1 line" if count == 1 else f"{count:,} lines"
-
-
 def _ended(code: int) -> str:
     if code > 0:
         return f"exited with {code}"
@@ -245,15 +238,16 @@ def seed_of(seed: np.random.SeedSequence) -> int:
 
 def read_program(spelling: str, text: str) -> Program:
     r"""Parse ``exec:text``: a program and its arguments, split as in a shell."""
+    wrong = partial(InvalidParameter, "target", spelling)
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:
-        raise InvalidParameter("target", spelling, f"cannot be split into words: {error}") from None
+        raise wrong(f"cannot be split into words: {error}") from None
     if not command:
-        raise InvalidParameter("target", spelling, "does not name a program")
+        raise wrong("does not name a program")
     found = shutil.which(command[0])
     if found is None:
         there = Path(command[0]).exists()
         fault = "is not executable: run chmod +x" if there else "was not found: check the path"
-        raise InvalidParameter("target", spelling, f"the program {command[0]} {fault}")
+        raise wrong(f"the program {command[0]} {fault}")
     return Program(spelling=spelling, command=(found, *command[1:]))

@@ -25,7 +25,7 @@ from accounting.queries.query import Query, Target
 from accounting.queries.released import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
 from audit.targets.mechanisms import has_law, law_of
-from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
+from audit.targets.target import Catalogued, Known, Law, Shifted, read_words, typed
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.sampling.rng import Rng, SeededRng
@@ -145,7 +145,7 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
             assert keys is not None  # noqa: S101  # without keys a threshold releases them
             low, high = keys[-1], keys[0]
         case queries.Clipped():
-            low, high = (_plain(end * query.unit) for end in query.ends)
+            low, high = (typed(end * query.unit) for end in query.ends)
             if isinstance(query, queries.Sum) and abs(query.ends[0]) > abs(query.ends[1]):
                 low, high = high, low
         case _:
@@ -159,10 +159,6 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
         # A sum changes most against the other end or, if both ends have one sign, against no rows.
         others = others if query.ends[0] < 0 < query.ends[1] else []
     return [*rest, *others], [*rest, *([["ada", high]] * rows)]
-
-
-def _plain(end: Fraction) -> int | str:
-    return int(end) if end.denominator == 1 else str(end)
 
 
 def _table(dataset: Any) -> Table:

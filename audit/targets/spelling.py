@@ -123,7 +123,9 @@ def read_target(
     for a file or module whose import fails.
     """
     folder = working_folder()  # before an import can change it
-    target = _read(spelling, seeded=seeded, found=found or _loaded)
+    target = _read(
+        spelling, seeded=seeded, found=found or (lambda text: as_target(text, load(text)))
+    )
     return replace(target, named=True, folder=folder)
 
 
@@ -179,10 +181,6 @@ def _catalogued(spelling: str) -> Target:
     )
 
 
-def _loaded(spelling: str) -> Target:
-    return as_target(spelling, load(spelling))
-
-
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
     r"""Convert a target, noise, a callable or text, as given in Python, to a target."""
     match given:
@@ -202,9 +200,8 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
 def as_target(spelling: str, found: Any) -> Target:
     r"""Make a target from f(dataset), f(dataset, rng) or f(dataset, n, rng)."""
     if not callable(found):
-        raise InvalidParameter(
-            "target", spelling, f"is of type {type(found).__name__}, not a callable"
-        )
+        reason = f"is of type {type(found).__name__}, not a callable"
+        raise InvalidParameter("target", spelling, reason)
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # native code may have no signature

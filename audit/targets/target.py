@@ -12,8 +12,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
 from audit.errors import TargetFailed
-from audit.outputs.call_guard import RAISED, current, failure
+from audit.outputs.call_guard import current
 from audit.outputs.copies import captured, copies
 from audit.outputs.output_parser import Outputs, join, require_readable
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
@@ -144,28 +146,6 @@ Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
 r"""A shifted noise, or the probability of each output as a rational function of e^(-unit)."""
 
 
-@runtime_checkable
-class KnownLaw(Protocol):
-    r"""A target whose laws are known: noise with a shift that depends on the dataset, or a list of
-    the probabilities of few outputs.
-    """
-
-    @property
-    def spelling(self) -> str:
-        r"""The text of the target."""
-
-    @property
-    def noise(self) -> Noise | None:
-        r"""The noise of every coordinate; None if the probabilities are listed."""
-
-    @property
-    def about(self) -> str:
-        r"""A qualifier of the proof's subject, which starts with a comma, or ''."""
-
-    def laws(self, pair: tuple[Any, Any]) -> tuple[Law, Law]:
-        r"""The law of the output on each dataset of the pair."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Target):
     r"""A function f(dataset), or f(dataset, rng) if seeded, that returns one output per call.
@@ -196,19 +176,23 @@ class Scalar(Target):
                 dataset = made[world]
             else:
                 dataset = fresh[world]()
-            try:
-                watchdog.restart()
-                begun = time.perf_counter_ns()
-                output = self.function(dataset, **options[world])
-                spent = time.perf_counter_ns() - begun
-                require_readable(output)
-                output = captured(output, seen)
-                watchdog.stop()
-            except RAISED as error:
-                watchdog.stop()
-                run = block.drawn + i + 1
-                raise failure(self.spelling, error, dataset="AB"[world], run=run) from error
-            yield [(output, spent)] if block.timed else [output]
+            timed = watchdog.call(
+                partial(self._output, dataset, options[world], seen),
+                self.spelling,
+                dataset="AB"[world],
+                run=block.drawn + i + 1,
+            )
+            yield [timed] if block.timed else [timed[0]]
+
+    def _output(
+        self, dataset: Any, options: dict[str, Any], seen: dict[int, tuple[object, str]]
+    ) -> tuple[Any, int]:
+        # The output of one call, and its duration in nanoseconds.
+        begun = time.perf_counter_ns()
+        output = self.function(dataset, **options)
+        spent = time.perf_counter_ns() - begun
+        require_readable(output)
+        return captured(output, seen), spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,21 +209,18 @@ class Vectorised(Target):
         yield join(side_a, side_b, block.worlds, block.coins)
 
     def _side(self, block: Block, world: int) -> Outputs:
-        watchdog, rng = current(), _rng_for(block.seed(world), ours=self.ours)
-        dataset = block.fresh(world)()
-        try:
-            watchdog.restart()
+        rng, dataset = _rng_for(block.seed(world), ours=self.ours), block.fresh(world)()
+
+        def outputs() -> Any:
             returned = self.function(dataset, n=block.sizes[world], rng=rng)
             if isinstance(returned, np.ma.MaskedArray):
                 returned = returned.tolist()  # masked items become None
             if isinstance(returned, list | tuple) or _holds_objects(returned):
                 for output in returned:
                     require_readable(output)
-            returned = captured(returned, {})
-            watchdog.stop()
-        except RAISED as error:
-            watchdog.stop()
-            raise failure(self.spelling, error, dataset="AB"[world]) from error
+            return captured(returned, {})
+
+        returned = current().call(outputs, self.spelling, dataset="AB"[world])
         return self._checked(returned, block.sizes[world], world)
 
     def _checked(self, returned: Any, runs: int, world: int) -> Outputs:
@@ -329,7 +310,10 @@ class Catalogued(Vectorised):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known(Catalogued):
-    r"""A mechanism of dpcore whose laws are known; it satisfies :class:`KnownLaw`."""
+    r"""A mechanism of dpcore whose ``laws`` on a pair are known: ``noise`` shifted by the dataset,
+    or listed probabilities (``noise`` is None). ``about`` qualifies the proof's subject; it starts
+    with a comma.
+    """
 
     laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
     noise: Noise | None = None
@@ -359,6 +343,11 @@ def read_words(
     }
 
 
+def typed(number: Fraction) -> int | str:
+    r"""A number of a dataset as on the command line: an integer, or a fraction as text."""
+    return int(number) if number.denominator == 1 else str(number)
+
+
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
@@ -366,9 +355,8 @@ def claim_of(
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
-                raise InvalidParameter(
-                    "relation", relation, "differs from the relation of the claim"
-                )
+                reason = "differs from the relation of the claim"
+                raise InvalidParameter("relation", relation, reason)
             return claim
         case str():
             own = subject.subject.relation if isinstance(subject, Catalogued) else Relation.REPLACE
@@ -420,6 +408,10 @@ class NoiseAdded(Target):
         if abs(value) < _ROOM:
             return drawn + value
         return [value + z for z in drawn.tolist()]
+
+
+KnownLaw: TypeAlias = Known | NoiseAdded
+r"""A target whose laws are known."""
 
 
 def _seed_of(seed: np.random.SeedSequence) -> int:

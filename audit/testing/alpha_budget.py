@@ -43,7 +43,6 @@ class AlphaBudget:
         if self.total <= 0:
             raise InvalidParameter("total", total, "must be > 0")
         self._bought: dict[str, Fraction] = {}
-        self._spent = Fraction()
 
     def buy(self, name: str, alpha: RationalLike) -> Fraction:
         r"""Spend ``alpha`` in (0, 1) under a new name, and return it as a fraction.
@@ -51,24 +50,21 @@ class AlphaBudget:
         Raises :class:`BudgetExceeded` without spending if the purchase is refused.
         """
         price = rational("alpha", alpha)
-        if not 0 < price < 1:
-            raise BudgetExceeded(
-                f"{name!r} asks for alpha = {alpha}, but alpha must lie strictly between 0 and 1"
-            )
         if not name.strip():
             raise BudgetExceeded("the name of a test must not be empty")
-        if name in self._bought:
-            raise BudgetExceeded(
-                f"{name!r} has already been used: a second test needs its own name"
+        reason = None
+        if not 0 < price < 1:
+            reason = f"asks for alpha = {alpha}, but alpha must lie strictly between 0 and 1"
+        elif name in self._bought:
+            reason = "has already been used: a second test needs its own name"
+        elif price > self.left:
+            reason = (
+                f"needs alpha = {format_up(price)}, but only {format_up(self.left)} of "
+                f"{format_up(self.total)} is left: use a smaller alpha or a larger total"
             )
-        if price > self.left:
-            raise BudgetExceeded(
-                f"{name!r} needs alpha = {format_up(price)}, "
-                f"but only {format_up(self.left)} of {format_up(self.total)} is left: "
-                "use a smaller alpha or a larger total"
-            )
+        if reason is not None:
+            raise BudgetExceeded(f"{name!r} {reason}")
         self._bought[name] = price
-        self._spent += price
         return price
 
     @property
@@ -77,7 +73,7 @@ class AlphaBudget:
 
     @property
     def spent(self) -> Fraction:
-        return self._spent
+        return sum(self._bought.values(), Fraction())
 
     @property
     def left(self) -> Fraction:

@@ -50,20 +50,20 @@ _ALPHA: Final = "1e-6"
 _SHOWN: Final = 200
 
 
-class Refuted(AssertionError):
-    r"""Raised when an assertion is refuted; ``report`` is the evidence, if there is a report."""
-
+class _Failed(AssertionError):
     def __init__(self, sentence: str, report: AuditReport | FitReport | None = None) -> None:
         super().__init__(sentence)
         self.report = report
 
 
-class NothingMeasured(AssertionError):
+class Refuted(_Failed):
+    r"""Raised when an assertion is refuted; ``report`` is the evidence, if there is a report."""
+
+
+class NothingMeasured(_Failed):
     r"""Raised when nothing could be tested, e.g. because all outputs are equal; see ``report``."""
 
-    def __init__(self, sentence: str, report: AuditReport) -> None:
-        super().__init__(sentence)
-        self.report = report
+    report: AuditReport
 
 
 def assert_private(  # noqa: PLR0913 - each is an option of an audit
@@ -138,7 +138,9 @@ def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditRe
             )
             raise Refuted(_refutation(report, repeat), report)
         if report.verdict == "nothing_measured":
-            raise NothingMeasured(_nothing(report), report)
+            reason = unmeasured_pairs(report.coverage)[0].reason
+            shown = f"nothing was measured on the pair {_short(report.pair)}: {reason}"
+            raise NothingMeasured(f"{report.target}: {shown}", report)
         reports.append(report)
     return tuple(reports)
 
@@ -150,11 +152,6 @@ def _require_power(report: AuditReport) -> None:
         alpha = write_rational(rational("alpha", report.alpha))
         reason = f"are too few to refute {report.claim} at alpha = {alpha}, for any outputs"
         raise InvalidParameter("runs", report.runs, reason)
-
-
-def _nothing(report: AuditReport) -> str:
-    pair, reason = _short(report.pair), unmeasured_pairs(report.coverage)[0].reason
-    return f"{report.target}: nothing was measured on the pair {pair}: {reason}"
 
 
 def _refutation(report: AuditReport, repeat: str) -> str:

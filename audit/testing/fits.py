@@ -40,23 +40,20 @@ def assert_fits(
     Raises the errors of :func:`audit.fit.fit.fit`, and :class:`audit.errors.TargetFailed`.
     """
     __tracebackhide__ = True
-    level = rational("alpha", alpha)
     chosen = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
-    report = fit(sampler, noise, runs=runs, alpha=level, seed=chosen)
+    report = fit(sampler, noise, runs=runs, alpha=alpha, seed=chosen)
     if report.error is not None:
         raise report.error
     if report.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     if report.verdict == "not_refuted":
         return report
-    repeat = again or (
-        f"assert_fits(..., runs={runs}, alpha={write_rational(level)!r}, seed={chosen})"
-    )
-    p_value = format_p_value(report.p_value or 0.0)
+    level, p_value = write_rational(rational("alpha", alpha)), format_p_value(report.p_value or 0.0)
+    repeat = again or f"assert_fits(..., runs={runs}, alpha={level!r}, seed={chosen})"
     sentence = (
         f"{report.target} does not draw from {write_noise(noise)}\n"
         f"  witness: {report.witness}\n"
-        f"  p-value {p_value}, alpha {write_rational(level)}, {report.runs:,} draws\n"
+        f"  p-value {p_value}, alpha {level}, {report.runs:,} draws\n"
         f"  again: {repeat}"
     )
     raise Refuted(sentence, report)

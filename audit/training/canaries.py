@@ -17,10 +17,11 @@ import zipfile
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from audit.wording.html import Section
 
 
-SCHEMA: Final = "dpcore-canaries/1"
-
 CanaryVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
 
 PURE: Final = "binomial tail of one run: Steinke, Nasr and Jagielski 2023"
@@ -72,8 +71,7 @@ _GUESSED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(NamedTuple):
     r"""The numbers of scores of included and excluded canaries between two numbers."""
 
     low: float
@@ -91,7 +89,7 @@ def _claim(claim: Claim | CurveClaim | Guarantee) -> dict[str, Any]:
 class CanaryReport(Result):
     r"""The report of an audit by canaries: the verdict on a claim and the bound on epsilon."""
 
-    SCHEMA: ClassVar[str] = SCHEMA
+    SCHEMA: ClassVar[str] = "dpcore-canaries/1"
 
     claim: Claim | CurveClaim | Guarantee = fact(
         '{"epsilon", "delta", "relation"} as in dpcore-audit/2; for a curve {"claim", ...}',
@@ -131,8 +129,6 @@ class CanaryReport(Result):
     constant: bool = False
     histogram: tuple[Cell, ...] = fact(
         "[[low, high, included, excluded]]: counts of scores",
-        write=lambda cells: list(map(astuple, cells)),
-        kind="list",
         default=(),
     )
     trace: tuple[tuple[int, float], ...] = fact(
@@ -152,11 +148,6 @@ class CanaryReport(Result):
     )
     def assumptions(self) -> tuple[str, ...]:
         return ASSUMED
-
-    @property
-    def refuted(self) -> bool:
-        r"""Whether the claim is refuted."""
-        return self.verdict == "refuted"
 
     @property
     def exit_code(self) -> int:
@@ -511,8 +502,10 @@ def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
         end = max(epsilon for epsilon, _ in listed)
         return [*listed, *_spread(end, _CURVE_POINTS, claim.delta_upper)]
     if isinstance(claim, Guarantee):
-        end = Fraction(_finite(claim.epsilon(_END_DELTA, _RELATIVE).upper_float))
-        return _spread(end, _FEW_POINTS, lambda e: claim.delta(e, _RELATIVE).upper_float)
+        last = claim.epsilon(_END_DELTA, _RELATIVE).upper_float
+        if last == math.inf:
+            raise InvalidParameter("claim", last, "must have a finite epsilon at delta = 1e-6")
+        return _spread(Fraction(last), _FEW_POINTS, lambda e: claim.delta(e, _RELATIVE).upper_float)
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
 
@@ -521,12 +514,6 @@ def _spread(
 ) -> list[tuple[Fraction, Fraction]]:
     at = [end * k / points for k in range(points)]
     return [(epsilon, Fraction(delta(epsilon))) for epsilon in at]
-
-
-def _finite(epsilon: float) -> float:
-    if not epsilon < math.inf:
-        raise InvalidParameter("claim", epsilon, "must have a finite epsilon at delta = 1e-6")
-    return epsilon
 
 
 def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
@@ -544,10 +531,8 @@ def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[C
         edges = np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest")
         edges = np.unique(edges) if edges[0] < edges[-1] else edges[:2]
     counts = [np.histogram(values[truth == side], bins=edges)[0] for side in (True, False)]
-    return tuple(
-        Cell(low=float(low), high=float(high), included=int(inside), excluded=int(outside))
-        for low, high, inside, outside in zip(edges, edges[1:], *counts, strict=False)
-    )
+    ends = edges.tolist()
+    return tuple(map(Cell, ends[:-1], ends[1:], *(side.tolist() for side in counts)))
 
 
 def _trace(test: _Test, truth: NDArray[np.bool_], guess: Guessed) -> list[tuple[int, float]]:
@@ -575,20 +560,20 @@ def read_scores(path: str) -> tuple[list[float], list[bool]]:
 
 
 def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
+    wrong = partial(InvalidParameter, "SCORES", path)
     try:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {name: np.asarray(file[name]) for name in _COLUMNS if name in file.files}
     except OSError as error:
-        raise InvalidParameter("SCORES", path, error.strerror or str(error)) from None
+        raise wrong(error.strerror or str(error)) from None
     except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise InvalidParameter("SCORES", path, "is not an .npz file of numbers") from None
+        raise wrong("is not an .npz file of numbers") from None
     shapes = {array.shape for array in found.values()}
     if len(found) != len(_COLUMNS) or len(shapes) != 1 or len(*shapes) != 1:
-        reason = f"must contain two arrays of equal length: {' and '.join(_COLUMNS)}"
-        raise InvalidParameter("SCORES", path, reason)
+        raise wrong(f"must contain two arrays of equal length: {' and '.join(_COLUMNS)}")
     score, included = (found[name] for name in _COLUMNS)
     if not len(score):
-        raise InvalidParameter("SCORES", path, "has no canaries")
+        raise wrong("has no canaries")
     if score.dtype.kind not in "iuf" or not bool(np.isfinite(score).all()):
         raise InvalidParameter(f"{path}: score", score.dtype.name, "must be finite numbers")
     if included.dtype.kind not in "biuf" or not bool(np.isin(included, (0, 1)).all()):
@@ -612,7 +597,10 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
             reason = f"must have {len(header)} values, like the first line"
             raise InvalidParameter(where, ",".join(row), reason)
         scores.append(_score(where, row[score]))
-        included.append(_included(where, row[inclusion]))
+        word = row[inclusion].strip()
+        if word.lower() not in _INCLUDED:
+            raise InvalidParameter(f"{where}: included", word, "must be 1 or 0 (true or false)")
+        included.append(_INCLUDED[word.lower()])
     if not scores:
         raise InvalidParameter("SCORES", path, "has no canaries below its first line")
     return scores, included
@@ -625,11 +613,4 @@ def _score(where: str, text: str) -> float:
         found = math.nan
     if not math.isfinite(found):
         raise InvalidParameter(f"{where}: score", text.strip(), "must be a finite number")
-    return found
-
-
-def _included(where: str, text: str) -> bool:
-    found = _INCLUDED.get(text.strip().lower())
-    if found is None:
-        raise InvalidParameter(f"{where}: included", text.strip(), "must be 1 or 0 (true or false)")
     return found

@@ -13,7 +13,7 @@ otherwise its noise hides the clipping and the normaliser.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final, Protocol, get_args
@@ -189,6 +189,11 @@ def _check(name: str, statement: str, *, fault: bool) -> Check:
     return Check(name=name, verdict="fault" if fault else "passed", statement=statement)
 
 
+def _tested(name: str, statement: str, p_value: float | None, *, refuted: bool) -> Check:
+    verdict: CheckVerdict = "refuted" if refuted else "passed"
+    return Check(name=name, verdict=verdict, statement=statement, p_value=p_value)
+
+
 class _Caller:
     # Calls the step, with separate coins for each call, and parses the results.
 
@@ -202,19 +207,11 @@ class _Caller:
         # The factor that converts an update to units of the clipping norm.
         self.unit = float(stated.expected / stated.clip)
 
-    def _call(self, work: Callable[[], Any]) -> Any:
-        try:
-            self.watchdog.restart()
-            found = work()
-            self.watchdog.stop()
-        except RAISED as error:
-            self.watchdog.stop()
-            raise failure(self.target, error) from error
-        return found
-
     def batch(self, number: int) -> NDArray[np.int64]:
         # A copy, because a step may reuse one array for all batches.
-        given = self._call(lambda: np.array(self.step.sample(self.batch_coins)))
+        given = self.watchdog.call(
+            lambda: np.array(self.step.sample(self.batch_coins)), self.target
+        )
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
@@ -227,7 +224,9 @@ class _Caller:
     def update(self, gradients: Floats, *coins: int) -> Floats:
         self.updates += 1
         rng = np.random.default_rng([self.seed, 1, *coins])
-        found = self._call(lambda: np.asarray(self.step.update(gradients.copy(), rng)))
+        found = self.watchdog.call(
+            lambda: np.asarray(self.step.update(gradients.copy(), rng)), self.target
+        )
         if found.dtype.kind not in "iuf":
             reason = f"update() must return an array of numbers, not of type {found.dtype}"
             raise TargetFailed(self.target, reason)
@@ -266,8 +265,7 @@ class _Caller:
             f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
             f"deviation; {100 * found.resolution:.2g}% off would be detected"
         )
-        verdict: CheckVerdict = "refuted" if found.verdict == "refuted" else "passed"
-        return Check(name="noise", verdict=verdict, statement=told, p_value=found.p_value)
+        return _tested("noise", told, found.p_value, refuted=found.refuted)
 
     def replayed(self, dimension: int) -> Iterator[Check]:
         # With the same noise twice, the difference is the effect of a gradient.
@@ -424,8 +422,7 @@ def _coordinates(standard: Floats, level: float) -> Check:
         f"the noise of {name} has {math.sqrt(sums[worst] / calls):.4g} times the stated standard "
         f"deviation in {calls:,} updates; the others are nearer to it"
     )
-    verdict: CheckVerdict = "refuted" if p_value <= level else "passed"
-    return Check(name="coordinates", verdict=verdict, statement=told, p_value=p_value)
+    return _tested("coordinates", told, p_value, refuted=p_value <= level)
 
 
 class _Listed:
@@ -452,12 +449,11 @@ def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> I
     r"""Run the checks of sampling, each at ``level``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     told = f"{twice:,} of {len(batches):,} batches contain a record more than once"
-    yield Check(name="no repeats", verdict="fault" if twice else "passed", statement=told)
+    yield _check("no repeats", told, fault=twice > 0)
     found = _fixed if stated.sampling == "fixed" else _poisson
     for name, p_value, statement in found(batches, stated):
         p = min(1.0, p_value * _ROUNDING)
-        verdict: CheckVerdict = "refuted" if p <= level else "passed"
-        yield Check(name=name, verdict=verdict, statement=statement, p_value=p)
+        yield _tested(name, statement, p, refuted=p <= level)
 
 
 Found = Iterator[tuple[str, float, str]]

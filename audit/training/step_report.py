@@ -15,8 +15,6 @@ from audit.report.sentences import FAULTS
 from audit.wording.ci_formats import Case, Outcome
 from audit.wording.result import Result, Statement, computed, fact, format_share
 
-SCHEMA: Final = "dpcore-dpsgd/1"
-
 CheckVerdict: TypeAlias = Literal["refuted", "fault", "passed", "nothing_measured"]
 StepVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
 Sampling: TypeAlias = Literal["poisson", "fixed"]
@@ -70,7 +68,7 @@ class Check:
 class StepReport(Result):
     r"""The report of an audit of a training step: the result of each check."""
 
-    SCHEMA: ClassVar[str] = SCHEMA
+    SCHEMA: ClassVar[str] = "dpcore-dpsgd/1"
 
     target: str = fact("the step as text")
     stated: Stated = fact(
@@ -103,11 +101,6 @@ class StepReport(Result):
         if found & {"refuted", "fault"}:
             return "refuted"
         return "nothing_measured" if "nothing_measured" in found else "not_refuted"
-
-    @property
-    def refuted(self) -> bool:
-        r"""Whether a check failed."""
-        return self.verdict == "refuted"
 
     @property
     def exit_code(self) -> int:

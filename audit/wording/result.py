@@ -188,6 +188,11 @@ class Result(Facts, ABC):
         r"""The sentences of the result, which every view shows."""
 
     @property
+    def refuted(self) -> bool:
+        r"""Whether the claim is refuted."""
+        return bool(self.verdict == "refuted")
+
+    @property
     def subject(self) -> str:
         return str(getattr(self, "target", ""))
 

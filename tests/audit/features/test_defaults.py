@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from audit.assembly import audit
 from audit.features import numbers
-from audit.features.defaults import default_family
+from audit.features.defaults import default_family, default_features
 from audit.features.numbers import step_of
 from dpcore import DiscreteLaplace, SeededRng
 from tests.effort import by_day
@@ -63,16 +63,16 @@ def _cut(number: float) -> float | int:
     ],
 )
 def test_the_family_follows_the_outputs(outputs: Any, features: list[str]) -> None:
-    family = default_family(outputs)
-    assert sorted(share.feature for share in family) == sorted(features)
-    assert sum(share.share for share in family) == (Fraction(1) if features else 0)
+    assert sorted(default_family(outputs)) == sorted(features)
+    shares = [feature.share for feature in default_features(outputs, floats=True)]
+    assert sum(shares) == (1 if features else 0)
 
 
 def test_floats_in_steps_are_read_by_what_remains_after_whole_ones() -> None:
     steps = 0.3 * np.random.default_rng(1).integers(0, 9999, 32)
     moved = steps + np.arange(32) % 2 / 7
-    family = {share.feature: share.share for share in default_family(moved)}
     # What the outputs themselves have does not depend on it.
+    family = {each.name: each.share for each in default_features(moved, floats=True)}
     assert list(family) == ["identity", "precision", "modulo:0.3"]
     assert (family["identity"], sum(family.values())) == (Fraction(4, 5), 1)
 
@@ -80,7 +80,7 @@ def test_floats_in_steps_are_read_by_what_remains_after_whole_ones() -> None:
 def test_a_float_cut_off_at_an_integer_is_a_float() -> None:
     cut = [_cut(number) for number in _NOISE[:, 0].tolist()]
     assert 0 < sum(isinstance(number, int) for number in cut) < 8
-    assert [share.feature for share in default_family(cut)] == _FLOATS
+    assert [*default_family(cut)] == _FLOATS
 
 
 def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> Law:
@@ -187,7 +187,7 @@ def test_every_pair_has_the_features_of_its_own_outputs(order: int, sequential: 
     assert set(report.features) == set(_FLOAT_VECTORS)
     # Of pairs that are alike, each is read as the first.
     alike = audit(vectors, "epsilon=0.5", pairs=[(2, 3), (4, 5)], **options)
-    assert alike.features == tuple(each.feature for each in default_family(_NOISE))
+    assert alike.features == tuple(default_family(_NOISE))
 
 
 def _exact(unit: float) -> Law:

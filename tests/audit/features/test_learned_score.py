@@ -14,19 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from audit.claims.claim import Claim
 from audit.evidence.prequential_test import block_ends, gather
-from audit.features import additive, learned_score, steps
+from audit.features import additive, learned_score
 from audit.features.additive import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader
 from audit.features.feature import read_feature
 from audit.features.learned_score import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
-from audit.features.steps import cell_places
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
@@ -354,24 +351,3 @@ def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: A
     for place in (CANDIDATES.index("sides"), CANDIDATES.index("joint")):
         score = parts.score(np.eye(len(CANDIDATES))[place])
         np.testing.assert_allclose(score(table), found[:, place], atol=1e-9)
-
-
-FLOATS = st.floats(-1e308, 1e308)
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300, 5e-324])
-@settings(max_examples=effort(15, 200))
-@given(
-    st.lists(FLOATS, min_size=17, max_size=40, unique=True).map(sorted),
-    st.lists(FLOATS, min_size=1, max_size=60),
-    st.integers(0, 2**20),
-)
-def test_bins_give_the_places_that_a_search_gives(
-    scale: float, cuts: list[float], numbers: list[float], seed: int
-) -> None:
-    near = np.random.default_rng(seed).normal(size=20) * scale
-    edges = np.unique(np.concatenate((np.array(cuts) * min(scale, 1.0), near)))
-    found = np.concatenate((numbers, near, edges, np.nextafter(edges, -np.inf)))
-    many = np.resize(found[np.isfinite(found)], steps._MANY)
-    places = cell_places(edges, many, np.zeros(len(many), np.int16), 128)
-    assert places.tolist() == np.searchsorted(edges, many, side="right").tolist()

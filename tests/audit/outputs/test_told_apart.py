@@ -206,7 +206,7 @@ def test_an_audit_that_compares_by_python_s_equality_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("audit.outputs.reading.identity", tuple)
-    monkeypatch.setattr("audit.features.defaults.default_family", lambda _: ())
+    monkeypatch.setattr("audit.features.defaults.default_family", lambda _: {})
     assert verdict([1], [1.0]) != "refuted"
     assert verdict([1], [2]) == "refuted"
 

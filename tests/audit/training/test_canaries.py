@@ -19,7 +19,7 @@ from accounting.release.curve import PrivacyCurve
 from audit.claims.claim import Claim
 from audit.evidence.one_run import curve_refuted, lines_of
 from audit.training import canaries as module
-from audit.training.canaries import SCHEMA, CanaryReport, canaries, planned_guesses
+from audit.training.canaries import CanaryReport, canaries, planned_guesses
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
@@ -320,7 +320,7 @@ def test_the_report_holds_every_key_and_its_own_numbers() -> None:
     report = canaries(scores, coins, "epsilon=1,delta=1e-5", trace=True)
     found = json.loads(report.to_text())
     assert set(found) == KEYS
-    assert found["schema"] == SCHEMA
+    assert found["schema"] == CanaryReport.SCHEMA
     assert found["claim"] == Claim(epsilon=1, delta="1e-5", relation="add-remove").to_json()
     assert sum(cell[2] + cell[3] for cell in found["histogram"]) == 2000
     assert [size for size, _ in found["trace"]][-1] == 2000
