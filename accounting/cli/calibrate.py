@@ -151,10 +151,10 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     facts = [
         ("noise", write_noise(found.noise)),
         ("target", f"{target} over {count} round{plural}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
+        ("reached", f"{quantity} is {between(found.found)}"),
     ]
     if found.step_less is not None:
-        facts.append(beyond_fact("less", write_noise(found.step_less), found.edge, quantity))
+        facts.append(beyond_fact("less noise", write_noise(found.step_less), found.edge, quantity))
     facts += [("method", computed_by(found.found)), *assumed(found.total())]
     return {**found.to_json(), "delta": exact(kept)}, facts
 
@@ -184,7 +184,9 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         group=wanted.group,
     )
     ((asked, _),), total = one.described(), one.composed()
-    what = "rounds" if wanted.rounds == _MOST else "rate"
+    what, next_one = (
+        ("rounds", "more rounds") if wanted.rounds == _MOST else ("rate", "higher rate")
+    )
     if what == "rate" and not isinstance(asked, Description):
         raise InvalidParameter("--noise", wanted.noise, "must be noise when solving for the rate")
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
@@ -200,10 +202,10 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),
-        ("kept", f"{quantity} is {between(found.found)}"),
+        ("reached", f"{quantity} is {between(found.found)}"),
     ]
     if found.beyond is not None:
-        facts.append(beyond_fact("more", exactly(found.beyond), found, quantity))
+        facts.append(beyond_fact(next_one, exactly(found.beyond), found, quantity))
     head = {"looked_for": what, "assumptions": list(total.assumptions)}
     target = {"epsilon": exact(at), "delta": exact(limit)}
     ends = found.to_json(beyond="one_step_more", proven="most")

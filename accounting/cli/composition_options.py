@@ -255,7 +255,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
     said = f"the least {what} is" if least.proven else f"this {what} suffices:"
     facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
     if least.beyond is not None:
-        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta"))
+        facts.append(beyond_fact("less noise", exactly(least.beyond), least, "delta"))
     return facts
 
 
@@ -342,7 +342,7 @@ def show_answer(
     *,
     as_json: bool,
 ) -> None:
-    r"""Print the JSON document, or the facts and the components."""
+    r"""Print the answer: a JSON document, or the labelled lines and the parts of the total."""
     show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
 
 
@@ -368,14 +368,16 @@ def counts(argument: str, text: str) -> list[int]:
     for part in (piece.strip() for piece in text.split(",")):
         if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
             if dots or len(found) < 3:
-                raise InvalidParameter(argument, text, "dots need three numbers before them")
+                raise InvalidParameter(
+                    argument, text, "'...' must come after at least three numbers, and only once"
+                )
             dots = True
             continue
         last = whole(argument, part, 1)
         found += [*_between(argument, text, found[-3:], last), last] if dots else [last]
         dots = False
     if dots:
-        raise InvalidParameter(argument, text, "dots need a number after them")
+        raise InvalidParameter(argument, text, "'...' must be followed by a number")
     return found
 
 

@@ -77,7 +77,10 @@ class StreamPrivatizer:
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
-        r"""The kind of sums: exact, of noisy outcomes, or the method given by ``release``."""
+        r"""How sums are formed.
+
+        Exactly, from noisy outcomes, or by the mechanism named in ``release``.
+        """
         match self.trust:
             case "none":
                 return "plain"

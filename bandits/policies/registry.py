@@ -81,7 +81,10 @@ r"""Algorithms of linear bandits: their clients, their trust model and a descrip
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""The name, description and parameter of an algorithm (default None: from the setting)."""
+    r"""The name, description and parameter of an algorithm.
+
+    If ``default`` is None, the parameter is taken from the setting.
+    """
 
     name: str
     sentence: str
