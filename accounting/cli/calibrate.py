@@ -188,7 +188,9 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         ("rounds", "more rounds") if wanted.rounds == _MOST else ("rate", "higher rate")
     )
     if what == "rate" and not isinstance(asked, Description):
-        raise InvalidParameter("--noise", wanted.noise, "must be noise when solving for the rate")
+        raise InvalidParameter(
+            "--noise", wanted.noise, "must be additive noise when solving for the rate"
+        )
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     options = {"epsilon": "--epsilon", "delta": "--delta", "noise": "--noise"}
     with progress_bar("bounds on delta", None), named(**options):
