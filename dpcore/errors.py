@@ -57,11 +57,11 @@ class InvalidParameter(DpcoreError, ValueError):
         if self.value is ABSENT:
             return f"{self.argument}: {self.reason}"
         held = issubclass(type(self.value), str)
-        shown = str.__str__(self.value) if held else _repr(self.value)
-        shown = " ".join(shown.split())
-        if len(shown) > _SHOWN:
-            shown = shown[: _SHOWN - 3] + "..."
-        return f"{self.argument} = {shown}: {self.reason}"
+        text = str.__str__(self.value) if held else _repr(self.value)
+        text = " ".join(text.split())
+        if len(text) > _SHOWN:
+            text = text[: _SHOWN - 3] + "..."
+        return f"{self.argument} = {text}: {self.reason}"
 
 
 def _repr(value: object) -> str:

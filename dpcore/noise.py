@@ -318,11 +318,11 @@ class Noise(ABC):
         return {"law": self.name, **exact}
 
     def __repr__(self) -> str:
-        shown = (
+        arguments = (
             f"{name}={value}" if Fraction(value).denominator == 1 else f"{name}='{value}'"
             for name, value in self.parameters.items()
         )
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the parameters are pickled: noise drawn ahead must never be used twice.

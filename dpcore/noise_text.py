@@ -216,8 +216,8 @@ def _made(law: type[Any], given: Mapping[str, str]) -> Any:
 
 def law_meant(name: str) -> str | None:
     r"""The law with the name most similar to a misspelled one; None if none is similar."""
-    said = str(name).lower().replace("_", "-")
-    near = get_close_matches(_LAW_NAMES.get(said, said), LAWS, n=1)
+    written = str(name).lower().replace("_", "-")
+    near = get_close_matches(_LAW_NAMES.get(written, written), LAWS, n=1)
     return near[0] if near else None
 
 
@@ -239,8 +239,8 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
             _made(law, meant)
     except InvalidParameter:
         return ""
-    shown = [key for key in wanted if key in meant or key in needed]
-    words = ",".join(f"{key}={meant.get(key, '...')}" for key in shown)
+    keys = [key for key in wanted if key in meant or key in needed]
+    words = ",".join(f"{key}={meant.get(key, '...')}" for key in keys)
     return f"; did you mean {law.name}:{words}?"
 
 

@@ -16,9 +16,9 @@ from dpcore.errors import InvalidParameter
 _T = TypeVar("_T")
 
 
-def did_you_mean(said: object, known: Iterable[str]) -> str:
+def did_you_mean(given: object, known: Iterable[str]) -> str:
     r"""Return a hint with the nearest known name for an error message; "" if none is near."""
-    near = get_close_matches(str(said), [*known], n=1)
+    near = get_close_matches(str(given), [*known], n=1)
     return f"did you mean {near[0]}? " if near else ""
 
 
@@ -34,10 +34,10 @@ def find_name(
 
     Raises :class:`InvalidParameter` for an unknown name, with the nearest and all known names.
     """
-    said = typed if name is None else name
-    if isinstance(said, str) and said in known:
-        return known[said]
-    hint = did_you_mean(said, known)
+    given = typed if name is None else name
+    if isinstance(given, str) and given in known:
+        return known[given]
+    hint = did_you_mean(given, known)
     who = "it " if hint else "" if name is None else f"{name!r} "
     raise InvalidParameter(argument, typed, f"{hint}{who}must be one of {', '.join(known)}")
 

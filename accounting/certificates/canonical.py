@@ -49,8 +49,10 @@ def digest_of(document: Mapping[str, Any]) -> str:
 
 def ascii_text(text: str) -> str:
     r"""Escape characters other than plain ASCII, as certificates require."""
-    shown = (each if each.isascii() and each.isprintable() else ascii(each)[1:-1] for each in text)
-    return "".join(shown)
+    escaped = (
+        each if each.isascii() and each.isprintable() else ascii(each)[1:-1] for each in text
+    )
+    return "".join(escaped)
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -141,17 +143,17 @@ def _of_one(part: Mapping[str, Any]) -> str:
     noise, amount = part["noise"], part["sensitivity"]["amount"]
     law = f"{noise['law']}:{_pairs(noise, (key for key in noise if key != 'law'))}"
     box = isinstance(amount, Sequence)
-    said = [f"sensitivity {f'a box of {len(amount)} numbers' if box else amount}"]
+    details = [f"sensitivity {f'a box of {len(amount)} numbers' if box else amount}"]
     if "sampling" in part:
-        said.append(f"a sample of rate {_short(part['sampling']['rate'])}")
+        details.append(f"a sample of rate {_short(part['sampling']['rate'])}")
         if part["sampling"].get("members", 1) > 1:
-            said.append(f"groups of {part['sampling']['members']}")
+            details.append(f"groups of {part['sampling']['members']}")
     if "correlated" in part:
         run = part["correlated"]
-        said.append(f"correlated over {run['rounds']:,} rounds by {run['strategy']}")
+        details.append(f"correlated over {run['rounds']:,} rounds by {run['strategy']}")
     if part["honest"] != "1":
-        said.append(f"share of the honest {_short(part['honest'])}")
-    return f"{count} {law} ({', '.join(said)})"
+        details.append(f"share of the honest {_short(part['honest'])}")
+    return f"{count} {law} ({', '.join(details)})"
 
 
 def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:

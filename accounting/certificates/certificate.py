@@ -176,24 +176,24 @@ def certify(
     """
     most = integer("digits", digits, at_least=_FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)
-    asked = [*_asked(total, deltas, epsilons, orders)]
-    if len({(each.quantity, each.at) for each in asked}) < len(asked):
+    requests = [*_claim_requests(total, deltas, epsilons, orders)]
+    if len({(each.quantity, each.at) for each in requests}) < len(requests):
         raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
     draft = _draft(total, kinds)
     with _named():
         # Parts that verify does not support are refused before the engines work on them.
         parts = tuple(part_of(f"parts[{i}]", part) for i, part in enumerate(draft.parts))
-        if asked:
+        if requests:
             scenarios(parts, above=True)
     exact = tuple(_exact_claims(parts))
-    if not asked and not exact:
+    if not requests and not exact:
         raise InvalidParameter("deltas, epsilons, orders", (), "at least one must be given")
     if evidence:
-        return _proven(draft, parts, asked, exact, most)
-    counts = [most] * len(asked)
+        return _proven(draft, parts, requests, exact, most)
+    counts = [most] * len(requests)
     with bounded():
         while True:
-            enclosed = [each.claim(count) for each, count in zip(asked, counts, strict=True)]
+            enclosed = [each.claim(count) for each, count in zip(requests, counts, strict=True)]
             certificate = replace(draft, claims=(*enclosed, *exact))
             with _named():
                 read(certificate.to_json())
@@ -203,7 +203,7 @@ def certify(
             _fewer(verdict, counts)
 
 
-def _asked(
+def _claim_requests(
     total: Composition | PrivacyCurve,
     deltas: Iterable[RationalLike] | RationalLike,
     epsilons: Iterable[RationalLike] | RationalLike,
@@ -245,7 +245,7 @@ def _named(what: str = "a certificate of this composition") -> Iterator[None]:
 def _proven(
     draft: Certificate,
     parts: tuple[Part, ...],
-    asked: Sequence[_ClaimRequest],
+    requests: Sequence[_ClaimRequest],
     exact: Sequence[Mapping[str, Any]],
     digits: int,
 ) -> Certificate:
@@ -253,7 +253,7 @@ def _proven(
     what = "a certificate of this composition with evidence"
     with bounded():
         with _named(what):
-            found = [each.ends(_CLOSE) for each in asked]
+            found = [each.ends(_CLOSE) for each in requests]
             claims = [
                 Claim(
                     quantity=each.quantity,
@@ -262,15 +262,15 @@ def _proven(
                     upper=high,
                     unit=high / 10**digits,
                 )
-                for each, (low, high) in zip(asked, found, strict=True)
+                for each, (low, high) in zip(requests, found, strict=True)
             ]
             plan = plan_of(parts, claims)
             ends = [ends_of(parts, claim, plan) for claim in claims]
         for claim, (low, high) in zip(claims, ends, strict=True):
             if low > claim.upper or high < claim.lower:
-                told = f"the kernel proves [{float(low)}, {float(high)}]"
-                raise Disagreement(f"{claim.quantity} at {claim.at}: {told}")
-        stated = [each.between(*both, digits) for each, both in zip(asked, ends, strict=True)]
+                proven = f"the kernel proves [{float(low)}, {float(high)}]"
+                raise Disagreement(f"{claim.quantity} at {claim.at}: {proven}")
+        stated = [each.between(*both, digits) for each, both in zip(requests, ends, strict=True)]
         certificate = replace(draft, claims=(*stated, *exact), evidence=evidence_of(plan))
         with _named():
             read(certificate.to_json())
@@ -356,24 +356,26 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
-    asked = described(source)
-    if asked is None or not isinstance(asked.scheme, (Everyone, Poisson)):
+    description = described(source)
+    if description is None or not isinstance(description.scheme, (Everyone, Poisson)):
         why = "verify supports only noise with full-batch or Poisson sampling"
         raise NotDerived(f"a certificate of {source!r}", why)
-    everybody = asked.scheme.everybody
-    found = _part_of(asked.unsampled if everybody else asked, honest, rounds)
-    if isinstance(asked.scheme, Poisson) and not everybody:
-        kind = "poisson-replaced" if asked.replaced else "poisson"
-        found["sampling"] = {"kind": kind, "rate": write_rational(asked.scheme.rate)}
-        if asked.group > 1:
-            found["sampling"] |= {"kind": "poisson-group", "members": asked.group}
+    everybody = description.scheme.everybody
+    found = _part_of(description.unsampled if everybody else description, honest, rounds)
+    if isinstance(description.scheme, Poisson) and not everybody:
+        kind = "poisson-replaced" if description.replaced else "poisson"
+        found["sampling"] = {"kind": kind, "rate": write_rational(description.scheme.rate)}
+        if description.group > 1:
+            found["sampling"] |= {"kind": "poisson-group", "members": description.group}
     return found
 
 
-def _part_of(asked: Description | MatrixMechanism, honest: Fraction, rounds: int) -> dict[str, Any]:
+def _part_of(
+    description: Description | MatrixMechanism, honest: Fraction, rounds: int
+) -> dict[str, Any]:
     return {
-        "noise": {key: str(value) for key, value in asked.noise.to_json().items()},
-        "sensitivity": Sensitivity.of(asked.sensitivity).to_json(),
+        "noise": {key: str(value) for key, value in description.noise.to_json().items()},
+        "sensitivity": Sensitivity.of(description.sensitivity).to_json(),
         "honest": write_rational(honest),
         "rounds": rounds,
     }

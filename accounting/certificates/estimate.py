@@ -78,30 +78,30 @@ def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     # upper end.
     ends = claim.lower, claim.upper
     found = [_worst(parts, end, float(claim.unit)) for end in ends]
-    shown = f"delta is {float(found[0][0]):.12g} and {float(found[1][0]):.12g} at its ends"
+    estimate = f"delta is {float(found[0][0]):.12g} and {float(found[1][0]):.12g} at its ends"
     if any(abs(value - float(claim.at)) <= error for value, error in found):
-        raise Refused(f"the estimate is too close to the target to decide: {shown}")
+        raise Refused(f"the estimate is too close to the target to decide: {estimate}")
     holds = bool(found[0][0] > float(claim.at) > found[1][0])
-    return _said(f"{shown} in floats", holds=holds)
+    return _finding(f"{estimate} in floats", holds=holds)
 
 
 def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
     value, error = found
-    shown = f"{_REAL.nstr(_REAL.mpf(value), 20)} in floats"
+    estimate = f"{_REAL.nstr(_REAL.mpf(value), 20)} in floats"
     low, high = _real(claim.lower), _real(claim.upper)
     if not _REAL.isfinite(value) or (low == high and abs(value - low) > error):
-        return _said(shown, holds=False)
+        return _finding(estimate, holds=False)
     if low == high:
-        raise Refused(f"{shown}, which is not rational: an exact value cannot be verified")
+        raise Refused(f"{estimate}, which is not rational: an exact value cannot be verified")
     if error > _real(_ERROR * claim.unit):
-        raise Refused(f"{shown} with an error of {float(error):.3g}")
+        raise Refused(f"{estimate} with an error of {float(error):.3g}")
     if min(abs(value - low), abs(value - high)) <= error:
-        raise Refused(f"{shown}: too close to an end of the claimed interval")
-    return _said(shown, holds=bool(low < value < high))
+        raise Refused(f"{estimate}: too close to an end of the claimed interval")
+    return _finding(estimate, holds=bool(low < value < high))
 
 
-def _said(shown: str, *, holds: bool) -> tuple[bool, str]:
-    return holds, f"estimate: {'agrees with' if holds else 'contradicts'}: {shown}"
+def _finding(estimate: str, *, holds: bool) -> tuple[bool, str]:
+    return holds, f"estimate: {'agrees with' if holds else 'contradicts'}: {estimate}"
 
 
 def _real(value: Fraction) -> Any:

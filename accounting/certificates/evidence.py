@@ -185,8 +185,8 @@ def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> t
     r"""Whether the kernel proves the claim, and the reason; ``spend`` is called before the work."""
     value = _known(found.parts, claim)
     if value is not None:
-        shown = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
-        return claim.lower <= value <= claim.upper, f"proven: the value is {shown}, a rational"
+        decimal = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
+        return claim.lower <= value <= claim.upper, f"proven: the value is {decimal}, a rational"
     plan = found.plan or _plan_for(found.parts, found.claims, claim)
     curve = _curve(found.parts, plan)
     spend((found.parts, plan), curve.work)

@@ -177,8 +177,8 @@ def _findings(
         finding = _finding(found, claim, allowance, estimates=estimates)
         where = f"claims[{found.claims.index(claim)}] ({claim.quantity})"
         if finding.status is Status.HOLDS:
-            said = f"{claim_in_words(stated)}, of {rounds_in_words(document['parts'])}"
-            finding = replace(finding, reason=f"{said}: {finding.reason}")
+            statement = f"{claim_in_words(stated)}, of {rounds_in_words(document['parts'])}"
+            finding = replace(finding, reason=f"{statement}: {finding.reason}")
         yield replace(finding, where=where)
 
 

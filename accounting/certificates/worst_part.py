@@ -146,8 +146,8 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
         yield Finding(where=where, status=Status.UNDECIDED, reason=str(error))
     else:
         if epsilon < least:
-            told = f"epsilon {decimal_of(epsilon)} is too small for {_words(part)}"
-            yield _fails(where, f"{told}: the derived epsilon is {decimal_of(least)}")
+            problem = f"epsilon {decimal_of(epsilon)} is too small for {_words(part)}"
+            yield _fails(where, f"{problem}: the derived epsilon is {decimal_of(least)}")
 
 
 def _words(part: WorstPart) -> str:

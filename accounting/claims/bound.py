@@ -82,12 +82,12 @@ class Bound(Ordered):
     def __format__(self, spec: str) -> str:
         if not spec:
             return repr(self)
-        shown = float(self)
-        if not math.isfinite(shown):
-            return format(shown, spec)
+        number = float(self)
+        if not math.isfinite(number):
+            return format(number, spec)
         # The shortest decimals of the float are already on the safe side; rounding keeps them so.
         with localcontext(rounding=ROUND_CEILING if self.safe == "upper" else ROUND_FLOOR):
-            return format(Decimal(repr(shown)), spec)
+            return format(Decimal(repr(number)), spec)
 
     def __eq__(self, other: object) -> bool:
         self._refuse_number(other)

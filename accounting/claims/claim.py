@@ -93,14 +93,19 @@ class _Stated(Guarantee):
         r"""The parameters, as text."""
         return {n.removeprefix("stated_"): str(getattr(self, n)) for n in self.numbers}
 
+    @property
+    def text(self) -> str:
+        r"""The claim as ``name=value``, without its scope."""
+        return ",".join(f"{key}={value}" for key, value in self.parameters().items())
+
     def to_json(self) -> dict[str, Any]:
         r"""The claim as text; :func:`claim_from_json` reads it back."""
         return {"claim": self.word, **self.parameters(), "scope": self.scope.to_json()}
 
     def __repr__(self) -> str:
-        shown = [_exact(each) for each in self.parameters().values()]
-        shown += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        arguments = [_exact(each) for each in self.parameters().values()]
+        arguments += [] if self.scope == Scope() else [f"scope={self.scope!r}"]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _upper(self, found: End, wanted: str) -> Bound:
         if not isinstance(found, Fraction):
@@ -373,6 +378,11 @@ class Rdp(_Stated):
         r"""The points (order, epsilon), as text."""
         return {"points": {str(order): str(epsilon) for order, epsilon in points_of(self)}}
 
+    @property
+    def text(self) -> str:
+        r"""The number of orders."""
+        return f"Renyi divergences at {len(points_of(self))} orders"
+
 
 def points_of(claim: Rdp) -> tuple[tuple[Fraction, Fraction], ...]:
     r"""The points (order, epsilon) of an Rdp claim, in increasing order."""
@@ -457,13 +467,6 @@ Word: TypeAlias = Pure | ZCdp | Rdp | Approx
 
 StatedGuarantee: TypeAlias = Word | Assumed
 """A claim of one of the five kinds."""
-
-
-def said(claim: Word) -> str:
-    r"""The claim in short form for tables, without its scope."""
-    if isinstance(claim, Rdp):
-        return f"Renyi divergences at {len(points_of(claim))} orders"
-    return ",".join(f"{key}={value}" for key, value in claim.parameters().items())
 
 
 CLAIMS: Final[dict[str, Any]] = {

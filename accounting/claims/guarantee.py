@@ -69,6 +69,11 @@ class Guarantee(ABC):
     def to_json(self) -> Any:
         r"""The guarantee as JSON text, without bounds."""
 
+    @property
+    def text(self) -> str:
+        r"""The guarantee in short form for tables, without its scope."""
+        return repr(self)
+
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
         del relative

@@ -268,21 +268,7 @@ def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
 
 def format_part(source: Guarantee, rounds: int) -> str:
     r"""Format one component as command options."""
-    from accounting.claims.claim import Approx, Pure, Rdp, ZCdp, said
-    from accounting.release.curve import described
-    from accounting.release.report_curve import ReportCurve
-    from accounting.release.shuffled_curve import ShuffledCurve
-
-    asked = described(source)
-    if asked is not None:
-        return f"{rounds} x {asked.text}"
-    if isinstance(source, ReportCurve):
-        return f"{rounds} x a local report of epsilon {between(source.pure())}"
-    if isinstance(source, ShuffledCurve):
-        return f"{rounds} x {source.reports.text}"
-    if isinstance(source, (Pure, Approx, ZCdp, Rdp)):
-        return f"{rounds} x a claim of {said(source)}"
-    return f"{rounds} x {source!r}"
+    return f"{rounds} x {source.text}"
 
 
 def write_certificate(

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp, said
+from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp
 from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
 from accounting.claims.renyi_conversion import (
     approx_from_renyi,
@@ -73,6 +73,8 @@ class Composition(Guarantee):
     parts: tuple[tuple[Guarantee, int], ...]
     scope: Scope
     assumptions: tuple[str, ...] = ()
+    group: int | None = field(default=None, compare=False, repr=False)
+    """The number of units in which neighbours differ, if a part states it."""
 
     @property
     def rounds(self) -> int:
@@ -298,11 +300,11 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
                 f"must be {scopes[0]!r}, as for the other parts: different scopes do not compose",
             )
     # A description without sampling becomes a curve without its group size: compare groups here.
-    asked = [
+    sources = [
         *(part[0] if isinstance(part, tuple) else part for part in parts),
         *(source for source, _ in listed),
     ]
-    groups = dict.fromkeys(size for each in asked if (size := _group(each)) is not None)
+    groups = dict.fromkeys(size for each in sources if (size := _group(each)) is not None)
     if len(groups) > 1:
         first, second, *_ = groups
         reason = (
@@ -313,13 +315,18 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     for source, rounds in listed:
         counts[source] = counts.get(source, 0) + rounds
     return Composition(
-        parts=tuple(counts.items()), scope=scopes[0], assumptions=tuple(dict.fromkeys(assumptions))
+        parts=tuple(counts.items()),
+        scope=scopes[0],
+        assumptions=tuple(dict.fromkeys(assumptions)),
+        group=next(iter(groups), None),
     )
 
 
 def _group(source: Any) -> int | None:
     # The number of units in which neighbours differ: 1 for a mechanism; None for a claim or a curve
     # without sampling, which do not state it.
+    if isinstance(source, Composition):
+        return source.group
     if isinstance(source, Derivable):
         return source.group if isinstance(source, Description) else 1
     own = source.description if isinstance(source, OneRelease) else None
@@ -355,7 +362,7 @@ def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]
         case Pure() | ZCdp() | Rdp() | Approx():
-            return [(part, rounds, part.scope, (f"{said(part)}: taken as stated",))]
+            return [(part, rounds, part.scope, (f"{part.text}: taken as stated",))]
         case OneRelease():
             return [(part, rounds, part.scope, part.assumptions)]
         case _ if isinstance(part, Derivable):

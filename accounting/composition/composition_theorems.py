@@ -139,8 +139,8 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
         except NotDerived:
             return math.inf
 
-    asked = [described(source) for source, _ in total.parts]
-    if any(one is not None and not one.scheme.everybody for one in asked):
+    descriptions = [described(source) for source, _ in total.parts]
+    if any(one is not None and not one.scheme.everybody for one in descriptions):
         # The sum of each order needs a separate listing.
         return Bound(
             upper=min(epsilon_at_order(divergence(a), a, delta) for a in _SAMPLED_ORDERS),

@@ -170,8 +170,8 @@ class Truncated(Guarantee):
 
 def _rate(source: Guarantee) -> Fraction | None:
     # The rate of a Poisson sample, 1 without sampling, None for other schemes and claims.
-    asked = described(source)
-    match asked and asked.scheme:
+    description = described(source)
+    match description and description.scheme:
         case Poisson(rate=rate):
             return Fraction(rate)
         case Everyone():

@@ -177,8 +177,8 @@ def description_from_json(data: object) -> Description:
     r"""The inverse of ``Description.to_json``; it also reads the JSON of earlier versions.
 
     >>> from accounting.descriptions.real_noise import Gaussian
-    >>> asked = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)
-    >>> description_from_json(asked.to_json()) == asked
+    >>> sampled = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)
+    >>> description_from_json(sampled.to_json()) == sampled
     True
 
     Raises :class:`InvalidParameter` for unknown names, missing or superfluous fields, and values

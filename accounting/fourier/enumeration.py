@@ -16,9 +16,7 @@ from typing import Final
 import numpy as np
 
 from accounting.fourier.factor import LossPart
-from accounting.fourier.real_loss import TabledLoss
 from accounting.loss.discrete_loss import Floats, Listing
-from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14
@@ -40,6 +38,7 @@ class Enumeration:
 
     ``coarse``: for upper bounds, excess outcomes are merged upwards instead of returning None.
 
+    >>> from accounting.fourier.real_loss import TabledLoss
     >>> from accounting.law_pairs.laplace import LaplacePair
     >>> from accounting.loss.integer_cells import IntegerPair
     >>> table = IntegerPair(pair=LaplacePair(scale=Fraction(1), shift=1))
@@ -81,16 +80,12 @@ class Enumeration:
         listed: list[tuple[Listing, int, bool]] = []
         for law, count in self.parts:
             # The last product has two halves, each with more outcomes than rounds.
-            if not isinstance(law, TabledLoss) or count > 2 * math.isqrt(self.most):
+            if count > 2 * math.isqrt(self.most):
                 return None
-            cut = law.cut(least)
-            if not (self.coarse or all(table.fixed for _, table in cut.kinds)):
+            atoms = law.few_atoms(least, coarse=self.coarse)
+            if atoms is None or law.above is None:
                 return None
-            try:
-                one = _without(cut.listing(), least, law.above)
-            except PrecisionExhausted:
-                return None
-            listed.append((one, count, law.above))
+            listed.append((_without(atoms, least, law.above), count, law.above))
         return self._sum(listed)
 
     def _totals(self) -> Iterator[Listing]:

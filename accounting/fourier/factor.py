@@ -17,6 +17,7 @@ from flint import arb
 
 from accounting.fourier.discs import Discs, Floats, Integers
 from accounting.loss.cell_table import Focus
+from accounting.loss.discrete_loss import Listing
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 
@@ -38,6 +39,14 @@ class LossPart(ABC):
         """
         del spare, width
         return self
+
+    def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
+        r"""All atoms, if they are few; atoms of mass below ``least`` may be counted as infinite.
+
+        ``coarse``: the listing of a table that could be refined counts as well.
+        """
+        del least, coarse
+        return None
 
     @property
     @abstractmethod

@@ -56,6 +56,20 @@ class TabledLoss(LossPart):
         del width
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
+    def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
+        r"""All atoms of the truncated tables, if these are fixed; None if they are not resolved."""
+        cut = self.cut(least)
+        if not (coarse or all(table.fixed for _, table in cut.kinds)):
+            return None
+        try:
+            return cut.listing()
+        except PrecisionExhausted:
+            return None
+
+    def listing(self) -> Listing:
+        r"""All atoms, of about 4096 cells chosen for a tilt of 1."""
+        return _listing(self, Focus(1.0), _LISTED)
+
     @property
     def hidden(self) -> arb:
         r"""A bound on the mass at infinity, in the direction of the discretisation."""
@@ -87,10 +101,6 @@ class TabledLoss(LossPart):
         at = focus or Focus(float(tilt))
         return _factor(self, tilt, at, _count(self, at, variance))
 
-    def listing(self) -> Listing:
-        r"""All atoms, of about 4096 cells chosen for a tilt of 1."""
-        return _listing(self, Focus(1.0), _LISTED)
-
 
 class _Listed(LossPart):
     # A loss with one listing for every tilt and variance.
@@ -100,6 +110,11 @@ class _Listed(LossPart):
     @abstractmethod
     def atoms(self) -> Listing:
         r"""All atoms."""
+
+    def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
+        r"""All atoms."""
+        del least, coarse
+        return self.atoms
 
     @property
     def hidden(self) -> arb:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 import numpy as np
 from sqlalchemy import Connection, Table
 
-from accounting.claims.claim import Assumed, Word, read_claim, said
+from accounting.claims.claim import Assumed, Word, read_claim
 from accounting.composition.compose import Source
 from accounting.ledger.charging import Book, Charged, Head, charged, text_of
 from accounting.ledger.check import Damage, damages
@@ -487,4 +487,4 @@ def _read(budget: Word | Filter | str) -> Word | Filter:
 def _format_budget(budget: Word | Filter) -> str:
     if isinstance(budget, Filter):
         return repr(budget)
-    return f"{said(budget)} ({budget.scope.relation.value})"
+    return f"{budget.text} ({budget.scope.relation.value})"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of, said
+from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp, points_of
 from accounting.claims.renyi_conversion import rounded_up
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold import threshold_guarantee
@@ -150,7 +150,7 @@ def cost(
         guarantee = derived(guarantee)
     if isinstance(guarantee, NoisyThreshold):
         if "delta" not in keeper.counters:
-            raise InvalidParameter("budget", said(keeper.budget), _NO_DELTA)
+            raise InvalidParameter("budget", keeper.budget.text, _NO_DELTA)
         if rows_per_user is not None and guarantee.scope.unit is Unit.CONTRIBUTION:
             guarantee, rows_per_user = _threshold_for_user(guarantee, rows_per_user), None
         guarantee = threshold_guarantee(guarantee)

@@ -237,9 +237,9 @@ class Cells:
         far = log_bound(quotient, -1)
         losses = np.where(np.isfinite(near) & (relative > _FAR), np.maximum(near, far), far)
         least = np.maximum(p.lower, 0.0)
-        shown = (q.value > 0) | (q.error > 0)
-        hidden = float(least[~shown].sum()) * (1 - len(least) * 2 * _UNIT)
-        return losses[shown], least[shown], p.upper[shown], hidden
+        possible = (q.value > 0) | (q.error > 0)
+        hidden = float(least[~possible].sum()) * (1 - len(least) * 2 * _UNIT)
+        return losses[possible], least[possible], p.upper[possible], hidden
 
     def sampled(self, rate: Fraction, *, present: bool) -> Cells:
         r"""Cells of (1 - rate) Q + rate P against Q, or of P against (1 - rate) P + rate Q."""

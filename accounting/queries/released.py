@@ -117,11 +117,13 @@ class Released:
         return {word: Fraction(number) for word, number in found.items()}
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items())
-        return f"Released({self.query.name}: {_shown(self.value)}, {said})"
+        parameters = ", ".join(
+            f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items()
+        )
+        return f"Released({self.query.name}: {_format(self.value)}, {parameters})"
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
 
 

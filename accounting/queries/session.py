@@ -13,7 +13,7 @@ from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from accounting.claims.claim import Word, read_claim, said
+from accounting.claims.claim import Word, read_claim
 from accounting.composition.compose import Composition, compose
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, ValueLost
 from accounting.ledger.request import cost
@@ -163,7 +163,7 @@ class Session:
         return self._filter.format(self._filter.remaining(self._total), down)
 
     def __repr__(self) -> str:
-        return f"Session(spent {said(self.spent)}, left {self._left()})"
+        return f"Session(spent {self.spent.text}, left {self._left()})"
 
     def _repr_html_(self) -> str:
         rows = [(each.query.name, each.value, each.target.text) for each in self.answers]

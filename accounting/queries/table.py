@@ -145,8 +145,8 @@ class Table:
         r"""Raise :class:`InvalidParameter` under ``argument`` for columns missing in the table."""
         for column in columns:
             if column not in self.columns:
-                shown = ", ".join(self.columns[:8])
-                reason = f"is not a column of {self.name}, which has {shown}"
+                names = ", ".join(self.columns[:8])
+                reason = f"is not a column of {self.name}, which has {names}"
                 raise InvalidParameter(argument, column, reason)
 
     @contextmanager
@@ -319,8 +319,8 @@ class Table:
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
         polars = _polars()
-        shown = polars.col(column).cast(polars.String, strict=False).alias("shown")
-        rows = self._frame().select(shown, bad.alias("bad")).with_row_index("row", 1)
+        text = polars.col(column).cast(polars.String, strict=False).alias("shown")
+        rows = self._frame().select(text, bad.alias("bad")).with_row_index("row", 1)
         found = self._collected(rows.filter(polars.col("bad")).head(1))
         if len(found):
             row, value = found["row"][0], found["shown"][0]

@@ -7,32 +7,31 @@ moving one example also moves others. Proofs: docs/proofs/subsampling.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final, cast
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import probability
 from accounting.descriptions.sampling_schemes import Allocation
 from accounting.fourier.real_loss import AllocatedLoss
-from accounting.loss.allocation_loss import Side, allocated
+from accounting.loss.allocation_loss import Side
 from accounting.loss.allocation_renyi import MOST_ORDER, renyi_of_allocation
 from accounting.loss.density import NormalDensity
-from accounting.loss.discrete_loss import Listing
-from accounting.release.curve import ByOrder
+from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.dominating_pairs import DominatingPairs
 from accounting.release.real_curve import RealCurve
 from accounting.release.subsampled_pairs import DescribedSample
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, at_least_zero
+from dpcore.numbers.parameter import RationalLike
 
 _BITS: Final = 64
 _SIDES: Final = (True, False)
 _NARROWEST: Final = 0.2
 _WIDEST: Final = 2.0**20
-_HALVINGS: Final = 60
-_FAR_OUT: Final = 600.0
 _MOST_LISTED: Final = 10**5
+_LISTED_BITS: Final = 12
+"""The relative width of the bounds of one epoch, 2^-12, from listings of a usual size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -46,8 +45,8 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
-    >>> asked = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
-    >>> AllocatedSample(description=asked).epsilon("1e-6")
+    >>> epoch = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
+    >>> AllocatedSample(description=epoch).epsilon("1e-6")
     Bound([2.0..., 2.0...], 'renyi')
 
     Raises :class:`InvalidParameter` for noise outside the range of floats.
@@ -85,10 +84,6 @@ class AllocatedSample(ByOrder, DescribedSample):
         fits = _NARROWEST <= self.density.deviation <= _WIDEST
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
-    def listing(self, *, above: bool, present: bool) -> Listing:
-        r"""One bound on the loss of an epoch, for (with, without) the unit or the reverse pair."""
-        return allocated(self.density, self.scheme.rounds, Side(above=above, present=present))
-
     def dominating_pairs(self) -> DominatingPairs:
         r"""The discretised pairs of an epoch with one pick; raises for several picks."""
         if not self.listed:
@@ -113,31 +108,20 @@ class AllocatedSample(ByOrder, DescribedSample):
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Bounds on delta from both discretisations, and from the best order."""
         found = ByOrder.enclose_delta(self, epsilon, bits)
-        if not self.listed:
-            return found
-        low, high = self._between(at_least_zero("epsilon", epsilon))
-        return Enclosure(Fraction(low), min(found.upper, Fraction(high)))
+        return self._nearer(found, OneRelease.enclose_delta, epsilon)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds on epsilon by bisection of both discretisations, and from the best order."""
-        found, most = ByOrder.enclose_epsilon(self, delta, bits), probability("delta", delta)
-        if not self.listed or not 0 < most < 1:
-            return found
-        lows, highs = [0.0, _FAR_OUT], [0.0, _FAR_OUT]
-        for ends, at in ((lows, 0), (highs, 1)):
-            for _ in range(_HALVINGS):
-                middle = (ends[0] + ends[1]) / 2
-                ends[int(self._between(Fraction(middle))[at] <= most)] = middle
-        upper = Fraction(highs[1]) if highs[1] < _FAR_OUT else found.upper
-        return Enclosure(Fraction(lows[0]), min(found.upper, upper))
+        r"""Bounds on epsilon from both discretisations, and from the best order."""
+        found = ByOrder.enclose_epsilon(self, delta, bits)
+        return self._nearer(found, OneRelease.enclose_epsilon, delta)
 
-    def _between(self, epsilon: Fraction) -> tuple[float, float]:
-        # The larger value of the two directions, as a lower and an upper bound.
-        low, high = (
-            max(self.listing(above=above, present=side).delta(epsilon)[above] for side in _SIDES)
-            for above in (False, True)
-        )
-        return low, high
+    def _nearer(
+        self, found: Enclosure, ask: Callable[..., Enclosure], at: RationalLike
+    ) -> Enclosure:
+        if not self.listed:
+            return found
+        other = ask(self, at, _LISTED_BITS)
+        return Enclosure(max(found.lower, other.lower), min(found.upper, other.upper))
 
     def _both(self, found: Enclosure) -> Bound:
         lower = found.lower if found.lower > 0 else None

@@ -4,8 +4,8 @@ L is the sum of independent losses L_i with k_i copies each. For one release it 
 pair. For one Gaussian law, discrete or not, with the same shift in every round, the sum of the
 noise is one law. Otherwise the outcomes are enumerated if there are few, or a contour integral with
 one small additional Gaussian is used (:mod:`accounting.fourier.pld_composition`), of listings in
-the requested direction. With probability 1 - ``shown`` an (epsilon, delta) claim gives no
-guarantee: this mass is lost beforehand.
+the requested direction. An (epsilon, delta) claim has an infinite loss with probability delta
+(``lost``); the methods named ``finite`` condition on a finite loss.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from flint import arb
@@ -32,7 +33,7 @@ from accounting.loss.density import NormalDensity
 from accounting.loss.integer_cells import table_of
 from accounting.loss.normal_loss import NormalLoss
 from accounting.loss.real_cells import RealPair
-from accounting.pairs.enclose import enclose_delta, enclose_epsilon
+from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed
 from accounting.pairs.pair import ClosedPair, Pair
 from accounting.release.connect_the_dots import revealing_or_nothing
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -41,7 +42,6 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
-_MOST_BITS: Final = 1 << 12
 _WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
 
 _FEW_ROUNDS: Final = 16
@@ -113,7 +113,7 @@ class ComposedLoss:
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
-        found = self._delta_of_shown(epsilon, relative)
+        found = self._delta_of_finite(epsilon, relative)
         if not self.lost:
             return found
         # h + (1 - h) delta', which increases in both.
@@ -129,17 +129,17 @@ class ComposedLoss:
         if delta >= 1:
             return Enclosure.exactly(0)
         if not self.lost:
-            return self._epsilon_of_shown(delta, relative)
+            return self._epsilon_of_finite(delta, relative)
         share = self._share(delta) if self._known() else Enclosure.exactly(-1)
         if share.upper < 0:
             return Enclosure.infinite()
         # epsilon decreases in the remaining share of delta.
-        low = self._epsilon_of_shown(Fraction(share.upper), relative).lower
+        low = self._epsilon_of_finite(Fraction(share.upper), relative).lower
         if share.lower < 0:
             return Enclosure(low, math.inf)
-        return Enclosure(low, self._epsilon_of_shown(Fraction(share.lower), relative).upper)
+        return Enclosure(low, self._epsilon_of_finite(Fraction(share.lower), relative).upper)
 
-    def _delta_of_shown(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+    def _delta_of_finite(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
         if epsilon >= self.largest().upper:
             return Enclosure.exactly(0)
         match self._engine():
@@ -162,7 +162,7 @@ class ComposedLoss:
                         return Enclosure(Fraction(0), found.upper)
                     return Enclosure(found.lower, Fraction(1))
 
-    def _epsilon_of_shown(self, delta: Fraction, relative: Fraction) -> Enclosure:
+    def _epsilon_of_finite(self, delta: Fraction, relative: Fraction) -> Enclosure:
         if delta == 0:
             return self.largest()
         match self._engine():
@@ -195,19 +195,23 @@ class ComposedLoss:
         named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
         return found if named is None else named
 
-    def tradeoff(self, alpha: Fraction) -> Enclosure:
-        r"""A bound on the least type II error in [0, 1], in the direction of the discretisation.
+    def tradeoff(self, alpha: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least type II error of a test with type I error ``alpha``.
 
         Raises :class:`NotDerived` if there are too many outcomes to list.
         """
-        parts = tuple((listed_loss(law, above=self.above), count) for law, count in self.parts)
-        named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
-        if named is None:
-            raise NotDerived(
-                f"the tests of {self!r}", "they have too many outcomes: use delta(epsilon)"
-            )
-        low, high = named.tradeoff(alpha)
-        return Enclosure(Fraction(low), 1) if self.above else Enclosure(0, Fraction(high))
+        engine = self._engine()
+        if isinstance(engine, ClosedPair):
+            return narrowed(partial(engine.tradeoff, alpha), _bits(relative))
+        ends = []
+        for above in (True, False):
+            parts = tuple((listed_loss(law, above=above), count) for law, count in self.parts)
+            named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
+            if named is None:
+                reason = "they have too many outcomes: use delta(epsilon)"
+                raise NotDerived(f"the tests of {self!r}", reason)
+            ends.append(Fraction(named.tradeoff(alpha)[0 if above else 1]))
+        return Enclosure(*ends)
 
     def largest(self) -> Enclosure:
         r"""The largest total loss: the sum of the largest losses, possibly infinite."""
@@ -223,9 +227,9 @@ class ComposedLoss:
 
     def _hidden(self) -> arb:
         # h = 1 - prod (1 - d)^k, without cancellation.
-        return -self._log_shown().expm1()
+        return -self._log_kept().expm1()
 
-    def _log_shown(self) -> arb:
+    def _log_kept(self) -> arb:
         return sum((count * (-ball(delta)).log1p() for delta, count in self.lost), arb(0))
 
     def _share(self, delta: Fraction) -> Enclosure:
@@ -233,7 +237,7 @@ class ComposedLoss:
         bits = sum(count * (1 - d).denominator.bit_length() for d, count in self.lost)
         if bits <= _MOST_EXACT and 1 - delta == math.prod((1 - d) ** k for d, k in self.lost):
             return Enclosure.exactly(0)
-        return narrow(lambda: -((-ball(delta)).log1p() - self._log_shown()).expm1(), _HIDDEN_BITS)
+        return narrow(lambda: -((-ball(delta)).log1p() - self._log_kept()).expm1(), _HIDDEN_BITS)
 
     def _engine(self) -> ClosedPair | NormalLoss | ContourIntegral | None:
         match self.parts:
@@ -290,4 +294,4 @@ def _largest(law: Law) -> Enclosure:
 def _bits(relative: Fraction) -> int:
     # A width of 2^-bits or less is within `relative`; pairs are computed at least to float width.
     ratio = relative.denominator // relative.numerator
-    return min(max(ratio.bit_length() + 1, _FEWEST_BITS), _MOST_BITS)
+    return min(max(ratio.bit_length() + 1, _FEWEST_BITS), MOST_BITS)

@@ -214,8 +214,8 @@ def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsP
         found = Enclosure.of(pair.hidden())
     if above:
         return ConnectTheDotsPair.through([(Fraction(1), Fraction(min(found.upper, 1)))])
-    shown = max(Fraction(found.lower), Fraction(0))
-    return ConnectTheDotsPair.through([(1 - shown, shown)])
+    revealed = max(Fraction(found.lower), Fraction(0))
+    return ConnectTheDotsPair.through([(1 - revealed, revealed)])
 
 
 def _dots(listing: Listing, most: int) -> Iterator[CurvePoint]:

@@ -23,10 +23,10 @@ from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.law_pairs.registry import Coordinates, candidates, worst
 from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed, within
-from accounting.pairs.pair import ClosedPair, Loss, Pair
+from accounting.pairs.enclose import MOST_BITS, narrowed, within
+from accounting.pairs.pair import Loss, Pair
 from accounting.release.composed_loss import ComposedLoss
-from accounting.release.dominating_pairs import DominatingPairs, of_noise
+from accounting.release.dominating_pairs import DominatingPairs, of_noise, over_totals
 from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
@@ -61,13 +61,15 @@ class OneRelease(Guarantee):
         r"""The unproven assumptions; empty for exact samplers."""
         return ()
 
-    @abstractmethod
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0."""
+        r"""The least delta at ``epsilon`` >= 0, by default that of the dominating pairs."""
+        exact = at_least_zero("epsilon", epsilon)
+        return self._of_pairs(partial(ComposedLoss.delta, epsilon=exact), bits)
 
-    @abstractmethod
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]."""
+        r"""The least epsilon at ``delta`` in [0, 1], by default that of the dominating pairs."""
+        exact = probability("delta", delta)
+        return self._of_pairs(partial(ComposedLoss.epsilon, delta=exact), bits)
 
     @abstractmethod
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -106,6 +108,12 @@ class OneRelease(Guarantee):
             unit=self.scope.unit,
         )
 
+    @property
+    def text(self) -> str:
+        r"""The description in the syntax of the commands."""
+        found = self.description
+        return repr(self) if found is None else found.text
+
     def to_json(self) -> Any:
         r"""The description as JSON, with numbers as text."""
         found = self.description
@@ -113,11 +121,16 @@ class OneRelease(Guarantee):
 
     def __repr__(self) -> str:
         given = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
-        shown = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        arguments = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
+
+    def _of_pairs(self, ask: Callable[..., Enclosure], bits: int) -> Enclosure:
+        one_round = [(self.dominating_pairs(), 1)]
+        found = over_totals(one_round, partial(ask, relative=Fraction(1, 1 << bits)))
+        return Enclosure(found.lower or Fraction(0), found.upper)
 
 
 def _exact(value: object) -> str:
@@ -216,14 +229,7 @@ class PairCurve(OneRelease):
         (Enclosure([0, 0]), Enclosure([0.049958374957879972, 0.049958374957879973]))
         """
         exact = at_least_zero("epsilon", epsilon)
-        bits = _checked(bits)
-        relative = max(Fraction(1, 1 << bits), _FINEST)
-        return _largest(
-            enclose_delta(pair, exact, bits)
-            if pair
-            else _between(each, partial(ComposedLoss.delta, epsilon=exact, relative=relative))
-            for each, pair in self._closed()
-        )
+        return _largest(self._totals(partial(ComposedLoss.delta, epsilon=exact), bits))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1].
@@ -239,15 +245,7 @@ class PairCurve(OneRelease):
         bits = _checked(bits)
         if exact == 0:
             return _added(self.worst(), _largest_loss, bits)
-        if exact == 1:
-            return Enclosure.exactly(0)
-        relative = max(Fraction(1, 1 << bits), _FINEST)
-        return _largest(
-            enclose_epsilon(pair, exact, bits)
-            if pair
-            else _between(each, partial(ComposedLoss.epsilon, delta=exact, relative=relative))
-            for each, pair in self._closed()
-        )
+        return _largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
@@ -269,14 +267,10 @@ class PairCurve(OneRelease):
         if exact == 1:
             return Enclosure.exactly(0)
         if exact == 0:
-            shown = (_loss(partial(_shown, each), bits) for each in self.products())
-            return within(_smallest(shown), Fraction(0), Fraction(1))
-        found = (
-            narrowed(partial(pair.tradeoff, exact), bits)
-            if pair
-            else _between(each, partial(ComposedLoss.tradeoff, alpha=exact), rising=False)
-            for each, pair in self._closed()
-        )
+            finite = (_loss(partial(_finite_loss, each), bits) for each in self.products())
+            return within(_smallest(finite), Fraction(0), Fraction(1))
+        relative = Fraction(1, 1 << bits)
+        found = (ComposedLoss(parts=each).tradeoff(exact, relative) for each in self.products())
         return within(_smallest(found), Fraction(0), Fraction(1))
 
     # -- Renyi --------------------------------------------------------------------------------
@@ -305,14 +299,15 @@ class PairCurve(OneRelease):
         r"""The least rho, to a relative width of 2^-bits."""
         return _added(self.worst(), _zcdp, _checked(bits))
 
-    def _closed(self) -> Iterator[tuple[Coordinates, ClosedPair | None]]:
-        # Each product, with its pair if the curve of that pair is computed in balls.
+    def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
+        # Each product: its value, or bounds from the listings of both directions.
+        finest = Fraction(1, 1 << _checked(bits))
         for each in self.products():
-            match each:
-                case ((ClosedPair() as pair, 1),):
-                    yield each, pair
-                case _:
-                    yield each, None
+            total = ComposedLoss(parts=each)
+            relative = finest if total.method == "direct" else max(finest, _FINEST)
+            sides = (True,) if total.exact else (False, True)
+            ends = [ask(replace(total, above=side), relative=relative) for side in sides]
+            yield Enclosure(ends[0].lower, ends[-1].upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -361,15 +356,6 @@ class PrivacyCurve(PairCurve):
         return worst(self.noise, self._moves)
 
 
-def _between(
-    product: Coordinates, ask: Callable[[ComposedLoss], Enclosure], *, rising: bool = True
-) -> Enclosure:
-    # Bounds from the listings of both directions; ``rising``: the result increases with the losses.
-    below, above = (ask(ComposedLoss(parts=product, above=side)) for side in (False, True))
-    low, high = (below, above) if rising else (above, below)
-    return Enclosure(low.lower, high.upper)
-
-
 def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: int) -> Enclosure:
     # The losses of independent coordinates add.
     found = [(_loss(partial(ask, pair), bits), count) for pair, count in product]
@@ -391,10 +377,10 @@ def _zcdp(pair: Pair) -> Loss | Enclosure:
     return pair.zcdp()
 
 
-def _shown(product: Coordinates) -> arb:
+def _finite_loss(product: Coordinates) -> arb:
     # P(L < oo): the type II error of the best test that never errs under Q.
-    shown = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
-    return math.prod(shown, start=arb(1))
+    finite = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
+    return math.prod(finite, start=arb(1))
 
 
 def _loss(compute: Callable[[], Loss | Enclosure], bits: int) -> Enclosure:

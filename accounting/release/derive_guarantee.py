@@ -127,7 +127,7 @@ def sampled(
     """
     if not isinstance(curve, (PrivacyCurve, RealCurve)):
         raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
-    asked = Description(
+    description = Description(
         noise=curve.noise,
         sensitivity=curve.sensitivity,
         scheme=scheme,
@@ -135,10 +135,11 @@ def sampled(
         unit=curve.scope.unit,
         group=group,
     )
-    if curve.scope.relation is not asked.added:
-        must = f"must have relation {asked.added.value!r}, the relation of the stated sensitivity"
+    if curve.scope.relation is not description.added:
+        relation = description.added
+        must = f"must have relation {relation.value!r}, the relation of the stated sensitivity"
         raise InvalidParameter("scope", curve.scope, must)
-    return curve_of(asked.unsampled) if scheme.everybody else _sample_of(asked)
+    return curve_of(description.unsampled) if scheme.everybody else _sample_of(description)
 
 
 def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # like a class
@@ -179,25 +180,27 @@ def FixedSizeSampled(  # noqa: N802  # like a class
     return sampled(curve, FixedSize(sample=sample, population=population))
 
 
-def _described(asked: Description) -> Guarantee:
-    if asked.scheme.everybody:
-        return _of_all(asked.unsampled)
-    whole = _of_all(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+def _described(description: Description) -> Guarantee:
+    if description.scheme.everybody:
+        return _of_all(description.unsampled)
+    whole = _of_all(replace(description, scheme=EVERYONE, relation=description.added, group=1))
     if not isinstance(whole, (PrivacyCurve, RealCurve)):
-        raise InvalidParameter("noise", asked.noise, "must have a privacy curve to be sampled")
-    return _sample_of(asked)
+        raise InvalidParameter(
+            "noise", description.noise, "must have a privacy curve to be sampled"
+        )
+    return _sample_of(description)
 
 
-def _sample_of(asked: Description) -> DescribedSample:
-    scheme = asked.scheme
+def _sample_of(description: Description) -> DescribedSample:
+    scheme = description.scheme
     kind = _SAMPLES.get(type(scheme))
-    if isinstance(scheme, Poisson) and asked.group > 1:
+    if isinstance(scheme, Poisson) and description.group > 1:
         kind = MixedSample
-    elif isinstance(scheme, Poisson) and asked.replaced:
+    elif isinstance(scheme, Poisson) and description.replaced:
         kind = ReplacedSample
     if kind is None:
         raise InvalidParameter("scheme", scheme, "has no known privacy bound")
-    return kind(description=asked)
+    return kind(description=description)
 
 
 _SAMPLES: Final[dict[type[Scheme], type[DescribedSample]]] = {
@@ -209,10 +212,14 @@ _SAMPLES: Final[dict[type[Scheme], type[DescribedSample]]] = {
 }
 
 
-def _of_all(asked: Description) -> Guarantee:
-    if isinstance(asked.noise, RealNoise):
-        return curve_of(asked)
-    return guarantee(Mechanism(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope))
+def _of_all(description: Description) -> Guarantee:
+    if isinstance(description.noise, RealNoise):
+        return curve_of(description)
+    return guarantee(
+        Mechanism(
+            noise=description.noise, sensitivity=description.sensitivity, scope=description.scope
+        )
+    )
 
 
 def serve(noise: type[Noise], derive: Derive) -> None:

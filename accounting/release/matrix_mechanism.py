@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import order_above_one, probability
+from accounting.claims.guarantee import order_above_one
 from accounting.descriptions.real_noise import Gaussian
 from accounting.loss.normal_loss import NormalLoss
 from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
@@ -24,7 +24,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, at_least_zero
+from dpcore.numbers.parameter import RationalLike
 
 _BITS: Final = 64
 _THEOREM: Final = (
@@ -152,10 +152,6 @@ class MatrixCurve(_OneMatrix):
         noise = self.mechanism.noise
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
-    def loss(self) -> NormalLoss:
-        r"""The dominating loss."""
-        return self.losses()[1]
-
     def losses(self) -> tuple[NormalLoss, NormalLoss]:
         r"""An attained loss and a dominating loss; equal if the sensitivity is exact."""
         low, high = self.mechanism.variances
@@ -165,22 +161,6 @@ class MatrixCurve(_OneMatrix):
         r"""The pairs of both losses."""
         low, high = self.losses()
         return DominatingPairs(above=(((high, 1),),), attained=(((low, 1),),))
-
-    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0."""
-        at = at_least_zero("epsilon", epsilon)
-        low, high = (loss.delta(at, bits) for loss in self.losses())
-        return Enclosure(low.lower, high.upper)
-
-    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]."""
-        most = probability("delta", delta)
-        if most == 0:
-            return Enclosure.infinite()
-        if most == 1:
-            return Enclosure.exactly(0)
-        low, high = (loss.epsilon(most, bits) for loss in self.losses())
-        return Enclosure(low.lower, high.upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""

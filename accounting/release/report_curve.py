@@ -23,7 +23,9 @@ from dpcore.local import LocalReport
 from dpcore.mechanism import A_SCOPE, Relation, Scope
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
+from dpcore.numbers.rounding import up
 
+_DIGITS: Final = 9
 WORD: Final = "local-report"
 r"""The value of the JSON key ``claim``."""
 
@@ -100,6 +102,11 @@ class ReportCurve(PairCurve):
     def dominating_pairs(self) -> DominatingPairs:
         r"""The pair of any two values, which every two values attain."""
         return DominatingPairs.exactly(*self.products())
+
+    @property
+    def text(self) -> str:
+        r"""The pure epsilon of the report."""
+        return f"a local report of epsilon {up(self.pure().upper, _DIGITS)}"
 
     @property
     def description(self) -> None:

@@ -22,12 +22,12 @@ from typing import Any, ClassVar, Final
 from flint import arb
 
 from accounting.claims.bound import Bound
-from accounting.claims.guarantee import order_above_one, probability
-from accounting.errors import NotDerived
+from accounting.claims.guarantee import probability
 from accounting.fourier.positive_part import mean_positive_part
 from accounting.release.connect_the_dots import UNSEEN, ConnectTheDotsPair, CurvePoint
 from accounting.release.curve import OneRelease
 from accounting.release.dominating_pairs import DominatingPairs, of_table
+from accounting.release.report_curve import ReportCurve
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
@@ -68,8 +68,7 @@ class ShuffledCurve(OneRelease):
     >>> ShuffledCurve(reports=votes).epsilon("1e-8")
     Bound([0.0264..., 0.0264...], 'contour')
 
-    Raises :class:`InvalidParameter` for numbers out of range, and :class:`NotDerived` for Renyi
-    divergences.
+    Raises :class:`InvalidParameter` for numbers out of range.
     """
 
     theorem: ClassVar[str] = "the blanket of local reports (Balle, Bell, Gascon and Nissim 2019)"
@@ -88,6 +87,11 @@ class ShuffledCurve(OneRelease):
     def assumptions(self) -> tuple[str, ...]:
         r"""The shuffler and the honest users."""
         return (f"a shuffler hides the order, and {self.reports.users} users follow the protocol",)
+
+    @property
+    def text(self) -> str:
+        r"""The mechanism and the number of users."""
+        return self.reports.text
 
     @property
     def description(self) -> None:
@@ -120,10 +124,13 @@ class ShuffledCurve(OneRelease):
         return Enclosure(lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Raises :class:`NotDerived`."""
-        del bits
-        wanted = f"the Renyi divergence of order {order_above_one(order)} of shuffled reports"
-        raise NotDerived(wanted, "use epsilon(delta) or delta(epsilon)")
+        r"""From 0 to D_alpha of one report, as shuffling is post-processing of the reports."""
+        one = ReportCurve.of(self.reports.report).enclose_renyi(order, bits)
+        return Enclosure(Fraction(0), one.upper)
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""At most the zCDP parameter of one report."""
+        return replace(ReportCurve.of(self.reports.report).zcdp(relative), lower=None)
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(OneRelease._both(self, found), method="contour")
@@ -185,9 +192,10 @@ def _blanket(report: LocalReport) -> Law:
     names = len(by) - 1
     law = Law()
     for at in product((False, True), repeat=names):
-        shown, absent = sum(at), names - sum(at)
+        supported, absent = sum(at), names - sum(at)
         mass = sum(
-            ((-1) ** k * comb(absent, k) * by[shown + k] for k in range(absent + 1)), Fraction(0)
+            ((-1) ** k * comb(absent, k) * by[supported + k] for k in range(absent + 1)),
+            Fraction(0),
         )
         if mass:
             law[at] = mass

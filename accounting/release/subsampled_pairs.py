@@ -25,6 +25,7 @@ from flint import arb
 
 from accounting.claims.guarantee import order_above_one, probability
 from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import RealNoise
 from accounting.descriptions.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
 from accounting.errors import NotDerived
 from accounting.law_pairs.gaussian import GaussianPair
@@ -74,8 +75,8 @@ class DescribedSample(OneRelease):
     @property
     def curve(self) -> Curve:
         r"""The release of all units, for one unit and the relation of the sensitivity."""
-        asked = self.description
-        return curve_of(replace(asked, scheme=EVERYONE, relation=asked.added, group=1))
+        description = self.description
+        return curve_of(replace(description, scheme=EVERYONE, relation=description.added, group=1))
 
     @property
     def density(self) -> Density:
@@ -318,10 +319,12 @@ class MixedSample(SampledRelease):
         return both_ways(RealPair.moved(self.density, self.chances))
 
 
-def curve_of(asked: Description) -> Curve:
+def curve_of(description: Description) -> Curve:
     r"""The curve of a description without sampling."""
-    kind = RealCurve if asked.real else PrivacyCurve
-    return kind(noise=asked.noise, sensitivity=asked.sensitivity, scope=asked.scope)  # type: ignore[arg-type]  # by `real`
+    noise, moves, scope = description.noise, description.sensitivity, description.scope
+    if isinstance(noise, RealNoise):
+        return RealCurve(noise=noise, sensitivity=moves, scope=scope)
+    return PrivacyCurve(noise=noise, sensitivity=moves, scope=scope)
 
 
 def both_ways(

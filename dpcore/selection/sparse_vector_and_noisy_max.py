@@ -131,7 +131,7 @@ class AboveThreshold:
         root = ExpRational.base(1 / (of_answer * ratio.denominator))
         x, wide = root**ratio.denominator, root**ratio.numerator
 
-        def said(what: int | None, behind: int) -> ExpRational:
+        def report(what: int | None, behind: int) -> ExpRational:
             # The probability of this report for an answer ``behind`` below the noisy threshold.
             if what is None or what is False:
                 return _below(x, behind)
@@ -141,7 +141,7 @@ class AboveThreshold:
 
         def mass(row: tuple[int | None, ...]) -> ExpRational:
             def at(bar: int) -> ExpRational:
-                parts = (said(what, bar - a) for what, a in zip(row, answers, strict=False))
+                parts = (report(what, bar - a) for what, a in zip(row, answers, strict=False))
                 return prod(parts, start=_mass(wide, bar - self.threshold))
 
             ratios = [wide * x**count for count in range(len(row) + 1)]
@@ -156,7 +156,7 @@ class AboveThreshold:
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
         for _ in range(answers):
-            going = [(*row, said) for row in found for said in (below, *above)]
+            going = [(*row, report) for row in found for report in (below, *above)]
             ended += [row for row in going if len(row) - row.count(below) == self.count]
             found = [row for row in going if len(row) - row.count(below) < self.count]
         return [*ended, *found]
@@ -312,9 +312,9 @@ class NoisyMax:
         }
 
 
-def _least(said: int | None) -> int:
-    # The smallest gap that is reported as ``said``.
-    return 0 if said is None or said is True else int(said)
+def _least(reported: int | None) -> int:
+    # The smallest gap that is reported as ``reported``.
+    return 0 if reported is None or reported is True else int(reported)
 
 
 def _mass(x: ExpRational, k: int) -> ExpRational:

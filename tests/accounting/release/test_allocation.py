@@ -13,8 +13,9 @@ from scipy.integrate import quad
 
 from accounting import compose
 from accounting.loss import allocation_loss
-from accounting.loss.allocation_loss import Side
+from accounting.loss.allocation_loss import Side, allocated
 from accounting.loss.allocation_renyi import renyi_of_allocation
+from accounting.loss.density import NormalDensity
 from tests.effort import by_day
 from tests.support.accounting import samples
 from tests.support.accounting.amounts import ends
@@ -163,12 +164,12 @@ def of_two_rounds(sigma: float, epsilon: float, *, present: bool) -> float:
 @pytest.mark.parametrize("present", [True, False])
 @pytest.mark.parametrize("sigma", ["1", "2"])
 def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
-    epoch = epoch_of(sigma, 2)
+    density = NormalDensity(Fraction(sigma) ** 2)
+    sides = [Side(above=above, present=present) for above in (False, True)]
     for epsilon in (0.0, 0.25, 1.0, 2.0):
         truth = of_two_rounds(float(sigma), epsilon, present=present)
         low, high = (
-            epoch.listing(above=above, present=present).delta(Fraction(epsilon))[above]
-            for above in (False, True)
+            allocated(density, 2, side).delta(Fraction(epsilon))[side.above] for side in sides
         )
         assert low <= truth * (1 + 1e-9) + 1e-14
         assert truth * (1 - 1e-9) - 1e-14 <= high

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from accounting import Approx, NotDerived, ShuffledCurve, as_approx, compose, guarantee
+from accounting import Approx, ShuffledCurve, as_approx, compose, guarantee
 from accounting.composition.from_json import guarantee_from_json
 from accounting.fourier import positive_part
 from accounting.release import shuffled_curve
@@ -251,11 +251,28 @@ def test_a_shuffle_is_written_read_and_charged() -> None:
     keeper = filter_for(Approx(1, "1e-6"))
     assert keeper.price(as_approx(found, "1e-9")).costs[0] <= Fraction(1, 50)
     assert "as_approx" in refusal(lambda: keeper.price(found))
-    assert "Renyi" in refusal(lambda: found.renyi(2), NotDerived)
     for key, value in (("own", "1/3"), ("mechanism", "guess"), ("values", 1), ("spare", 1)):
         changed = {**found.to_json()["report"], key: value}
         with pytest.raises(InvalidParameter):
             guarantee_from_json({**found.to_json(), "report": changed})
+
+
+@pytest.mark.parametrize("order", ["3/2", "2", "20"])
+def test_renyi_divergences_lie_below_those_of_one_report(order: str) -> None:
+    report = RandomisedResponse(epsilon=2, values=3)
+    found, at = guarantee(ShuffledReports(report=report, users=3)), real(Fraction(order))
+    with mpmath.workdps(40):
+        truths = [
+            mpmath.log(
+                mpmath.fsum(real(mass) ** at * real(q[k]) ** (1 - at) for k, mass in p.items())
+            )
+            / (at - 1)
+            for p, q in views(report, 3)
+        ]
+        assert max(truths) <= real(Fraction(found.renyi(order).upper))
+        assert max(truths) / at <= real(Fraction(found.zcdp().upper))
+        # The bound is that of one report, which all shuffles of one user attain.
+        assert found.renyi(order).upper == guarantee(report).renyi(order).upper
 
 
 def test_the_released_reports_are_those_of_the_users() -> None:
