@@ -210,7 +210,9 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
     return arms, horizon
 
 
-def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fraction:
+def failure_probability_of(
+    value: RationalLike, *, argument: str = "failure_probability"
+) -> Fraction:
     r"""Parse the p of a run, in (0, 1/2): the probability that any interval misses its mean.
 
     p is an error probability: 0.05 for 95% confidence. Values of at least 1/2 raise an error as a
@@ -223,11 +225,11 @@ def confidence_of(value: RationalLike, *, argument: str = "confidence") -> Fract
     return exact
 
 
-class Confidence(Exact):
-    r"""A field with a value of p, parsed by :func:`confidence_of`."""
+class FailureProbability(Exact):
+    r"""A field with a value of p, parsed by :func:`failure_probability_of`."""
 
     def read(self, argument: str, value: object) -> Fraction:
-        return confidence_of(value, argument=argument)  # type: ignore[arg-type]  # other types raise an error
+        return failure_probability_of(value, argument=argument)  # type: ignore[arg-type]  # other types raise an error
 
 
 class _Word(Of[Any]):

@@ -95,7 +95,10 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""Several runs in parallel: each row of a table is a run; ``sums`` are the released sums."""
+    r"""The state of several runs played in parallel.
+
+    Each array has one row per run; ``sums`` are the released sums.
+    """
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ def _command(path: str, command: Any) -> str:
     # `dpcore audit TARGET` is a command without a name of its own inside the group.
     shown = command.get_command(None, "run") if path == "dpcore audit" else command
     arguments = [one for one in shown.params if one.param_type_name == "argument"]
-    options = [one for one in shown.params if one.param_type_name == "option"]
+    options = [one for one in shown.params if one.param_type_name == "option" and not one.hidden]
     usage = " ".join([path, *(one.metavar or one.name.upper() for one in arguments)])
     text = f"\n## `{path}`\n\n```text\n{usage}{' [OPTIONS]' if options else ''}\n```\n\n"
     text += "\n\n".join(_escaped(part) for part in (shown.help or "").split("\n\n")) + "\n"

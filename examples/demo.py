@@ -13,7 +13,7 @@ EMPTY_ROOM = ["--claim", "epsilon=1", "--relation", "add-remove", "--pair", "[]"
 
 STORY = (
     (
-        "Exact noise. Its distribution is known, so the claim is proven, not sampled.",
+        "Exact noise. Its distribution is known, so the claim is proven, not tested by sampling.",
         ["discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", "0", "1"],
     ),
     (

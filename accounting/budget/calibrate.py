@@ -144,7 +144,7 @@ class Calibration(_Plan):
 
     @property
     def step_less(self) -> Noise | RealNoise | None:
-        r"""The noise one step smaller."""
+        r"""The noise one step smaller, or None if it was not examined."""
         return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
 
     @property

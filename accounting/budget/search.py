@@ -240,9 +240,11 @@ def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fra
         raise NotDerived(wanted, reason)
     if found.upper > limit and value == unknown.safest:
         more = "use a larger delta" if unknown.power > 0 else "add more noise"
-        raise NotDerived(wanted, f"{float(value):g} does not satisfy it; {more}")
+        raise NotDerived(wanted, f"{float(value):g}, the safest value, does not satisfy it; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
-        raise NotDerived(wanted, f"{float(value):g} already meets it with a margin")
+        raise NotDerived(
+            wanted, f"{float(value):g}, the least safe value, already satisfies it with a margin"
+        )
 
 
 def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) -> float:

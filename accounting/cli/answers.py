@@ -37,7 +37,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
     said = f"the least {what} is" if least.proven else f"this {what} suffices:"
     facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
     if least.beyond is not None:
-        facts.append(beyond_fact("less", exactly(least.beyond), least, "delta"))
+        facts.append(beyond_fact("less noise", exactly(least.beyond), least, "delta"))
     return facts
 
 
@@ -93,12 +93,12 @@ def lines_of(total: Composition, found: Bound) -> list[str]:
 
 
 def assumed(total: Composition) -> list[Fact]:
-    r"""The assumptions as facts."""
+    r"""The assumptions as labelled lines."""
     return [("assumes", reason) for reason in total.assumptions]
 
 
 def lines(facts: Iterable[Fact]) -> list[str]:
-    r"""Format each fact as a line."""
+    r"""Format each label and its text as a line."""
     return [fact(name, value, margin=MARGIN) for name, value in facts]
 
 
@@ -110,7 +110,7 @@ def show_answer(
     *,
     as_json: bool,
 ) -> None:
-    r"""Print the JSON document, or the facts and the components."""
+    r"""Print the answer: a JSON document, or the labelled lines and the parts of the total."""
     show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
 
 

@@ -135,11 +135,11 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     facts = [
         ("noise", write_noise(found.noise)),
         ("target", f"{target} over {count} round{plural}"),
-        ("kept", f"{quantity} is {answers.between(found.found)}"),
+        ("reached", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.step_less is not None:
         facts.append(
-            answers.beyond_fact("less", write_noise(found.step_less), found.edge, quantity)
+            answers.beyond_fact("less noise", write_noise(found.step_less), found.edge, quantity)
         )
     facts += [("method", answers.computed_by(found.found)), *answers.assumed(found.total())]
     return {**found.to_json(), "delta": answers.exact(kept)}, facts
@@ -170,9 +170,13 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         group=wanted.group,
     )
     ((asked, _),), total = one.described(), one.composed()
-    what = "rounds" if wanted.rounds == _MOST else "rate"
+    what, next_one = (
+        ("rounds", "more rounds") if wanted.rounds == _MOST else ("rate", "higher rate")
+    )
     if what == "rate" and not isinstance(asked, Description):
-        raise InvalidParameter("--noise", wanted.noise, "must be noise when solving for the rate")
+        raise InvalidParameter(
+            "--noise", wanted.noise, "must be additive noise when solving for the rate"
+        )
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     with progress_bar("bounds on delta", None), named("epsilon", "delta", "noise"):
         if not isinstance(asked, Description) or what == "rounds":
@@ -185,10 +189,10 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),
-        ("kept", f"{quantity} is {answers.between(found.found)}"),
+        ("reached", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.beyond is not None:
-        facts.append(answers.beyond_fact("more", exactly(found.beyond), found, quantity))
+        facts.append(answers.beyond_fact(next_one, exactly(found.beyond), found, quantity))
     head = {"looked_for": what, "assumptions": list(total.assumptions)}
     target = {"epsilon": answers.exact(at), "delta": answers.exact(limit)}
     ends = found.to_json(beyond="one_step_more", proven="most")

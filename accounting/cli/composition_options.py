@@ -236,34 +236,37 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Parse comma-separated integers >= 1; dots continue the sequence of the three before them."""
+    r"""Parse comma-separated integers >= 1; '...' continues the three before it."""
     found: list[int] = []
     dots = False
     for part in (piece.strip() for piece in text.split(",")):
         if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
             if dots or len(found) < 3:
-                raise InvalidParameter(argument, text, "dots need three numbers before them")
+                raise InvalidParameter(
+                    argument, text, "'...' must come after at least three numbers"
+                )
             dots = True
             continue
         last = whole(argument, part, 1)
         found += [*_between(argument, text, found[-3:], last), last] if dots else [last]
         dots = False
     if dots:
-        raise InvalidParameter(argument, text, "dots need a number after them")
+        raise InvalidParameter(argument, text, "'...' must be followed by a number")
     return found
 
 
 def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
     first, second, third = before
     if not first < second < third < last:
-        raise InvalidParameter(argument, text, "numbers around dots must increase")
+        raise InvalidParameter(argument, text, "the numbers around '...' must increase")
     times, plus = Fraction(third, second), third - second
     if Fraction(second, first) == times:
         following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # equal ratios
     elif second - first == plus:
         following = lambda at: at + plus  # noqa: E731  # equal steps
     else:
-        raise InvalidParameter(argument, text, "dots need equal steps or equal ratios before them")
+        reason = "the numbers before '...' must have equal steps or equal ratios"
+        raise InvalidParameter(argument, text, reason)
     at = following(Fraction(third))
     for _ in range(_LONGEST):
         if at >= last:

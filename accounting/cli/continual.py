@@ -159,7 +159,7 @@ def matrix(
     from accounting.budget.calibrate import least_sigma
     from accounting.composition.compose import compose
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix.patterns import Participation
+    from accounting.matrix.participation import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
     from accounting.release.derive_guarantee import guarantee
     from accounting.release.matrix_mechanism import MatrixMechanism

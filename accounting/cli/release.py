@@ -324,18 +324,19 @@ def _values(found: Released) -> list[tuple[str, str]]:
     if value is None:
         return [("plan", f"{found.query.name}, {found.target.text}; nothing was read or drawn")]
     if isinstance(value, dict):
-        cells = [(key, f"{_decimal(n)}{_between(ends[key])}") for key, n in value.items()]
+        cells = [(key, f"{_decimal(n)}{_interval(found, ends[key])}") for key, n in value.items()]
         return cells or [("keys", "none")]
     if isinstance(value, list):
         return [("keys", ", ".join(value))]
-    return [(found.query.name, f"{_decimal(value)}{_between(ends)}")]
+    return [(found.query.name, f"{_decimal(value)}{_interval(found, ends)}")]
 
 
-def _between(ends: Any) -> str:
+def _interval(found: Released, ends: Any) -> str:
     if ends is None:
         return ""
     low, high = ends
-    return f" ({_decimal(low)} to {_decimal(high, up)})"
+    level = down(100 * found.confidence, _SHOWN)
+    return f" ({level}% interval: {_decimal(low)} to {_decimal(high, up)})"
 
 
 def _decimal(number: Any, rounded: Callable[[Fraction, int], str] = down) -> str:

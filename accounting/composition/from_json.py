@@ -12,7 +12,7 @@ from accounting.claims.guarantee import Guarantee
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import description_from_json
 from accounting.descriptions.real_noise import REAL_LAWS
-from accounting.matrix.patterns import Participation
+from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.release.derive_guarantee import guarantee
 from accounting.release.matrix_mechanism import MatrixMechanism

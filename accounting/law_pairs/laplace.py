@@ -36,7 +36,7 @@ class LaplacePair(RayPair):
         return (abs(m + self.shift) - abs(m)) / self.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with (2m+d)/s > epsilon in [-d, 0], in exact arithmetic."""
+        r"""The first m with (2m+d)/s > epsilon in [-d, 0], in exact arithmetic, or None."""
         if epsilon * self.scale >= self.shift:
             return None
         first = math.floor((epsilon * self.scale - self.shift) / 2) + 1

@@ -41,7 +41,7 @@ class OneSidedPair(ShiftedPair):
 
     @property
     def most(self) -> int | None:
-        r"""The largest value of X."""
+        r"""The largest value of X, or None if there is none."""
         return None
 
     @abstractmethod

@@ -112,7 +112,11 @@ class CheckedRequest:
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            raise InvalidParameter("amounts", amounts, f"must be {counters}, with a record")
+            raise InvalidParameter(
+                "amounts",
+                amounts,
+                f"must be {counters} amounts and as many costs, and record must be an object",
+            )
         return cls(
             batch=name("batch", said["batch"]),
             names=sorted_names(said["names"]),

@@ -175,7 +175,7 @@ class Sampled(LossTable):
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
     def cut(self, spare: float) -> Sampled:
-        r"""The sampled round of the truncated base."""
+        r"""The same sampled round; a tail of its base of P-mass ``spare`` becomes one cell."""
         return replace(self, base=self.base.cut(spare))
 
     def _loss(self, end: End) -> Enclosure:

@@ -56,7 +56,7 @@ def simulation_lines(result: Simulation) -> list[str]:
         ("noise", f"standard deviation at most {up(result.noise_deviation)}, from the exact law"),
         ("bits", f"{plan.protocol.bits_per_user} per user"),
         ("planned", f"{planned} ({plan.honest} honest users)"),
-        ("kept", f"{kept} ({result.present} users stayed)"),
+        ("remaining", f"{kept} ({result.present} users stayed)"),
         *_assumed(plan, result.kept, result.present),
     ]
     return _lines(plan, facts)

@@ -164,7 +164,11 @@ class BinomialBox(Guarantee):
             return (tuple(pairs),)
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
             wanted = f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise"
-            raise NotDerived(wanted, "use probability 1/2, for which all signs are equivalent")
+            reason = (
+                "use probability 1/2, for which the direction of each coordinate's change does "
+                "not matter"
+            )
+            raise NotDerived(wanted, reason)
         found = []
         for downs in itertools.product(*(range(count + 1) for _, count in groups)):
             both = (

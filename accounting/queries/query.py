@@ -222,7 +222,7 @@ class Count(Additive):
     r"""The number of rows, at most ``rows_per_user`` per user."""
 
     name: ClassVar[str] = "count"
-    needs: ClassVar[str] = "of each user at most rows_per_user rows count, chosen at random"
+    needs: ClassVar[str] = "at most rows_per_user rows of each user, chosen at random, are counted"
 
     def moves(self, scope: TableScope) -> Moves:
         moved = Sensitivity(scope.rows_per_user)
@@ -369,7 +369,7 @@ class Histogram(Additive):
     """
 
     name: ClassVar[str] = "histogram"
-    needs: ClassVar[str] = "of each user at most rows_per_user rows count, chosen at random"
+    needs: ClassVar[str] = "at most rows_per_user rows of each user, chosen at random, are counted"
 
     column: str
     keys: tuple[str, ...] | None = None

@@ -62,7 +62,7 @@ class Released:
 
     @property
     def standard_error(self) -> float | None:
-        r"""The standard error of the noise, rounded up."""
+        r"""The standard error of the noise, rounded up, or None if it depends on the data."""
         return self.answer.standard_error
 
     @property

@@ -16,7 +16,7 @@ from accounting.claims.bound import Bound
 from accounting.claims.guarantee import order_above_one
 from accounting.descriptions.real_noise import Gaussian
 from accounting.loss.normal_loss import NormalLoss
-from accounting.matrix.patterns import Participation, SquaredSensitivity, squared_sensitivity
+from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
 from accounting.matrix.strategy import Strategy
 from accounting.release.curve import ByOrder, OneRelease
 from accounting.release.dominating_pairs import DominatingPairs

@@ -1,8 +1,9 @@
-r"""Poisson samples truncated at random to a largest size: the loss of one round.
+r"""Poisson samples that are truncated at random to a maximum size: the loss of one round.
 
-Whether the other units alone fill a batch is independent of the unit. If they do not, the round is
-a Poisson sample. If they do, the unit replaces a random other unit with a known probability: it
-moves the sum by up to twice as much. A round that reveals which of the two cases holds dominates
+Call the record that differs between the datasets *the unit*. Whether the other units alone fill a
+batch does not depend on it. If they do not, the round is a Poisson sample. If they do, the unit
+replaces a random other unit with a known probability: it moves the sum by up to twice as much. A
+round that reveals which of the two cases holds dominates
 every round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089.
 Proofs: docs/proofs/subsampling.md.
 """

@@ -400,8 +400,8 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
     >>> filter_from_json(PureFilter(budget=Pure(1)).to_json()) == PureFilter(budget=Pure(1))
     True
 
-    Raises :class:`InvalidParameter` for missing, superfluous or changed fields: counters in other
-    shares must not be read.
+    Raises :class:`InvalidParameter` for missing, superfluous or changed fields, since counters that
+    use a different unit (``SHARES``) would be misread.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("filter", data, "must be a JSON object")

@@ -67,7 +67,9 @@ class Odometer:
 
     def __post_init__(self) -> None:
         if not isinstance(self.filter, (PureFilter, ZCdpFilter, RdpFilter, ApproxFilter)):
-            raise InvalidParameter("filter", self.filter, "must be one of the four filters")
+            raise InvalidParameter(
+                "filter", self.filter, "must be a PureFilter, ZCdpFilter, RdpFilter or ApproxFilter"
+            )
         if isinstance(self.filter, PureFilter):
             if self.slack is not None:
                 raise InvalidParameter(

@@ -43,7 +43,7 @@ def _entries() -> tuple[Entry, ...]:
 
 
 def find(name: str) -> Entry | None:
-    r"""The entry with this name.
+    r"""The catalogue entry with this name, or None.
 
     >>> entry = find("half-scale")
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")
@@ -53,7 +53,7 @@ def find(name: str) -> Entry | None:
 
 
 def find_subject(name: str) -> Subject | None:
-    r"""The entry or the twin with this name.
+    r"""The catalogue entry or correct twin with this name, or None.
 
     >>> find_subject("count"), find_subject("no-such-slip")
     (Twin(name='count', ...), None)

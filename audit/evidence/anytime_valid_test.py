@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
 from audit.claims.verdicts import LOOKS, log_bar
+from audit.evidence.choose_event import ThresholdFamily, Trial, learn_rule
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.prequential_test import GRID, read_claim
 from audit.evidence.sample_outcome import LARGEST_EXPONENT, Watched
-from audit.evidence.threshold_rule import ThresholdFamily, Trial, learn_rule
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
@@ -66,7 +66,7 @@ class EProcess(Watched):
     Frozen: :meth:`update` returns the next state. It depends on the runs but not on their division
     into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the bets
     and the claimed points; ``trials`` has the integer counts between looks. ``isotonic`` is passed
-    to :func:`audit.evidence.threshold_rule.learn_rule`.
+    to :func:`audit.evidence.choose_event.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]

@@ -30,6 +30,7 @@ from scipy.special import logsumexp
 from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.verdicts import LayerRun, log_bar
+from audit.evidence.choose_event import EXPERTS
 from audit.evidence.event import Floats, Tally, Witness
 from audit.evidence.measured_fraction import coverage_of
 from audit.evidence.prequential_test import BERGER_BOOS_SHARE, LEADING, LED, Evidence, gather
@@ -45,7 +46,6 @@ from audit.evidence.sample_outcome import (
     resolution_of,
     verdict_of,
 )
-from audit.evidence.threshold_rule import EXPERTS
 from audit.evidence.view import View, scored
 from audit.outputs.output_parser import Outputs
 from dpcore.errors import InvalidParameter

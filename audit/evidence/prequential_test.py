@@ -24,8 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.evidence.choose_event import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.evidence.event import Floats, Tally, Witness
-from audit.evidence.threshold_rule import EXPERTS, FIRM, SILENT, Trial, Votes, follow, learn_rule
 from audit.outputs.reading import Integers, read, read_worlds
 from dpcore.lazy_import import LazyModule
 from dpcore.numbers.clopper_pearson import lower_end
@@ -35,7 +35,7 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, ratio
 special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
-r"""Shares of the false-alarm level, in the order of ``audit.evidence.threshold_rule.EXPERTS``."""
+r"""Shares of the false-alarm level, in the order of ``audit.evidence.choose_event.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
 r"""The shares for a view of a family with its own leader."""
@@ -243,7 +243,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
     The worlds must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
     give the same evidence. ``isotonic`` is passed to
-    :func:`audit.evidence.threshold_rule.learn_rule`.
+    :func:`audit.evidence.choose_event.learn_rule`.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from audit.evidence.choose_event import Trial
 from audit.evidence.event import Event, Witness
-from audit.evidence.threshold_rule import Trial
 from audit.outputs.output_parser import Outputs
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ class Candidate(Facts):
         match held:
             case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
                 return cls(pair=(a, b), runs=runs, score=score)
-        raise ValueError("expected keys pair, runs and a finite score")
+        raise ValueError("expected the keys pair, runs and score, where score is finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,8 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
     tail = experiment.renyi_tail or ("released" if experiment.schedule == "released" else "printed")
     chosen = f"Renyi tail {tail}, " if experiment.has_renyi_tail else ""
-    if experiment.confidence != Fraction(1, 10):
-        chosen += f"p = {experiment.confidence}, "
+    if experiment.failure_probability != Fraction(1, 10):
+        chosen += f"p = {experiment.failure_probability}, "
     head = (
         f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
         f"radius {experiment.radius}, {schedule}{chosen}{_visitors(experiment)}"

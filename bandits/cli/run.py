@@ -123,11 +123,12 @@ class ExperimentOptions:
         "The batch lengths: exact (chosen for the noise), paper (2^b) or released (4^b, the "
         "paper's code). (default: exact with --radius exact, otherwise the preset's)",
     )
-    confidence: str | None = _how(
+    failure_probability: str | None = _how(
         "P",
-        "The failure probability: that a run drops the best arm, e.g. 1e-3, or 1/T as in the "
-        "theorems. (default: 0.1)",
+        "The probability that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
+        "(default: 0.1)",
     )
+    confidence: str | None = _how("P", "The former name of --failure-probability.", hidden=True)
     renyi_tail: str | None = _how(
         "WORD",
         "The term h of dist-rdp-se with --radius paper: printed (the paper) or released (its "
@@ -283,6 +284,7 @@ def read_experiment(
     dropouts: str | None = None,
     aggregation: str | None = None,
     rewards: bool = False,
+    confidence: str | None = None,
     **fields: str | None,
 ) -> Experiment:
     r"""Build the experiment for the given options; others are taken from the preset.
@@ -290,7 +292,8 @@ def read_experiment(
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
 
-    ``fields`` are further fields of the experiment, by name. With ``rewards`` the arms come from
+    ``fields`` are further fields of the experiment, by name; ``confidence`` is the former name of
+    ``failure_probability``. With ``rewards`` the arms come from
     the user's table, and everything else from the preset.
 
     Raises :class:`InvalidParameter` with the name of the option.
@@ -306,6 +309,11 @@ def read_experiment(
             dropouts="0" if dropouts is None else share("--dropouts", dropouts),
             aggregation=cast(AggregationName, aggregation or "ideal"),
         )
+        if confidence is not None:
+            if fields.get("failure_probability") is not None:
+                reason = "is the former name of --failure-probability: give only one"
+                raise InvalidParameter("confidence", confidence, reason)
+            fields["failure_probability"] = confidence
         given: dict[str, Any] = {name: text for name, text in fields.items() if text is not None}
         given |= {name: whole_number(name, given[name]) for name in _COUNTS if name in given}
         usual: dict[str, Any] = {
@@ -315,8 +323,8 @@ def read_experiment(
             "release": _release(own, given.get("radius", "exact")),
         }
         asked = usual | given
-        if asked.get("confidence", "").strip() == "1/T":  # as in the theorems
-            asked["confidence"] = f"1/{asked['horizon']}"
+        if asked.get("failure_probability", "").strip() == "1/T":  # as in the theorems
+            asked["failure_probability"] = f"1/{asked['horizon']}"
         experiment = Experiment(
             preset=OWN.name if rewards else own.name,
             algorithms=_playable(own.algorithms, most, plan)
@@ -337,7 +345,7 @@ def read_experiment(
             ("users", linear or visits is not None, here),
             ("alpha", linear, here),
             ("release", sums, on),
-            ("confidence", confident, on),
+            ("failure_probability", confident, on),
             ("renyi_tail", experiment.has_renyi_tail, _TAIL),
             ("schedule", experiment.scheduled, on),
         ):

@@ -77,7 +77,7 @@ class StreamPrivatizer:
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
-        r"""The kind of sums: exact, of noisy outcomes, or the method given by ``release``."""
+        r"""How sums are formed: exactly, from noisy outcomes, or by the mechanism ``release``."""
         if self.trust == "central":
             return self.release
         return "plain" if self.trust == "none" else "each"

@@ -76,7 +76,7 @@ _OF_KIND: Final[dict[WorldKind, tuple[str, ...]]] = {
     "combinatorial": ("super_arm", "release"),
 }
 _USUAL: Final[tuple[tuple[str, Any], ...]] = (
-    *(("users", None), ("sources", {}), ("confidence", "1/10"), ("renyi_tail", None)),
+    *(("users", None), ("sources", {}), ("failure_probability", "1/10"), ("renyi_tail", None)),
     *(("max_visits", None), ("honest", "1"), ("dropouts", "0"), ("aggregation", "ideal")),
 )
 r"""Keys that :meth:`Experiment.to_json` omits if they have this value."""

@@ -2,8 +2,8 @@ r"""Check the theorems of four papers: claim, exact value and verdict.
 
 The papers are CZ (Chowdhury and Zhou 2023), LZJ (Li, Zhou and Ji 2022), TKMS (Tenenbaum, Kaplan,
 Mansour and Stemmer 2021) and CSB (Chen and others 2020). Each row is one statement at one choice of
-parameters, computed on request. docs/errata.md lists the errors of the papers; next to them are
-rows for the corrected statements of this package.
+parameters, computed on request. docs/errata.md lists the errors of the papers. The table also
+has a row for each corrected statement of this package.
 """
 
 from __future__ import annotations

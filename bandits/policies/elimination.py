@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final
 
-from bandits.batch import Commit, Confidence, Pulls, Released, arms_and_horizon
+from bandits.batch import Commit, FailureProbability, Pulls, Released, arms_and_horizon
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.schedule import A_SCHEDULE, PAPER, Schedule
 from bandits.privatizers.deployment import NO_NOISE
@@ -123,12 +123,12 @@ class Elimination(Policy[EliminationState]):
 class SuccessiveElimination(Elimination):
     r"""Base class of eliminations whose means use only the last batch; subclasses set ``length``.
 
-    ``confidence`` is p: the best arm is dropped with probability at most p if ``radius`` has a
-    proof. It is not the ``failure`` of a protocol, which is a parameter of the privatizer.
+    ``failure_probability`` is p: the best arm is dropped with probability at most p if ``radius``
+    has a proof. It is not the ``failure`` of a protocol, which is a parameter of the privatizer.
     """
 
     radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
-    confidence: Confidence = Confidence("1/10")
+    failure_probability: FailureProbability = FailureProbability("1/10")
 
     def judged(self, state: EliminationState) -> tuple[int, float]:
         active = len(state.active)
@@ -138,7 +138,7 @@ class SuccessiveElimination(Elimination):
             parts if len(parts) > 1 else parts[0],
             batch=state.batch,
             active=active,
-            failure=self.confidence,
+            failure=self.failure_probability,
         )
         return sum(map(self.privatizer.reporting, parts)), gap
 
@@ -163,7 +163,8 @@ class BatchedElimination(SuccessiveElimination):
     >>> policy.parts(1), policy.parts(2), policy.sizes(2, 100)
     ((16,), (22, 21, 21), (16, 21, 22))
 
-    Raises :class:`InvalidParameter` for a confidence outside (0, 1/2), and fields of another type.
+    Raises :class:`InvalidParameter` for a failure probability outside (0, 1/2), and fields of
+    another type.
     """
 
     privatizer: Of[Privatizer] = Of(Privatizer, "must be a Privatizer")
@@ -274,7 +275,7 @@ class DpSe(SuccessiveElimination):
 
     def length(self, batch: int, active: int) -> int:
         r"""The number of pulls R_e of each active arm in epoch e = ``batch``."""
-        return _epoch_pulls(batch, active, self.epsilon, self.confidence)
+        return _epoch_pulls(batch, active, self.epsilon, self.failure_probability)
 
 
 @lru_cache(maxsize=1 << 12)

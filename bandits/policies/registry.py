@@ -6,7 +6,7 @@ times the paper's precision. With the paper's radius all parameters are those of
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
 process as trusted code. An audit creates it without arguments; a run passes those of ``epsilon``,
-``delta``, ``horizon``, ``arms`` and ``confidence`` that it has as parameters.
+``delta``, ``horizon``, ``arms`` and ``failure_probability`` that it has as parameters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MOST_BATCH: Final = 1 << 40
 _WHOLE: Final = ("m", "u")
 _OF_BITS: Final = ("sdp-ae", "vb-sdp-ae")
 _OWN: Final = "a policy of your own"
-_GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "confidence")
+_GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "failure_probability")
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
 _CLIENTS: Final[dict[Clients, str]] = {
@@ -79,7 +79,10 @@ r"""Algorithms of linear bandits: their clients, their trust model and a descrip
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""The name, description and parameter of an algorithm (default None: from the setting)."""
+    r"""The name, description and parameter of an algorithm.
+
+    If ``default`` is None, the parameter is taken from the setting.
+    """
 
     name: str
     sentence: str
@@ -158,6 +161,7 @@ class Algorithm:
         if not self.own:
             return _policy(self, setting)
         given = {each: getattr(setting, each) for each in _GIVEN}
+        given["confidence"] = given["failure_probability"]  # the former name
         return own_policy(self.entry.name, self.entry.name, "algorithms", given)
 
     @contextmanager
@@ -230,7 +234,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         return DpSe(
             epsilon=setting.epsilon,
             failure=setting.failure,
-            confidence=setting.confidence,
+            failure_probability=setting.failure_probability,
             radius=DpSeRadius() if setting.radius == "paper" else ExactRadius(),
         )
     elif name in LINEAR:
@@ -248,7 +252,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
         schedule=schedule,
         radius=_radius(schedule, setting),
         most=most,
-        confidence=setting.confidence,
+        failure_probability=setting.failure_probability,
     )
 
 

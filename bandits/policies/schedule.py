@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
-from bandits.batch import arms_and_horizon, confidence_of
+from bandits.batch import arms_and_horizon, failure_probability_of
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import ExactRadius
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer
@@ -72,7 +72,7 @@ def exact_schedule(
     in the first epoch of DP-SE, and uses at most half of the horizon. Lengths grow by a factor 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
-    chance = confidence_of(failure, argument="failure")
+    chance = failure_probability_of(failure, argument="failure")
     lengths = _lengths(max(rounds // (2 * arms), 1))
 
     def sure(length: int) -> bool:

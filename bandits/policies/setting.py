@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from bandits.actions import LinearModel
-from bandits.batch import Confidence, arms_and_horizon, check_word, word
+from bandits.batch import FailureProbability, arms_and_horizon, check_word, word
 from bandits.combinatorial.problem import Problem
 from bandits.combinatorial.streams import StreamRelease
 from bandits.policies.schedule import OF_PAPERS, Schedule, ScheduleName, exact_schedule
@@ -33,17 +33,17 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 class RunParameters:
     r"""Parameters shared by policies and experiments: the horizon and variants.
 
-    ``confidence`` is p, the error probability of the run. ``renyi_tail`` selects the h of Renyi
-    noise in the paper's radius; None selects that of the released code with its schedule and the
-    printed one with others (:class:`bandits.radius.radius.PaperRadius`). ``max_visits`` is the
-    largest number of visits of each of ``users`` users (None: unlimited), and ``deployment`` plans
-    for dropouts. For linear algorithms, ``calibration`` sets the noise and ``alpha`` the growth of
-    the number of clients. ``release`` is the release method of cucb-dp.
+    ``failure_probability`` is p, the probability that the run drops the best arm. ``renyi_tail``
+    selects the h of Renyi noise in the paper's radius; None selects that of the released code with
+    its schedule and the printed one with others (:class:`bandits.radius.radius.PaperRadius`).
+    ``max_visits`` is the largest number of visits of each of ``users`` users (None: unlimited), and
+    ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise and
+    ``alpha`` the growth of the number of clients. ``release`` is the release method of cucb-dp.
     """
 
     horizon: Whole = Whole()
     radius: RadiusName = word(RadiusName, "exact")
-    confidence: Confidence = Confidence("1/10")
+    failure_probability: FailureProbability = FailureProbability("1/10")
     renyi_tail: TailName | None = None
     calibration: Calibrated = word(Calibrated, "exact")
     users: int | None = None
@@ -69,8 +69,8 @@ class Setting(RunParameters):
     Fraction(1, 2)
 
     Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), for arms < 1, a
-    horizon below the number of arms, a confidence outside (0, 1/2), and an unknown radius or
-    schedule.
+    horizon below the number of arms, a failure probability outside (0, 1/2), and an unknown radius
+    or schedule.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -100,11 +100,11 @@ class Setting(RunParameters):
         if self.radius == "paper":
             return paper
         batches = _SHORTEST.batches(self.horizon)
-        share = Fraction(self.confidence) / (batches * (batches + 1) * self.arms)
+        share = Fraction(self.failure_probability) / (batches * (batches + 1) * self.arms)
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:
         r"""The batch lengths of ``schedule``; exact ones are adapted to the noise."""
         return OF_PAPERS.get(self.schedule) or exact_schedule(
-            privatizer, arms=self.arms, horizon=self.horizon, failure=self.confidence
+            privatizer, arms=self.arms, horizon=self.horizon, failure=self.failure_probability
         )

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from flint import arb
 
-from bandits.batch import confidence_of, word
+from bandits.batch import failure_probability_of, word
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_width, has_gap
@@ -82,7 +82,7 @@ class ExactRadius(Radius):
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        share = _confidence(failure) * self.weight(batch) / _active(active)
+        share = _failure(failure) * self.weight(batch) / _active(active)
         share -= privatizer.missed(pulls)
         if share <= 0:
             return math.inf
@@ -107,7 +107,7 @@ class ExactRadius(Radius):
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
         # The release of either arm may have noise of another law, so both failures are subtracted.
-        share = _confidence(failure) * self.weight(batch) / others
+        share = _failure(failure) * self.weight(batch) / others
         noise, missed = privatizer.of_parts(parts)
         share -= 2 * missed
         if share <= 0 or (missed and share < LEAST_FAILURE):
@@ -142,7 +142,7 @@ class PaperRadius(Radius):
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         l, b = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
-        odds = _active(active) * b * b / _confidence(failure)
+        odds = _active(active) * b * b / _failure(failure)
 
         def beta() -> arb:
             sigma, h = self.constants(privatizer, l)
@@ -196,7 +196,7 @@ class DpSeRadius(Radius):
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
         r, e = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
-        odds = _active(active) * e * e / _confidence(failure)
+        odds = _active(active) * e * e / _failure(failure)
         scale = _laplace_scale(privatizer)
 
         def beta() -> arb:
@@ -219,8 +219,8 @@ def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> fl
     return narrow(width, _BITS).upper_float
 
 
-def _confidence(failure: RationalLike) -> Fraction:
-    return confidence_of(failure, argument="failure")
+def _failure(failure: RationalLike) -> Fraction:
+    return failure_probability_of(failure, argument="failure")
 
 
 def _active(active: int) -> int:

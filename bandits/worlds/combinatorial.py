@@ -149,7 +149,9 @@ def influence(seed: int, arms: int, size: int) -> BitWorld:
     reward = Influence(edges)
     decisions = reward.super_arms(2)
     if (arms, size) != (len(edges), decisions.most):
-        raise InvalidParameter("arms", arms, f"must be {len(edges)} (super_arm {decisions.most})")
+        raise InvalidParameter(
+            "arms", arms, f"must be {len(edges)}, and super_arm must be {decisions.most}"
+        )
     problem = Problem(decisions=decisions, reward=reward, oracle=Exhaustive(decisions, reward))
     return _uniform(seed, problem)
 

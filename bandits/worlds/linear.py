@@ -152,7 +152,10 @@ def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> L
 
 
 def covered_instance(shape: Shape, seed: int, actions: int) -> CoveredWorld:
-    r"""Create the unit ball of R^3 or the largest box in it, with theta* uniform on the sphere."""
+    r"""Create an instance whose actions cover the unit ball of R^3, or the largest box in it.
+
+    theta* is uniform on the sphere.
+    """
     _, theta = _sphere(seed, 0, _COVERED)
     model = LinearModel(actions=_cover_of(shape, actions), deviation="0.1")
     return CoveredWorld(of=model, theta=theta, shape=shape)

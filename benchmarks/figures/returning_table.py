@@ -55,7 +55,7 @@ _ASIDE: Final = 0.002
 _GRID: Final = 10**5
 _ROUND_WIDTH: Final = Fraction(1, 10**5)
 _TRIES: Final = 30
-_CONFIDENCE: Final = Fraction(1, 10)
+_FAILURE_PROBABILITY: Final = Fraction(1, 10)
 _ARMS: Final = 10
 
 
@@ -294,14 +294,14 @@ def _played(
 ) -> tuple[list[Pool], list[Run]]:
     # The pool of users and the run of each instance.
     users = -(-horizon // max_visits)
-    schedule = exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_CONFIDENCE)
+    schedule = exact_schedule(steady, arms=_ARMS, horizon=horizon, failure=_FAILURE_PROBABILITY)
     policy = BatchedElimination(
         privatizer=steady,
         schedule=schedule,
         radius=ExactRadius(batches=schedule.batches(horizon)),
         # Half of the users: a release finds enough users as long as half of them have a visit left.
         most=max(users // 2, 1),
-        confidence=_CONFIDENCE,
+        failure_probability=_FAILURE_PROBABILITY,
     )
     pools, runs = [], []
     for instance in range(instances):

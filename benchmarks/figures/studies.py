@@ -285,7 +285,7 @@ def _promising(name: str, epsilon: str, horizon: int) -> BatchedElimination:
     )
     radius = ExactRadius(batches=RELEASED.batches(horizon))
     return BatchedElimination(
-        privatizer=privatizer, schedule=RELEASED, radius=radius, confidence=_SURE
+        privatizer=privatizer, schedule=RELEASED, radius=radius, failure_probability=_SURE
     )
 
 

@@ -158,7 +158,7 @@ app = command_group(
     cls=_Commands,
     add_completion=True,
     help=(
-        "Differential privacy you can check: exact noise, proven privacy budgets, and tests of the "
+        "Differential privacy you can check: exact noise, proven privacy costs, and tests of the "
         "running code.\n\n"
         "Noise distributions are written the same way everywhere: "
         "[bold]name:key=value,key=value[/bold], for "

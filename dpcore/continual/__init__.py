@@ -6,6 +6,7 @@ docs/proofs/continual.md.
 """
 
 from dpcore.continual.square_root import SquareRootSum
-from dpcore.continual.stream import ContinualSum, DoublingSum, RunningSum, Total, TreeSum
+from dpcore.continual.stream import ContinualSum, RunningSum, Total
+from dpcore.continual.tree import DoublingSum, TreeSum
 
 __all__ = ["ContinualSum", "DoublingSum", "RunningSum", "SquareRootSum", "Total", "TreeSum"]

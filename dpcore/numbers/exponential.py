@@ -25,7 +25,7 @@ _SIGN_BITS: Final = 8
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpRational:
-    r"""The number above(x)/below(x), where x = e^(-unit).
+    r"""The number numerator(x)/denominator(x), where x = e^(-unit).
 
     >>> x = ExpRational.base(Fraction(1, 2))
     >>> (1 - x * x) / (1 - x) == 1 + x, 3 * x < 2, (x / x**3).log
@@ -33,8 +33,8 @@ class ExpRational:
     """
 
     unit: Fraction
-    above: fmpq_poly
-    below: fmpq_poly
+    numerator: fmpq_poly
+    denominator: fmpq_poly
 
     @classmethod
     def base(cls, unit: Fraction) -> ExpRational:
@@ -56,7 +56,7 @@ class ExpRational:
     def ball(self) -> arb:
         r"""A ball around the number, at the ambient precision."""
         x = (-ball(self.unit)).exp()
-        return arb_poly(self.above)(x) / arb_poly(self.below)(x)
+        return arb_poly(self.numerator)(x) / arb_poly(self.denominator)(x)
 
     def enclose(self, bits: int) -> Enclosure:
         r"""An enclosure of relative width at most 2^-bits; exact if the number is rational."""
@@ -66,35 +66,38 @@ class ExpRational:
     @property
     def rational(self) -> Fraction | None:
         r"""The number as a Fraction, or None if it is irrational."""
-        if self.above.degree() > 0 or self.below.degree() > 0:
+        if self.numerator.degree() > 0 or self.denominator.degree() > 0:
             return None
-        found = self.above[0] / self.below[0]
+        found = self.numerator[0] / self.denominator[0]
         return Fraction(int(found.p), int(found.q))
 
     @property
     def log(self) -> Fraction | None:
         r"""The logarithm if it is a multiple of the unit, otherwise None."""
-        if any(poly != _monomial(poly.degree()) for poly in (self.above, self.below)):
+        if any(poly != _monomial(poly.degree()) for poly in (self.numerator, self.denominator)):
             return None
-        return (self.below.degree() - self.above.degree()) * self.unit
+        return (self.denominator.degree() - self.numerator.degree()) * self.unit
 
     def __add__(self, other: ExpRational | Fraction | int) -> ExpRational:
         one, two = self, self._other(other)
-        return one._made(one.above * two.below + two.above * one.below, one.below * two.below)
+        return one._made(
+            one.numerator * two.denominator + two.numerator * one.denominator,
+            one.denominator * two.denominator,
+        )
 
     def __mul__(self, other: ExpRational | Fraction | int) -> ExpRational:
         one, two = self, self._other(other)
-        return one._made(one.above * two.above, one.below * two.below)
+        return one._made(one.numerator * two.numerator, one.denominator * two.denominator)
 
     def __truediv__(self, other: ExpRational | Fraction | int) -> ExpRational:
         one, two = self, self._other(other)
-        return one._made(one.above * two.below, one.below * two.above)
+        return one._made(one.numerator * two.denominator, one.denominator * two.numerator)
 
     def __rtruediv__(self, other: Fraction | int) -> ExpRational:
         return self.of(other) / self
 
     def __neg__(self) -> ExpRational:
-        return self._made(-self.above, self.below)
+        return self._made(-self.numerator, self.denominator)
 
     def __sub__(self, other: ExpRational | Fraction | int) -> ExpRational:
         return self + -other
@@ -105,12 +108,16 @@ class ExpRational:
     __radd__, __rmul__ = __add__, __mul__
 
     def __pow__(self, exponent: int) -> ExpRational:
-        ends = (self.above, self.below) if exponent >= 0 else (self.below, self.above)
-        above, below = (end ** abs(exponent) for end in ends)
-        return self._made(above, below)
+        ends = (
+            (self.numerator, self.denominator)
+            if exponent >= 0
+            else (self.denominator, self.numerator)
+        )
+        numerator, denominator = (end ** abs(exponent) for end in ends)
+        return self._made(numerator, denominator)
 
     def __bool__(self) -> bool:
-        return bool(self.above)
+        return bool(self.numerator)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ExpRational | Fraction | int):
@@ -132,11 +139,11 @@ class ExpRational:
             )
         return other
 
-    def _made(self, above: fmpq_poly, below: fmpq_poly) -> Self:
-        shared = above.gcd(below)
-        above, below = above // shared, below // shared
-        leading = below[below.degree()]
-        return type(self)(self.unit, above / leading, below / leading)
+    def _made(self, numerator: fmpq_poly, denominator: fmpq_poly) -> Self:
+        shared = numerator.gcd(denominator)
+        numerator, denominator = numerator // shared, denominator // shared
+        leading = denominator[denominator.degree()]
+        return type(self)(self.unit, numerator / leading, denominator / leading)
 
 
 def _monomial(degree: int) -> fmpq_poly:

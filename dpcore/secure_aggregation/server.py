@@ -113,9 +113,10 @@ AnyStep: TypeAlias = Advertising | Sharing | Masking | Unmasking
 def open_round(
     terms: Round, enrolled: KeyPair, roster: Sequence[tuple[str, bytes]], rng: Rng = SYSTEM
 ) -> Advertising:
-    r"""Return the initial state; ``roster`` lists identity and enrolled public key of each user.
+    r"""Return the initial state; ``roster`` lists the identity and the public key of each user.
 
-    The graph of neighbours is drawn here from ``rng``: collusion must not depend on the graph.
+    The graph of neighbours is drawn here from ``rng``: colluding users must be fixed before the
+    graph is drawn.
     """
     names = [check_identity(name) for name, _ in roster]
     if len(set(names)) < len(names):

@@ -257,13 +257,13 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "aggregation": ("paper",),
     },
     BatchedElimination: {
-        "confidence": (0, 1, "-0.1", "0.95", "1/2"),
+        "failure_probability": (0, 1, "-0.1", "0.95", "1/2"),
         "privatizer": (None, {"most": 4}),
         "radius": ("paper", {"most": 4, "privatizer": STEADY, "radius": PaperRadius()}),
         "schedule": (2,),
         "most": (0, "x"),
     },
-    DpSe: {"epsilon": (0, -1), "failure": (0,), "confidence": (1,), "radius": ("paper",)},
+    DpSe: {"epsilon": (0, -1), "failure": (0,), "failure_probability": (1,), "radius": ("paper",)},
     ShuffleElimination: {
         "privatizer": (Unprotected(),),
         "batch": (0,),
@@ -276,7 +276,7 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "horizon": (2,),
         "radius": ("best",),
         "schedule": ("cz",),
-        "confidence": (1, "0.95"),
+        "failure_probability": (1, "0.95"),
     },
     LinearModel: {"bound": ("1/2",), "deviation": (2, "nan")},
     PhasedElimination: {

@@ -47,7 +47,7 @@ def undocumented(reference: str) -> list[str]:
             found += [
                 f"{path} {one.opts[0]}"
                 for one in options
-                if one.param_type_name == "option" and one.opts[0] not in section
+                if one.param_type_name == "option" and not one.hidden and one.opts[0] not in section
             ]
         else:
             found.append(path)

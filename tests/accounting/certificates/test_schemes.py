@@ -15,7 +15,7 @@ from accounting.composition.compose import compose
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.kernel import neighbours
 from accounting.kernel.neighbours import Correlated
-from accounting.matrix.patterns import Participation
+from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
 from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
 from accounting.release.matrix_mechanism import MatrixMechanism

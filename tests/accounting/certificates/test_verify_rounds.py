@@ -25,7 +25,7 @@ from accounting.composition.compose import compose
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
 from accounting.kernel.neighbours import NORMS
-from accounting.matrix.patterns import Participation
+from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Toeplitz
 from accounting.release.curve import PrivacyCurve
 from accounting.release.derive_guarantee import PoissonSampled

@@ -163,7 +163,7 @@ def test_simulations(command: Command, instance: str) -> None:
     assert 0 < found["mean_absolute_error"] <= found["root_mean_square_error"]
     assert command("simulate", instance, *words, "--json").json == found
     lines = command("simulate", instance, *words).out.splitlines()
-    names = ["runs", "dropouts", "error", "noise", "bits", "planned", "kept"]
+    names = ["runs", "dropouts", "error", "noise", "bits", "planned", "remaining"]
     names += ["assumes", "sum"] if instance == "shuffled-pure" else []
     assert [line.split()[0] for line in lines[1:]] == names
 

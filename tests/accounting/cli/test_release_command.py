@@ -58,7 +58,7 @@ def test_what_is_printed_is_rounded_to_the_safe_side(shell: Shell) -> None:
     # A mean has no short decimals: its interval is printed no narrower than it is.
     asked = ("mean", *NUMBERS, "--epsilon", "1", "--seed", "5", "--confidence", "0.9")
     ends = shell(*asked, "--json").json["interval"]
-    low, high = shell(*asked).out.split("(")[1].split(")")[0].split(" to ")
+    low, high = shell(*asked).out.split("interval: ")[1].split(")")[0].split(" to ")
     assert Fraction(low) <= Fraction(ends[0]) + Fraction(1, 10**15)
     assert Fraction(high) >= Fraction(ends[1]) - Fraction(1, 10**15)
     # Large sums keep all digits.

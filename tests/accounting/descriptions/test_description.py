@@ -30,7 +30,7 @@ from accounting.descriptions.sampling_schemes import (
     read_scheme,
 )
 from accounting.ledger.request import cost, for_user
-from accounting.matrix.patterns import Participation
+from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
 from accounting.release.curve import PrivacyCurve, described
 from accounting.release.matrix_mechanism import MatrixMechanism

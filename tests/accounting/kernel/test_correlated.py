@@ -10,7 +10,7 @@ import pytest
 from accounting.kernel import neighbours
 from accounting.kernel.laws import Refused
 from accounting.kernel.neighbours import Correlated
-from tests.accounting.matrix.test_sensitivity import Matrix, banded, worst
+from tests.accounting.matrix.test_participation import Matrix, banded, worst
 
 
 def rows_of(run: Correlated) -> Matrix:

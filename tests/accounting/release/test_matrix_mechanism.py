@@ -12,7 +12,7 @@ import pytest
 from accounting import PrivacyCurve, compose, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.interop.events import to_dp_event
-from accounting.matrix.patterns import Participation
+from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Banded, Dense, Tree
 from accounting.release.matrix_mechanism import MatrixMechanism
 from accounting.release.real_curve import RealCurve

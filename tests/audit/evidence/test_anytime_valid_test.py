@@ -17,7 +17,7 @@ from scipy import stats
 from audit.claims.verdicts import LOOKS
 from audit.evidence import anytime_valid_test as sequential
 from audit.evidence.anytime_valid_test import EProcess, watch, watch_curve
-from audit.evidence.threshold_rule import learn_rule
+from audit.evidence.choose_event import learn_rule
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from tests.alpha_budget import buy_alpha

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.evidence import event
+from audit.evidence.choose_event import Trial, learn_rule
 from audit.evidence.event import Event, Tally, Witness, witness_of, wording
 from audit.evidence.prequential_test import gather
-from audit.evidence.threshold_rule import Trial, learn_rule
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import NumberLine, read, read_worlds
 from dpcore.errors import InvalidParameter

@@ -14,10 +14,10 @@ from scipy.special import expit, ndtr
 
 from audit.claims.claim import Claim
 from audit.evidence import prequential_test as fixed
+from audit.evidence.choose_event import Trial, follow, learn_rule
 from audit.evidence.combine_tests import LEADER, gather_views, view_seeds, weigh_views
 from audit.evidence.event import Tally
 from audit.evidence.prequential_test import GRID, LED, Evidence, gather
-from audit.evidence.threshold_rule import Trial, follow, learn_rule
 from audit.evidence.view import View
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtr
 
+from audit.evidence.choose_event import EXPERTS, ThresholdFamily, Trial, learn_rule
 from audit.evidence.event import Tally
 from audit.evidence.prequential_test import GRID, WEIGHTS, Evidence, gather, read_claim
-from audit.evidence.threshold_rule import EXPERTS, ThresholdFamily, Trial, learn_rule
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from tests.alpha_budget import buy_alpha

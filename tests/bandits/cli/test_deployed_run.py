@@ -131,7 +131,7 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     answer = bandit(
         *("run", "cz/easy", "--epsilon", "4", "-T", "700", "--instances", "1"),
         *("--algorithms", "dist-dp-se", "--visits", "16", "--aggregation", "masked"),
-        *("--dropouts", "5%", "--confidence", "0.01", "--rewards", str(table)),
+        *("--dropouts", "5%", "--failure-probability", "0.01", "--rewards", str(table)),
     )
     assert (answer.code, answer.err) == (0, "")
     assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out

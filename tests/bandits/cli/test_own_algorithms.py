@@ -15,6 +15,8 @@ from own import Halving
 ready = Halving()
 def needs(epsilon, words): return ready
 def wrong(epsilon): return epsilon
+def chance(epsilon, failure_probability): raise OSError(failure_probability)
+def former(epsilon, confidence): raise OSError(confidence)
 def refuses(epsilon): return Halving(epsilon=epsilon).privatizer.noise(-1)
 class Halves(Halving):
     def observe(self, state, released):
@@ -95,6 +97,12 @@ def test_an_error_of_it_is_its_own(bandit: Bandit, name: str, said: str) -> None
     found = bandit("run", "cz/easy", *SMALL, "--algorithms", f"others.py:{name}")
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"error: --algorithms = others.py:{name}: raised {said}")
+
+
+@pytest.mark.parametrize("name", ["chance", "former"])
+def test_the_failure_probability_is_passed_by_either_name(bandit: Bandit, name: str) -> None:
+    words = ("--algorithms", f"others.py:{name}", "--failure-probability", "1/50")
+    assert "OSError: 1/50" in bandit("run", "cz/easy", *SMALL, *words).err
 
 
 def test_what_it_keeps_from_a_run_is_gone_in_the_next_one(bandit: Bandit) -> None:

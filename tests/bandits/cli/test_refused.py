@@ -49,8 +49,9 @@ REFUSED: dict[str, str] = {
     "cz/easy --algorithms se --output out --resume zeros": "--resume = zeros: is not the state",
     "cz/easy --algorithms dist-rdp-se --radius paper --renyi-tail new": "--renyi-tail = new: must",
     "cz/easy --renyi-tail printed": "--renyi-tail = printed: applies only to dist-rdp-se with",
-    "cz/easy --algorithms dist-rdp-se --radius paper --confidence 0.5": "--confidence = 0.5",
-    "tkms/binary -T 3000 --algorithms sdp-ae --confidence 0.2": "--confidence = 0.2: has no effect",
+    "cz/easy --algorithms dist-rdp-se --failure-probability 0.5": "--failure-probability = 0.5",
+    "tkms/binary -T 3000 --algorithms sdp-ae --confidence 0.2": "--failure-probability = 0.2: has",
+    "cz/easy --confidence 0.2 --failure-probability 0.2": "--confidence = 0.2: is the former name",
     "cz/easy --visits 0": "--visits = 0",
     "cz/easy --dropouts 100%": "--dropouts = 1",
     "cz/easy --dropouts 60% --honest 50%": "--dropouts = 3/5",
@@ -102,21 +103,25 @@ def test_a_run_that_cannot_be_made_is_refused_by_name_and_leaves_nothing(
 SMALL = ("cz/easy", "-T", "3000", "--instances", 1, "--arms", 3, "--epsilon", "0.5")
 
 
-def test_confidence_is_an_option(bandit: Bandit) -> None:
+def test_the_failure_probability_is_an_option(bandit: Bandit) -> None:
     words = (*SMALL, "--algorithms", "dist-dp-se,se", "--json")
     found = bandit("run", *words).json
-    tenth = bandit("run", *words, "--confidence", "0.1").json
+    tenth = bandit("run", *words, "--failure-probability", "0.1").json
     assert found == tenth
-    assert "confidence" not in found
-    theorem = bandit("run", *words, "--confidence", "1/T").json
-    assert theorem["confidence"] == "1/3000"
-    assert bandit("run", *words, "--confidence", "1/3000").json == theorem
+    assert "failure_probability" not in found
+    theorem = bandit("run", *words, "--failure-probability", "1/T").json
+    assert theorem["failure_probability"] == "1/3000"
+    for name in ("--failure-probability", "--confidence"):  # the former name still works
+        assert bandit("run", *words, name, "1/3000").json == theorem
     assert theorem["rows"] != found["rows"]
     # A smaller p is a wider interval: the width that is played, of the policy that is made.
     setting = Setting(epsilon=1, delta="1e-6", horizon=3000, arms=3)
-    sure = replace(setting, confidence=Fraction(1, 3000))
+    sure = replace(setting, failure_probability=Fraction(1, 3000))
     policies: list[Any] = [read_algorithm("dist-dp-se").policy(each) for each in (setting, sure)]
-    assert [policy.confidence for policy in policies] == [Fraction(1, 10), Fraction(1, 3000)]
+    assert [policy.failure_probability for policy in policies] == [
+        Fraction(1, 10),
+        Fraction(1, 3000),
+    ]
 
 
 RUN = ["run", "cz/easy", "-T", "500", "--instances", "1", "--arms", "3", "--algorithms", "cdp-se"]

@@ -1,4 +1,4 @@
-"""Batched elimination and DP-SE: regret against play round by round, epochs, and confidence."""
+"""Batched elimination and DP-SE: regret against play round by round, epochs, and p."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_pulls_have_the_law_of_play_round_by_round(horizon: int) -> None:
 
 def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
     """How often the best of five arms is dropped in 2000 rounds."""
-    policy = BatchedElimination(privatizer=privatizer, radius=radius, confidence="1/10")
+    policy = BatchedElimination(privatizer=privatizer, radius=radius, failure_probability="1/10")
     environment, rng, lost = Bernoulli(means=(0.6, 0.5, 0.5, 0.4, 0.5)), SeededRng(3), 0
     for seed in range(runs):
         world, left, state = np.random.default_rng([4, seed]), 2000, policy.init(5, 2000)
@@ -280,7 +280,7 @@ def dropped(policy: BatchedElimination, steady: SteadyPrivatizer, seed: int) -> 
 def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
     alpha = buy_alpha(f"parted gap {privatizer.name}", "1e-9")
     most = stats.binom.isf(alpha, RUNS, 0.4)
-    policy = policy_of(1, privatizer=privatizer, confidence="0.4")
+    policy = policy_of(1, privatizer=privatizer, failure_probability="0.4")
     assert dropped(policy, privatizer, 5) <= most
 
     class OfOneNoise(ExactRadius):

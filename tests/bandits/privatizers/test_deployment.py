@@ -103,7 +103,7 @@ def test_bits_are_planned_for_who_is_left() -> None:
 
 def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
     return play(
-        BatchedElimination(privatizer=privatizer, confidence="0.1"),
+        BatchedElimination(privatizer=privatizer, failure_probability="0.1"),
         Bernoulli(means=(0.9, 0.5)),
         horizon=horizon,
         world=np.random.default_rng(seed),

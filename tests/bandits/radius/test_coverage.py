@@ -82,7 +82,7 @@ POLICY_OF = {
         privatizer=privatizer,
         schedule=Schedule(first=8, growth=2),
         radius=ExactRadius(batches=BATCHES),
-        confidence=P,
+        failure_probability=P,
     )
     for trust, privatizer in PRIVATIZERS.items()
 }

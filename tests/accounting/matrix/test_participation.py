@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from accounting import NotDerived
-from accounting.matrix.patterns import Participation, best_pattern, squared_sensitivity
+from accounting.matrix.participation import Participation, best_pattern, squared_sensitivity
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree, read_strategy
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.continual import TreeSum
