@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from audit.report.record import ExactWitness
     from audit.report.report import AuditReport
     from audit.spec import AuditSpec
-    from audit.targets.spelling import read_target
+    from audit.targets.target_syntax import read_target
     from audit.testing.assertions import (
         NothingMeasured,
         Refuted,

@@ -24,8 +24,8 @@ from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.spec import AuditSpec
 from audit.targets.neighbours import doubts, pairs_of
-from audit.targets.spelling import Auditable, target_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
+from audit.targets.target_syntax import Auditable, target_of
 from dpcore.command.progress import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
@@ -121,8 +121,8 @@ class Audit:
             plan = replace(plan, pair=found.pair, pairs=(), runs=plan.runs - found.runs)
         sampled = partial(self._sampled, found=found, progress=progress, figures=figures)
         report = run_layers(self.target, plan, self.layers, sampled)
-        said = () if found is not None else _doubted(self.target, plan)
-        return replace(report, search=found, warnings=(*said, *report.warnings))
+        doubts = () if found is not None else _doubted(self.target, plan)
+        return replace(report, search=found, warnings=(*doubts, *report.warnings))
 
     def completed(self, progress: Progress | None = None) -> AuditReport:
         r"""Run as :meth:`run` does, but raise the target's error, or KeyboardInterrupt."""
@@ -207,8 +207,8 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
         if not set(_READERS[name]) & set(layers):
             reason = f"would have no effect: it applies only to {' and '.join(_READERS[name])}"
             value = getattr(spec, name)
-            shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            raise InvalidParameter(name, shown, reason)
+            printed = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            raise InvalidParameter(name, printed, reason)
     return layers
 
 

@@ -48,16 +48,16 @@ class TargetFailed(DpcoreError):
         self.reveals = reveals
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         r"""The reason, with the dataset and the run if known."""
         places = [f"dataset {self.dataset}"] if self.dataset else []
         places += [f"run {self.run:,}"] if self.run else []
-        told = self.reason + (f" ({', '.join(places)})" if places else "")
+        sentence = self.reason + (f" ({', '.join(places)})" if places else "")
         if not self.reveals:
-            return told
+            return sentence
         other = "B" if self.dataset == "A" else "A"
-        told += f"; dataset {self.dataset} failed in {REPEATS} of {REPEATS} more runs, dataset "
-        return told + f"{other} in none: the error itself reveals the dataset"
+        sentence += f"; dataset {self.dataset} failed in {REPEATS} of {REPEATS} more runs, dataset "
+        return sentence + f"{other} in none: the error itself reveals the dataset"
 
     def __str__(self) -> str:
-        return f"{self.target}: {self.told}"
+        return f"{self.target}: {self.sentence}"

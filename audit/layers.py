@@ -24,8 +24,8 @@ from audit.errors import TargetFailed
 from audit.evidence.sample_outcome import versions
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
-from audit.targets.spelling import read_target
 from audit.targets.target import KnownLaw, Shifted, Target
+from audit.targets.target_syntax import read_target
 from audit.wording.result import plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational

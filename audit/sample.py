@@ -271,9 +271,9 @@ def run_baselines(
     from audit.report.figure_data import histogram, tradeoff_band
 
     plan = drawn.plan
-    shown = report.outcomes[report.row] if report.outcomes else None
+    outcome = report.outcomes[report.row] if report.outcomes else None
     every = drawn.views
-    place, feature = (0, every[0].feature) if shown is None else (shown.pair, shown.feature)
+    place, feature = (0, every[0].feature) if outcome is None else (outcome.pair, outcome.feature)
     witness, named = report.witness, [(each.pair, each.feature) for each in every]
     test = (place, feature)
     if feature == LEADER:  # show the view that the leader followed
@@ -327,7 +327,7 @@ def run_baselines(
             seed=coins_of(plan),
             watched=plan.sequential,
             test=test,
-            point=plan.claim.points[0] if shown is None else shown.claim,
+            point=plan.claim.points[0] if outcome is None else outcome.claim,
         ),
         curve=_curve(plan.claim),
     )

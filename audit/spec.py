@@ -182,8 +182,8 @@ def _path(name: str, value: Any) -> Path:
 def _option(
     panel: str, metavar: str, text: str, *names: str, default: Any = None, **more: Any
 ) -> Any:
-    told = Option(metavar=metavar, help=text, names=names, panel=panel, **more)
-    return field(default=default, metadata={"option": told})
+    given = Option(metavar=metavar, help=text, names=names, panel=panel, **more)
+    return field(default=default, metadata={"option": given})
 
 
 _what = partial(_option, "What is tested")

@@ -372,10 +372,10 @@ def _one_round(
     group: int = 1,
 ) -> OneRelease:
     scheme = EVERYONE if rate == 1 else Poisson(rate=rate)
-    asked = Description(
+    description = Description(
         noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation, group=group
     )
-    return cast("OneRelease", guarantee(asked))
+    return cast("OneRelease", guarantee(description))
 
 
 def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNoise:

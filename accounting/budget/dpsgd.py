@@ -143,22 +143,22 @@ class TrainingRun:
         if self.sampling is Sampling.SHUFFLED and self.relation is Relation.ADD_REMOVE:
             must = "must be replace: shuffled batches keep their size"
             raise InvalidParameter("relation", self.relation.value, must)
-        asked = Description(
+        step = Description(
             noise=Gaussian(sigma=self.noise_multiplier),
             sensitivity=moves,
             scheme=scheme,
             relation=self.relation,
             group=self.group,
         )
-        return asked, count
+        return step, count
 
     def composition(self) -> Composition:
         r"""The composition of all rounds."""
         from accounting.composition.compose import compose
         from accounting.release.derive_guarantee import guarantee
 
-        asked, count = self.release()
-        return compose((guarantee(asked), count))
+        step, count = self.release()
+        return compose((guarantee(step), count))
 
     def bounded(self, found: Bound) -> Bound:
         r"""The bound of the composition, without its lower end where a run may be more private.
@@ -171,8 +171,8 @@ class TrainingRun:
 
     def command(self, delta: str) -> str:
         r"""The equivalent ``dpcore budget epsilon`` command."""
-        asked, count = self.release()
-        return f"dpcore budget epsilon --noise {asked.text} --rounds {count} --delta {delta}"
+        step, count = self.release()
+        return f"dpcore budget epsilon --noise {step.text} --rounds {count} --delta {delta}"
 
 
 def dpsgd(  # noqa: PLR0913  # the numbers of a training script

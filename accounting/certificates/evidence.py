@@ -223,9 +223,9 @@ def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
     raise Refused(f"the lower bound is not proven: delta is at least {_down(least)} there")
 
 
-def _shown(value: Fraction, way: str) -> str:
+def _rounded(value: Fraction, way: str) -> str:
     context = Context(prec=_SHOWN, rounding=way)
     return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):g}"
 
 
-_down, _up = partial(_shown, way=ROUND_FLOOR), partial(_shown, way=ROUND_CEILING)
+_down, _up = partial(_rounded, way=ROUND_FLOOR), partial(_rounded, way=ROUND_CEILING)

@@ -116,12 +116,12 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise Malformed(_shown(key), "is given twice")
+            raise Malformed(_printable(key), "is given twice")
         found[key] = value
     return found
 
 
-def _shown(key: str) -> str:
+def _printable(key: str) -> str:
     # A key is untrusted text: it must not contain terminal control characters.
     return key[:40] if key.isascii() and key.isprintable() else ascii(key[:40])
 
@@ -179,7 +179,7 @@ def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
     if missing:
         raise Malformed(where, f"must have {', '.join(missing)}")
     if extra:
-        raise Malformed(where, f"must not have {', '.join(_shown(each) for each in extra)}")
+        raise Malformed(where, f"must not have {', '.join(_printable(each) for each in extra)}")
 
 
 def _one_of(where: str, value: object, choices: Iterable[str]) -> str:

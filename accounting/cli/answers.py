@@ -34,8 +34,8 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
     r"""The least noise that a search found, if any, and the cost of one step less."""
     if least is None:
         return []
-    said = f"the least {what} is" if least.proven else f"this {what} suffices:"
-    facts = [(what.rpartition(" ")[2], f"{said} {exactly(least.value)}")]
+    words = f"the least {what} is" if least.proven else f"this {what} suffices:"
+    facts = [(what.rpartition(" ")[2], f"{words} {exactly(least.value)}")]
     if least.beyond is not None:
         facts.append(beyond_fact("less noise", exactly(least.beyond), least, "delta"))
     return facts
@@ -43,9 +43,9 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
     r"""The next value on the side where the guarantee fails, and its result."""
-    said = "fails" if edge.proven else "is not proven to satisfy it"
+    words = "fails" if edge.proven else "is not proven to satisfy it"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
-    return name, f"{beyond} {said}: {quantity} is {between(found)}"
+    return name, f"{beyond} {words}: {quantity} is {between(found)}"
 
 
 def format_part(source: Guarantee, rounds: int) -> str:

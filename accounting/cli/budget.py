@@ -150,8 +150,8 @@ def curve(
         show(answers.document({"curve": rows}, total, found[-1][1]))
         return
     # The delta is exact: rounding it would invalidate the upper or the lower bound.
-    shown = [(exactly(at), answers.between(bound)) for at, bound in found]
-    table = aligned([("delta".ljust(answers.MARGIN - 2), "epsilon"), *shown])
+    rows_of_text = [(exactly(at), answers.between(bound)) for at, bound in found]
+    table = aligned([("delta".ljust(answers.MARGIN - 2), "epsilon"), *rows_of_text])
     show([*table, "", *answers.lines_of(total, found[-1][1])])
 
 
@@ -212,8 +212,8 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
     every = [route for _, found in table for route in found if route.reason]
     reasons = dict.fromkeys(f"{route.method}: {route.reason}" for route in every)
     head = [f"{title}, rounded up; * marks the least", ""]
-    shown = aligned(rows, right=range(1, len(rows[0])))
-    return [*head, *shown, *([""] if reasons else []), *reasons]
+    rows_of_text = aligned(rows, right=range(1, len(rows[0])))
+    return [*head, *rows_of_text, *([""] if reasons else []), *reasons]
 
 
 budget.command("calibrate")(calibrate)

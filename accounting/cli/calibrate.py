@@ -40,7 +40,9 @@ class CalibrationOptions:
     epsilon: str = option("EPSILON", "The target epsilon, e.g. 2.", default=...)
     delta: Delta = "0"
     sensitivity: str = option(
-        "D", "The largest change of the query by one person (1 for a count).", default="1"
+        "D",
+        "The largest change that one person can cause in the answer (1 for a count).",
+        default="1",
     )
     rounds: str = option(
         "K",
@@ -169,22 +171,22 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         relation=wanted.relation,
         group=wanted.group,
     )
-    ((asked, _),), total = one.described(), one.composed()
+    ((description, _),), total = one.described(), one.composed()
     what, next_one = (
         ("rounds", "more rounds") if wanted.rounds == _MOST else ("rate", "higher rate")
     )
-    if what == "rate" and not isinstance(asked, Description):
+    if what == "rate" and not isinstance(description, Description):
         raise InvalidParameter(
             "--noise", wanted.noise, "must be additive noise when solving for the rate"
         )
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     with progress_bar("bounds on delta", None), named("epsilon", "delta", "noise"):
-        if not isinstance(asked, Description) or what == "rounds":
+        if not isinstance(description, Description) or what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
         else:
-            count, moves = whole("--rounds", wanted.rounds, 1), asked.sensitivity
+            count, moves = whole("--rounds", wanted.rounds, 1), description.sensitivity
             found = largest_rate(
-                asked.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
+                description.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
             )
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [

@@ -61,13 +61,13 @@ def _schema_of(text: bytes, file: str) -> str:
 
 def _unread(schema: str) -> str:
     # The reason why no installed package verifies a document of this schema.
-    shown = f"{schema[:80]!a}"
+    schema_text = f"{schema[:80]!a}"
     if not schema.startswith(_OURS):
-        return f"no installed package reads certificates of the schema {shown}"
+        return f"no installed package reads certificates of the schema {schema_text}"
     if "certificate" in schema:
-        return f"is a certificate with schema {shown}: this version of dpcore reads {SCHEMA}"
+        return f"is a certificate with schema {schema_text}: this version of dpcore reads {SCHEMA}"
     return (
-        f"is a result ({shown}), not a certificate: use the certificate that was written with it; "
+        f"is a result ({schema_text}), not a certificate: use the certificate written with it; "
         "for a bandit run, certificate-*.json in the folder of --output"
     )
 

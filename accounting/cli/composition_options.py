@@ -33,8 +33,8 @@ Sensitivities = Annotated[
     list[str] | None,
     option(
         "D",
-        "The largest change of the query by one person (1 for a count); for vectors l1=3, "
-        "l2-squared=4 or box=1x2 (a bound on each entry). Once, or once for each --noise. "
+        "The largest change that one person can cause in the answer (1 for a count); for vectors "
+        "l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Once, or once for each --noise. "
         "(default: 1)",
         default=...,
     ),
@@ -156,14 +156,14 @@ class Releases:
                 reason = f"applies to local reports only: {', '.join(FAMILIES)}"
                 raise InvalidParameter("--scheme", scheme, reason)
             with _named():
-                asked = Description(
+                releases = Description(
                     noise=noise,
                     sensitivity=read_sensitivity("--sensitivity", move),
                     scheme=read_scheme("--scheme", scheme) if isinstance(scheme, str) else scheme,
                     relation=self.relation,
                     group=people,
                 )
-            found.append((asked, rounds))
+            found.append((releases, rounds))
         return found
 
     def _reports(self, text: str, scheme: Scheme | str) -> LocalReport | ShuffledReports:
@@ -196,9 +196,9 @@ class Releases:
         from accounting.composition.compose import compose
         from accounting.release.derive_guarantee import guarantee
 
-        asked = self.described()
+        releases = self.described()
         with _named():
-            return compose(*((guarantee(one), rounds) for one, rounds in asked))
+            return compose(*((guarantee(one), rounds) for one, rounds in releases))
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
         r"""The single release that a user makes at each of ``visits``, and the assumptions."""

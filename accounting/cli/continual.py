@@ -85,8 +85,8 @@ def continual(
             found.append(row)
             advance(len(found))
     if as_json:
-        asked = {"horizon": items, "epsilon": answers.exact(target), "delta": answers.exact(most)}
-        head = {"schema": answers.SCHEMA, "target": asked, "scope": scope.to_json()}
+        goal = {"horizon": items, "epsilon": answers.exact(target), "delta": answers.exact(most)}
+        head = {"schema": answers.SCHEMA, "target": goal, "scope": scope.to_json()}
         rows = [{**row.to_json(), "delta": answers.exact(row.calibration.delta)} for row in found]
         show({**head, "continual": rows})
         return
@@ -219,14 +219,14 @@ def _rounds(most: int, apart: int) -> str:
     return "is in one round" if most == 1 else f"is in at most {most} rounds, {apart} or more apart"
 
 
-def _noise(spelled: str) -> Gaussian | DiscreteGaussian:
+def _noise(written: str) -> Gaussian | DiscreteGaussian:
     from accounting.descriptions.real_noise import REAL_LAWS, Gaussian
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
-    found = read_law("--noise", spelled, REAL_LAWS)
+    found = read_law("--noise", written, REAL_LAWS)
     if not isinstance(found, (Gaussian, DiscreteGaussian)):
         reason = "must be gaussian:... or discrete-gaussian:...: the sensitivity is in the l2 norm"
-        raise InvalidParameter("--noise", spelled, reason)
+        raise InvalidParameter("--noise", written, reason)
     return found
 
 

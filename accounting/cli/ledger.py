@@ -90,7 +90,7 @@ def open_command(
     from accounting.claims.claim import read_claim
     from accounting.ledger import Ledger
 
-    with _said_of_options():
+    with _with_option_names():
         limit = read_claim("--budget", budget, Scope(unit=Unit.USER, relation=relation))
         with Ledger.create(db, budget=limit, renews=renews) as book:
             _describe(book, as_json=as_json)
@@ -126,8 +126,8 @@ def charge(
         "Omit users with too little budget, and print them.", "--skip-exhausted"
     ),
     repeat_ok: bool = flag(
-        "Exit with 0, not 4, if the batch was charged before: for a retry after a crash before "
-        "anything was released.",
+        "Exit with 0, not 4, if the batch was already charged. Use this only to retry after a "
+        "crash that came before any release.",
         "--repeat-ok",
     ),
     as_json: AsJson = False,
@@ -141,7 +141,7 @@ def charge(
 
     people = _names(users, users_file)
     typed = "--users" if users is not None else "--users-file"
-    with _said_of_options(typed), Ledger.open(db) as book:
+    with _with_option_names(typed), Ledger.open(db) as book:
         relation = book.budget.scope.relation
         receipt = book.charge(
             people,
@@ -157,13 +157,13 @@ def charge(
         show({"schema": _SCHEMA, **found})
     else:
         who = _counted(receipt.paid, "user")
-        said = f"charged {who} for {receipt.batch}, charge {receipt.number}"
+        sentence = f"charged {who} for {receipt.batch}, charge {receipt.number}"
         if receipt.repeated:
-            said = (
+            sentence = (
                 f"already charged, so nothing was charged again: charge {receipt.number}, "
                 f"{receipt.batch}, covered {who}"
             )
-        show([said] + [f"left out: {user}" for user in receipt.left_out])
+        show([sentence] + [f"left out: {user}" for user in receipt.left_out])
     if not receipt.paid:
         raise typer.Exit(BudgetExhausted.exit_code)
     if receipt.repeated and not repeat_ok:
@@ -183,7 +183,7 @@ def show_command(
     """
     from accounting.ledger import Ledger, LedgerDamaged
 
-    with _said_of_options(), Ledger.open(db) as book:
+    with _with_option_names(), Ledger.open(db) as book:
         damages = [str(damage) for damage in book.check()]
         if user is None:
             _describe(book, as_json=as_json, damages=damages)
@@ -207,7 +207,7 @@ def export(*, db: Database) -> None:
     """
     from accounting.ledger import Ledger
 
-    with _said_of_options(), Ledger.open(db) as book:
+    with _with_option_names(), Ledger.open(db) as book:
         for line in book.export():
             print(line)
 
@@ -245,7 +245,7 @@ def adopt(*, db: Database) -> None:
     """
     from accounting.ledger import adopt
 
-    with _said_of_options():
+    with _with_option_names():
         charges = adopt(db)
     show([_line("adopted", _counted(charges)), _line("history", "intact")])
 
@@ -255,7 +255,7 @@ def _counted(number: int, what: str = "charge") -> str:
 
 
 @contextmanager
-def _said_of_options(users: str = "--user") -> Iterator[None]:
+def _with_option_names(users: str = "--user") -> Iterator[None]:
     # Report errors of the ledger under the names of the command's options.
     names = ("budget", "batch", "renews", "relation")
     with named(*names, scope="--relation", url="--db", user=users, users=users):
@@ -273,18 +273,18 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
         found |= {} if book.renews is None else more
         show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found, **checked})
         return
-    said = {
+    rows = {
         "budget": _claim_text(book.budget),
         "neighbours": book.budget.scope.relation.value,
         **found,
     }
     if book.renews is not None:
-        said["budget"] += f" for each {book.renews} (UTC)"
-        said["periods"] = f"{len(periods)}, {periods[0]} to {periods[-1]}" if periods else "none"
+        rows["budget"] += f" for each {book.renews} (UTC)"
+        rows["periods"] = f"{len(periods)}, {periods[0]} to {periods[-1]}" if periods else "none"
     if together is not None:
         total = _claim_text(together, _UP)
-        said["together"] = f"{total}; each further {book.renews} adds a budget"
-    lines = [_line(name, str(value)) for name, value in said.items()]
+        rows["together"] = f"{total}; each further {book.renews} adds a budget"
+    lines = [_line(name, str(value)) for name, value in rows.items()]
     show(lines + ([] if damages is None else _history(damages)))
 
 

@@ -69,9 +69,9 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     others: dict[str, tuple[tuple[float, float], ...]] = {}
     sampled = run.sampling is Sampling.POISSON and run.relation is not Relation.REPLACE
     if sampled and run.group == 1 and find_spec("dp_accounting"):
-        told = accountants_of_dp_accounting(run.noise_multiplier, run.rate, counts, delta)
+        curves = accountants_of_dp_accounting(run.noise_multiplier, run.rate, counts, delta)
         epochs = [x for x, _ in points]
-        others = {tool: tuple(zip(epochs, found, strict=True)) for tool, found in told.items()}
+        others = {tool: tuple(zip(epochs, found, strict=True)) for tool, found in curves.items()}
     label = f"noise multiplier {exactly(run.noise_multiplier)}"
     return Training(label=label, points=tuple(points), others=others)
 
@@ -96,5 +96,5 @@ def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
             if known:
                 axes.plot(*zip(*known, strict=True), marker="o", markersize=2.5, **marks)
             for (tool, found), style in zip(line.others.items(), _STYLES, strict=False):
-                said = f"{line.label}: {tool}"
-                axes.plot(*zip(*found, strict=True), label=said, **{**marks, **style})
+                title = f"{line.label}: {tool}"
+                axes.plot(*zip(*found, strict=True), label=title, **{**marks, **style})

@@ -193,9 +193,9 @@ class Top(ReleaseOptions):
 
 def _register(kind: type[ReleaseOptions], *, dry: bool) -> None:
     def command(
-        file: str = argument("FILE", _FILE), *, asked: Any, as_json: AsJson = False
+        file: str = argument("FILE", _FILE), *, options: Any, as_json: AsJson = False
     ) -> None:
-        _run(file, asked, as_json=as_json, dry=dry or asked.dry_run)
+        _run(file, options, as_json=as_json, dry=dry or options.dry_run)
 
     command.__doc__ = kind.__doc__
     command.__annotations__["asked"] = kind
@@ -224,7 +224,7 @@ _SAME: Final = (
 )
 
 
-def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
+def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
     from accounting import ledger
     from accounting.ledger.errors import BudgetExhausted
     from accounting.queries import query as queries
@@ -233,18 +233,20 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
     from accounting.queries.table import Table, TableScope
 
     with named(*_SAME, **_OPTIONS), ExitStack() as stack:
-        query = asked.query(queries)
-        target = queries.Target(epsilon=asked.epsilon, rho=asked.rho, delta=asked.delta)
-        path = asked.users_file
+        query = options.query(queries)
+        target = queries.Target(epsilon=options.epsilon, rho=options.rho, delta=options.delta)
+        path = options.users_file
         users = None if path is None else read_names("--users-file", path, "user")
         book = (
-            None if asked.ledger is None else stack.enter_context(ledger.Ledger.open(asked.ledger))
+            None
+            if options.ledger is None
+            else stack.enter_context(ledger.Ledger.open(options.ledger))
         )
         table = Table.open(file)
         scope = TableScope(
-            user=asked.user,
-            rows_per_user=whole("--rows-per-user", asked.rows_per_user, 1),
-            relation=asked.relation
+            user=options.user,
+            rows_per_user=whole("--rows-per-user", options.rows_per_user, 1),
+            relation=options.relation
             or (Relation.ADD_REMOVE if book is None else book.budget.scope.relation),
         )
         table.require(scope.user, argument="user")
@@ -260,15 +262,15 @@ def _run(file: str, asked: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
                 scope,
                 target,
                 ledger=book,
-                batch=asked.batch,
+                batch=options.batch,
                 users=users,
-                confidence=rational("--confidence", asked.confidence),
-                rng=SYSTEM if asked.seed is None else SeededRng(whole("--seed", asked.seed)),
+                confidence=rational("--confidence", options.confidence),
+                rng=SYSTEM if options.seed is None else SeededRng(whole("--seed", options.seed)),
             )
             if found.receipt is not None:
                 paid = {"charge": found.receipt.number, "users": found.receipt.paid}
-                said = f"{found.receipt.paid} users, as charge number {found.receipt.number}"
-                charge = _Charge(paid, [("charged", said)])
+                payment = f"{found.receipt.paid} users, as charge number {found.receipt.number}"
+                charge = _Charge(paid, [("charged", payment)])
         _show(found, charge, as_json=as_json)
         if charge is not None and not charge.document.get("fits", True):
             raise typer.Exit(BudgetExhausted.exit_code)
@@ -306,8 +308,12 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
         show(document)
         return
     relation = found.scope.scope.relation.value
-    said = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
-    lines = [*_values(found), ("noise", found.noise), ("guarantee", f"{said} ({relation} a user)")]
+    limits = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
+    lines = [
+        *_values(found),
+        ("noise", found.noise),
+        ("guarantee", f"{limits} ({relation} a user)"),
+    ]
     if found.standard_error is not None:
         lines.append(("standard error", up(Fraction(found.standard_error), 6)))
     lines += [("note", found.answer.note)] if found.answer.note else []

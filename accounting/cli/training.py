@@ -151,9 +151,9 @@ def dpsgd(
     """
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
-    said = _SAID[sampling]
+    claimed = _SAID[sampling]
     if sampling is Sampling.POISSON and run.relation is Relation.REPLACE:
-        said = _REPLACED
+        claimed = _REPLACED
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
@@ -162,11 +162,11 @@ def dpsgd(
         run = replace(run, noise_multiplier=least.value)
     noise = dict.fromkeys(("noise", "sigma"), "--noise-multiplier")
     with named(*_PARAMETERS, members="--group", **noise):
-        asked, _ = run.release()
+        step, _ = run.release()
         total = run.composition()
     cut = None if truncate is None else _truncated(total, run, truncate)
     with named("delta", "relative", count="--rounds"):
-        found = total.epsilon(at, relative) if cut is None else _at_random(cut, asked, at, relative)
+        found = total.epsilon(at, relative) if cut is None else _at_random(cut, step, at, relative)
     found = run.bounded(found)
     written = answers.write_certificate(certificate, total, at, evidence=evidence)
     if plot is not None:
@@ -181,7 +181,7 @@ def dpsgd(
         "rate": str(run.rate),
         "epochs": exactly(run.epochs),
         "sampling": sampling.value,
-        "means": said,
+        "means": claimed,
     }
     if least is not None:
         derived["noise_multiplier"] = least.to_json(beyond="one_step_less", proven="least")
@@ -190,7 +190,7 @@ def dpsgd(
         *answers.of_least("noise multiplier", least),
         ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
-        ("sampling", f"{sampling.value}: {said}"),
+        ("sampling", f"{sampling.value}: {claimed}"),
     ]
     facts += written
     if sampling is Sampling.SHUFFLED:
@@ -251,10 +251,10 @@ def _of_file(event: Path) -> Iterator[None]:
     try:
         yield
     except InvalidParameter as error:
-        told = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
+        distance = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
         if error.argument != "event":
-            told = f"{error.argument} = {told}"
-        raise InvalidParameter("--event", str(event), told) from None
+            distance = f"{error.argument} = {distance}"
+        raise InvalidParameter("--event", str(event), distance) from None
     except NotDerived as error:
         raise InvalidParameter("--event", str(event), str(error)) from None
     except RecursionError:
@@ -270,17 +270,17 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     return Truncated(total=total, examples=run.examples, most=whole("--truncate", most, 1))
 
 
-def _at_random(cut: Truncated, asked: Description, delta: Fraction, relative: str) -> Bound:
+def _at_random(cut: Truncated, step: Description, delta: Fraction, relative: str) -> Bound:
     # The bound for any truncation, intersected for one example with that of random truncation.
     from accounting.composition.compose import compose, narrower
     from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
     from accounting.release.derive_guarantee import guarantee
 
     found = cut.epsilon(delta, relative)
-    if asked.group > 1 or not isinstance(asked.scheme, Poisson):
+    if step.group > 1 or not isinstance(step.scheme, Poisson):
         return found
-    scheme = TruncatedPoisson(rate=asked.scheme.rate, examples=cut.examples, most=cut.most)
-    random = guarantee(replace(asked, scheme=scheme))
+    scheme = TruncatedPoisson(rate=step.scheme.rate, examples=cut.examples, most=cut.most)
+    random = guarantee(replace(step, scheme=scheme))
     return narrower(found, compose((random, cut.total.rounds)).epsilon(delta, relative))
 
 
@@ -310,8 +310,8 @@ def check(
     from accounting.interop.read_events import from_dp_event
     from accounting.interop.write_events import document_of, event_from_json
 
-    said, at = rational("--says", says), rational("--delta", delta)
-    if said < 0:
+    claimed, at = rational("--says", says), rational("--delta", delta)
+    if claimed < 0:
         raise InvalidParameter("--says", says, "must be >= 0")
     text = read_text("--event", event, most=_MOST_TEXT)
     run: dict[str, Any] = {}
@@ -339,21 +339,21 @@ def check(
     # The certain part of the gap: the least amount by which the reported epsilon is off.
     gap: End | None = None
     verdict, code = "undecided", _UNDECIDED
-    if found.upper <= said:
-        verdict, code, gap = "an upper bound, proven", 0, said - Fraction(found.upper)
-    elif found.lower is not None and found.lower > said:
-        verdict, code, gap = "below the truth", 1, found.lower - said
+    if found.upper <= claimed:
+        verdict, code, gap = "an upper bound, proven", 0, claimed - Fraction(found.upper)
+    elif found.lower is not None and found.lower > claimed:
+        verdict, code, gap = "below the truth", 1, found.lower - claimed
     by = None if gap is None else down(gap, _DIGITS)
-    told = "" if by is None else f", by at least {by}"
-    told = ", which is infinite" if gap == math.inf else told
+    distance = "" if by is None else f", by at least {by}"
+    distance = ", which is infinite" if gap == math.inf else distance
     answer: dict[str, Any] = {
         "epsilon": found.to_json(),
         "delta": answers.exact(at),
-        "says": answers.exact(said),
+        "says": answers.exact(claimed),
     }
     answer |= {"verdict": verdict, "by_at_least": by}
     facts = [
-        ("says", f"{says} at delta = {delta}: {verdict}{told}"),
+        ("says", f"{says} at delta = {delta}: {verdict}{distance}"),
         ("epsilon", answers.between(found)),
     ]
     answers.show_answer(answer, facts, total, found, as_json=as_json)

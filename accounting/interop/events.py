@@ -80,11 +80,11 @@ def _event(dp: Any, source: Guarantee) -> Any:
             return dp.ZCDpEvent(at_least(rho))
         case MatrixCurve():
             return _gaussian(dp, source)
-    asked = described(source)
-    drawn = None if asked is None else _described(dp, source, asked)
+    description = described(source)
+    drawn = None if description is None else _described(dp, source, description)
     if drawn is not None:
         return drawn
-    if isinstance(source, OneRelease) and (asked is None or asked.scheme == EVERYONE):
+    if isinstance(source, OneRelease) and (description is None or description.scheme == EVERYONE):
         found = source.zcdp().upper
         if not isinstance(found, Fraction):
             raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
@@ -92,57 +92,57 @@ def _event(dp: Any, source: Guarantee) -> Any:
     raise _no_event(repr(source), "dp-accounting 0.6 has no event for this claim")
 
 
-def _described(dp: Any, source: Guarantee, asked: Description) -> Any:
+def _described(dp: Any, source: Guarantee, description: Description) -> Any:
     # None if dp-accounting has no event for this scheme.
-    match asked.scheme:
-        case Everyone() if asked.real or _one_laplace(asked):
-            return _noise(dp, asked)
-        case Poisson(rate=rate) if asked.group == 1 and not asked.replaced:
-            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), _noise(dp, asked))
+    match description.scheme:
+        case Everyone() if description.real or _one_laplace(description):
+            return _noise(dp, description)
+        case Poisson(rate=rate) if description.group == 1 and not description.replaced:
+            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), _noise(dp, description))
         case FixedSize(sample=sample, population=population):
-            inner = _noise(dp, asked)
+            inner = _noise(dp, description)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
         case TruncatedPoisson() as cut:
-            return _truncated(dp, source, asked, cut)
+            return _truncated(dp, source, description, cut)
     return None
 
 
-def _one_laplace(asked: Description) -> bool:
-    norm = Sensitivity.of(asked.sensitivity).norm
-    return isinstance(asked.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
+def _one_laplace(description: Description) -> bool:
+    norm = Sensitivity.of(description.sensitivity).norm
+    return isinstance(description.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
 
 
-def _noise(dp: Any, asked: Description) -> Any:
+def _noise(dp: Any, description: Description) -> Any:
     # The noise without sampling. The multiplier is rounded down, so that the event guarantees no
     # more privacy.
-    moves = Sensitivity.of(asked.sensitivity)
-    match asked.noise:
-        case DiscreteLaplace(scale=scale) if _one_laplace(asked):
+    moves = Sensitivity.of(description.sensitivity)
+    match description.noise:
+        case DiscreteLaplace(scale=scale) if _one_laplace(description):
             return dp.DiscreteLaplaceDpEvent(at_least(1 / Fraction(scale)), moves.amount)
         case Laplace():
-            loss = Fraction(_curve(asked).pure().upper)
+            loss = Fraction(_curve(description).pure().upper)
             return dp.LaplaceDpEvent(round_down(1 / loss))
         case Gaussian():
-            return _gaussian(dp, _curve(asked))
-    raise _no_event(asked.text, "dp-accounting has no event for this noise under subsampling")
+            return _gaussian(dp, _curve(description))
+    raise _no_event(description.text, "dp-accounting has no event for this noise under subsampling")
 
 
-def _curve(asked: Description) -> Guarantee:
-    return guarantee(replace(asked, scheme=EVERYONE, relation=asked.added))
+def _curve(description: Description) -> Guarantee:
+    return guarantee(replace(description, scheme=EVERYONE, relation=description.added))
 
 
 def _gaussian(dp: Any, curve: Guarantee) -> Any:
     return dp.GaussianDpEvent(round_down(_root(1 / (2 * Fraction(curve.zcdp().upper)))))
 
 
-def _truncated(dp: Any, source: Guarantee, asked: Description, cut: TruncatedPoisson) -> Any:
-    if asked.replaced:
+def _truncated(dp: Any, source: Guarantee, description: Description, cut: TruncatedPoisson) -> Any:
+    if description.replaced:
         raise _no_event(repr(source), "the event requires the relation ADD_OR_REMOVE_ONE")
     if rational("rate", float(cut.rate)) != cut.rate:
         raise _no_event(
             repr(source), "its rate is not a float, and rounding it up may lower the privacy cost"
         )
-    inner = _noise(dp, asked)
+    inner = _noise(dp, description)
     return dp.TruncatedSubsampledGaussianDpEvent(
         cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
     )
@@ -214,10 +214,10 @@ def _kind() -> Callable[..., Any]:
         def get_epsilon(self, target_delta: float) -> float:
             total = self._total()
             # A claim with delta = 1 may reveal all data: epsilon is infinite, even at delta = 1.
-            shown = any(
+            unbounded = any(
                 isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts
             )
-            return math.inf if shown else total.epsilon(target_delta).upper_float
+            return math.inf if unbounded else total.epsilon(target_delta).upper_float
 
         def get_delta(self, target_epsilon: float) -> float:
             at = _FAR if target_epsilon == math.inf else target_epsilon

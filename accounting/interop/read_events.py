@@ -211,28 +211,28 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
     if any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in inner.parts):
         # A record that is sampled is revealed.
         return Approx(0, min(rate, Fraction(1)), scope=scope)
-    asked = _one_round(inner)
-    if asked is None:
+    description = _one_round(inner)
+    if description is None:
         reason = "sampling supports one round of one noise, or several rounds of Gaussian noise"
         raise NotDerived(f"a guarantee from {event!r}", reason)
-    if poisson and scope.relation is Relation.REPLACE and not asked.real:
+    if poisson and scope.relation is Relation.REPLACE and not description.real:
         raise NotDerived(f"a guarantee from {event!r}", "only real noise is supported")
     scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)
-    return guarantee(replace(asked, scheme=scheme, relation=scope.relation))
+    return guarantee(replace(description, scheme=scheme, relation=scope.relation))
 
 
 def _one_round(inner: Composition) -> Description | None:
     # The release that is sampled: one release, or Gaussian noise on any number of vectors, which is
     # Gaussian noise on one vector: the D^2/sigma^2 = 2 rho add.
-    asked = [(described(part), part, rounds) for part, rounds in inner.parts]
-    first, _, times = asked[0]
-    if first is None or any(one is None or one.scheme != EVERYONE for one, _, _ in asked):
+    listed = [(described(part), part, rounds) for part, rounds in inner.parts]
+    first, _, times = listed[0]
+    if first is None or any(one is None or one.scheme != EVERYONE for one, _, _ in listed):
         return None
-    if len(asked) == 1 and times == 1:
+    if len(listed) == 1 and times == 1:
         return first
-    if not all(one is not None and isinstance(one.noise, Gaussian) for one, _, _ in asked):
+    if not all(one is not None and isinstance(one.noise, Gaussian) for one, _, _ in listed):
         return None
-    total = Fraction(sum(2 * rounds * Fraction(part.zcdp().upper) for _, part, rounds in asked))
+    total = Fraction(sum(2 * rounds * Fraction(part.zcdp().upper) for _, part, rounds in listed))
     # N/M = N M/M^2.
     moved = Sensitivity.l2_squared(total.numerator * total.denominator)
     return replace(first, noise=Gaussian(sigma=total.denominator), sensitivity=moved)

@@ -90,10 +90,10 @@ def _event(document: Any, depth: int) -> Event:
     if depth > _DEEPEST:
         raise InvalidParameter(_ARGUMENT, "...", f"must have at most {_DEEPEST} nested levels")
     given = {key: value for key, value in document.items() if key != "module_name"}
-    said = next((key for key in _NAMES if isinstance(given.get(key), str)), None)
-    if said is None:
+    place = next((key for key in _NAMES if isinstance(given.get(key), str)), None)
+    if place is None:
         raise InvalidParameter(_ARGUMENT, document, 'must have a key "class_name"')
-    name = given.pop(said)
+    name = given.pop(place)
     full = name if name.endswith(_SUFFIX) else name + _SUFFIX
     if full not in _EVENTS:
         hint = did_you_mean(name, [*_EVENTS, *(each.removesuffix(_SUFFIX) for each in _EVENTS)])

@@ -65,15 +65,15 @@ class OneSidedPair(ShiftedPair):
     def loss(self, m: int) -> arb:
         r"""The loss log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
         here, there = (-m, -m - self.shift) if self.mirrored else (m, m + self.shift)
-        if not self._shown(here):
+        if not self._possible(here):
             # Outside the support of P, any loss that keeps the order is valid: to the left of all
             # its values -infinity, to the right +infinity.
             return arb("-inf") if self._left_of_all(m) else arb("inf")
-        if not self._shown(there):
+        if not self._possible(there):
             return arb("inf")
         return -self.log_odds(there) if self.mirrored else self.log_odds(here)
 
-    def _shown(self, k: int) -> bool:
+    def _possible(self, k: int) -> bool:
         return k >= 0 and (self.most is None or k <= self.most)
 
     def _left_of_all(self, m: int) -> bool:

@@ -44,7 +44,7 @@ class _Difference(Pair):
         return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""Computed as a sum over all masses; refused for more than 2^20 masses."""
+        r"""Summed term by term over the support; refused if more than 2^20 terms are needed."""
         return renyi_by_sum(self, order)
 
     def zcdp(self) -> Enclosure:

@@ -120,7 +120,7 @@ class SkellamPair(ShiftedPair):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> arb:
-        r"""Computed as a sum over all masses; refused for more than 2^20 masses."""
+        r"""Summed term by term over the support; refused if more than 2^20 terms are needed."""
         return renyi_by_sum(self, order)
 
     def logarithms(self, reach: int) -> Sequence[arb]:
@@ -139,7 +139,7 @@ class SkellamPair(ShiftedPair):
         return arb(rest / 2, rest / 2)
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""The range for a Gaussian of the same variance."""
+        r"""The summation range that suffices for a Gaussian of the same variance."""
         return gaussian_reach(self.noise.variance, self.shift, order, bits)
 
     def _amos(self, n: int, halves: int) -> arb:

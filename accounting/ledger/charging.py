@@ -197,8 +197,8 @@ class Book:
         if charge.released is None:
             return None
         released = self.tables.released
-        asked = select(released.c.value).where(released.c.charge == charge.number)
-        found = connection.execute(asked).scalar_one_or_none()
+        query = select(released.c.value).where(released.c.charge == charge.number)
+        found = connection.execute(query).scalar_one_or_none()
         if not isinstance(found, str) or value_digest(found) != charge.released:
             raise LedgerDamaged(charge.where, "its released value was edited or deleted")
         return found
@@ -207,8 +207,8 @@ class Book:
         r"""The users charged by a charge, or left out of it, in order. Raises
         :class:`LedgerDamaged`.
         """
-        asked = select(members.c.name).where(members.c.charge == charge.number)
-        found = tuple(connection.execute(asked.order_by(members.c.name)).scalars())
+        query = select(members.c.name).where(members.c.charge == charge.number)
+        found = tuple(connection.execute(query.order_by(members.c.name)).scalars())
         digest = charge.paid_digest if members is self.tables.paid else charge.spared_digest
         if not all(isinstance(name, str) for name in found) or names_digest(found) != digest:
             raise LedgerDamaged(charge.where, f"its rows in {members.name} were edited")
@@ -217,10 +217,10 @@ class Book:
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
         r"""All charges, or the charges of one user, in order."""
         charges, paid = self.tables.charges, self.tables.paid
-        asked = select(charges).order_by(charges.c.id)
+        query = select(charges).order_by(charges.c.id)
         if user is not None:
-            asked = asked.where(exists().where(paid.c.charge == charges.c.id, paid.c.name == user))
-        rows = connection.execute(asked).mappings()
+            query = query.where(exists().where(paid.c.charge == charges.c.id, paid.c.name == user))
+        rows = connection.execute(query).mappings()
         return tuple(Charge.of(row, self.tables.owed) for row in rows)
 
     def accounts(

@@ -58,9 +58,9 @@ def damages(
     digests of charges that have receipts.
     """
     if connection.dialect.name == "sqlite":
-        for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
-            if said != "ok":
-                yield Damage("file", str(said))
+        for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+            if line != "ok":
+                yield Damage("file", str(line))
     head = connection.execute(select(book.tables.ledger)).mappings().one()
     if (head["id"], head["format"]) != (1, FORMAT):
         yield Damage("ledger", f"must have format {FORMAT}")
@@ -79,8 +79,8 @@ def _chain(
     connection: Connection, book: Book, head: RowMapping, acknowledged: Collection[tuple[int, str]]
 ) -> Iterator[Damage]:
     receipts: dict[int, set[str]] = {}
-    for at, shown in acknowledged:
-        receipts.setdefault(at, set()).add(shown)
+    for at, digest in acknowledged:
+        receipts.setdefault(at, set()).add(digest)
     number, previous = 0, genesis(book.text)
     for row in _rows(connection, book.tables.charges, "id"):
         if type(row["id"]) is int:
@@ -124,17 +124,17 @@ def _charges(connection: Connection, book: Book) -> Iterator[Damage]:
 def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Damage]:
     # The members and the charges are two lists in the same order, read side by side.
     members = tables.metadata.tables[f"ledger_{kind}"]
-    said = {row["id"]: row for row in _rows(connection, tables.charges)}
+    charged = {row["id"]: row for row in _rows(connection, tables.charges)}
     rows = _rows(connection, members, "charge", "name")
     for number, group in groupby(rows, lambda row: row["charge"]):
         names = [row["name"] for row in group]
-        row = said.pop(number, None)
+        row = charged.pop(number, None)
         if row is None:
             what = f"there is no such charge, but ledger_{kind} has {len(names)} rows for it"
             yield Damage(f"charge {number}", what)
         else:
             yield from _fits(row, kind, names)
-    for row in said.values():
+    for row in charged.values():
         yield from _fits(row, kind, [])
 
 

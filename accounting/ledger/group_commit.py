@@ -121,10 +121,10 @@ class Queue:
         drawn = any(each.draw is not None for each in requests)
         if drawn or sum(len(each.names) for each in requests) > _LONGEST // 4:
             return epoch, 0
-        asked = [each.to_json() for each in requests]
+        waiting = [each.to_json() for each in requests]
         until = time.time() + self._store.patience
-        said = canonical({"asked": asked, "group": self._group(), "id": me, "until": until})
-        return epoch, self._append(said) if epoch and len(said) < _LONGEST else 0
+        message = canonical({"asked": waiting, "group": self._group(), "id": me, "until": until})
+        return epoch, self._append(message) if epoch and len(message) < _LONGEST else 0
 
     def _waited(self, handle: int, me: str, at: int) -> list[Charged] | None:
         # The outcomes that another process recorded; None, with the lock held, if there are none.
@@ -164,9 +164,9 @@ class Queue:
         self._pause = min(time.monotonic() - start, _LONGEST_PAUSE)
         own = [next(outcomes) for _ in requests]
         answers = []
-        for to, asked in others.items():
-            told = [_json_of(next(outcomes)) for _ in asked]
-            answers.append(canonical({"outcomes": told, "to": to}))
+        for to, waiting in others.items():
+            results = [_json_of(next(outcomes)) for _ in waiting]
+            answers.append(canonical({"outcomes": results, "to": to}))
         if answers:
             self._append("\n".join(answers))
         self._company = len(others) + os.pread(handle, _MOST, done + len(lines)).count(_ASKED)
@@ -186,13 +186,13 @@ class Queue:
         for line in lines.split(b"\n"):
             # Ignore incomplete lines, and lines with the outcomes of others.
             with suppress(ValueError, TypeError, LookupError, RecursionError):
-                said = json.loads(line)
-                if "gone" in said:
-                    found.pop(said["gone"], None)
-                elif said["group"] == group and said["id"] != me and now <= said["until"]:
+                message = json.loads(line)
+                if "gone" in message:
+                    found.pop(message["gone"], None)
+                elif message["group"] == group and message["id"] != me and now <= message["until"]:
                     counters = len(self._book.filter.limits)
-                    found[said["id"]] = [
-                        CheckedRequest.of_json(each, counters) for each in said["asked"]
+                    found[message["id"]] = [
+                        CheckedRequest.of_json(each, counters) for each in message["asked"]
                     ]
         return found
 
@@ -202,11 +202,11 @@ class Queue:
 
     def _append(self, lines: str) -> int:
         # The end of the lines in the queue; 0 if they could not be written.
-        said = f"\n{lines}\n".encode()
+        data = f"\n{lines}\n".encode()
         with suppress(OSError):
             handle = os.open(self._store.queue, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
-                if os.write(handle, said) == len(said):
+                if os.write(handle, data) == len(data):
                     return os.lseek(handle, 0, os.SEEK_CUR)
             finally:
                 os.close(handle)
@@ -254,8 +254,8 @@ def _json_of(outcome: Charged) -> list[Any]:
     return [type(outcome).__name__, outcome.args]
 
 
-def _outcome_of(kind: str, told: Any) -> Charged:
+def _outcome_of(kind: str, fields: Any) -> Charged:
     if kind == Receipt.__name__:
-        return Receipt(**{**told, "left_out": tuple(told["left_out"])})
+        return Receipt(**{**fields, "left_out": tuple(fields["left_out"])})
     make: Callable[..., DpcoreError] = _ERRORS[kind]
-    return make(*(tuple(x) if isinstance(x, list) else x for x in told))
+    return make(*(tuple(x) if isinstance(x, list) else x for x in fields))

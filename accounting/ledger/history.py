@@ -86,8 +86,8 @@ class Account(NamedTuple):
         Its last cell is a digest of the ledger's identity, the user's name and the counters.
         """
         # A name contains no newline.
-        said = f"{identity}\n{name}\n{self.counted}"
-        mark = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        identifier = f"{identity}\n{name}\n{self.counted}"
+        mark = hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return name, *self.totals, self.assumed, mark
 
 
@@ -152,11 +152,11 @@ class Charge:
     @property
     def digest(self) -> str:
         r"""The SHA-256 of all fields, including the previous digest."""
-        said = [
+        parts = [
             self.number, self.batch, self.made, self.guarantee, self.amounts, int(self.assumed),
             self.paid, self.spared, self.paid_digest, self.spared_digest, self.previous,
         ]  # fmt: skip
-        return hashlib.sha256(canonical(said).encode()).hexdigest()
+        return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
     def row(self, digest: str) -> tuple[object, ...]:
         r"""The row of ``ledger_charges``, in column order."""
@@ -168,6 +168,6 @@ class Charge:
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields and the digest."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
         amounts = [str(amount) for amount in self.amounts]
-        return {"charge": told.pop("number"), **told, "amounts": amounts, "digest": self.digest}
+        return {"charge": found.pop("number"), **found, "amounts": amounts, "digest": self.digest}

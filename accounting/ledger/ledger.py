@@ -289,16 +289,16 @@ class Ledger:
         request = Request(
             users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
         )
-        asked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
+        checked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
         if question is not None:
             text("question", question, "must be text")
-            asked = replace(asked, record={**asked.record, QUESTION: question})
+            checked = replace(checked, record={**checked.record, QUESTION: question})
         if not isinstance(mechanism, Mechanism):
             # Mechanisms of one guarantee answer differently: a repeated call must name the same.
-            asked = replace(asked, record={**asked.record, MECHANISM: mechanism.to_json()})
+            checked = replace(checked, record={**checked.record, MECHANISM: mechanism.to_json()})
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport | ShuffledReports) and (
-            rows_per_user not in (None, 1) or np.shape(value) != (len(asked.names),)
+            rows_per_user not in (None, 1) or np.shape(value) != (len(checked.names),)
         ):
             reason = "must have one number for each user, who has one row"
             raise InvalidParameter("value", value, reason)
@@ -309,7 +309,7 @@ class Ledger:
                 reason = f"has a key that a ledger cannot store: {error}"
                 raise InvalidParameter("value", "(not shown)", reason) from None
         draw = partial(act, value, rng=rng)
-        (outcome,) = self._take([replace(asked, draw=draw)])
+        (outcome,) = self._take([replace(checked, draw=draw)])
         if not isinstance(outcome, Receipt):
             raise outcome
         if isinstance(mechanism, AboveThreshold) and isinstance(outcome.value, np.ndarray):

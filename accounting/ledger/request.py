@@ -65,16 +65,16 @@ class Request:
     skip_exhausted: bool = False
 
     @classmethod
-    def of(cls, asked_for: Request | Release, rows_per_user: int | None = None) -> Request:
+    def of(cls, release: Request | Release, rows_per_user: int | None = None) -> Request:
         r"""The request for the record of a release and its participants."""
-        if isinstance(asked_for, Request):
-            return asked_for
-        if not isinstance(asked_for, Release):
-            raise InvalidParameter("requests", asked_for, "must be a Request or a Release")
+        if isinstance(release, Request):
+            return release
+        if not isinstance(release, Release):
+            raise InvalidParameter("requests", release, "must be a Request or a Release")
         return cls(
-            users=asked_for.participants,
-            guarantee=derived(asked_for.mechanism),
-            batch=asked_for.batch,
+            users=release.participants,
+            guarantee=derived(release.mechanism),
+            batch=release.batch,
             rows_per_user=rows_per_user,
         )
 
@@ -106,25 +106,25 @@ class CheckedRequest:
         )
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any], counters: int) -> Self:
+    def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
         r"""Parse a request from :meth:`to_json`; raises if it is invalid."""
-        price, record = said["price"], said["record"]
+        price, record = data["price"], data["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
             raise InvalidParameter(
                 "amounts",
                 amounts,
-                f"must be {counters} amounts and as many costs, and record must be an object",
+                f"a request needs {counters} amounts, {counters} costs and a record (an object)",
             )
         return cls(
-            batch=name("batch", said["batch"]),
-            names=sorted_names(said["names"]),
+            batch=name("batch", data["batch"]),
+            names=sorted_names(data["names"]),
             price=Price(
                 amounts=amounts, assumptions=tuple(map(str, price["assumptions"])), costs=costs
             ),
             record=record,
-            skip_exhausted=bool(said["skip_exhausted"]),
+            skip_exhausted=bool(data["skip_exhausted"]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -135,8 +135,8 @@ class CheckedRequest:
             "assumptions": self.price.assumptions,
             "costs": costs,
         }
-        said = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
-        return {**said, "skip_exhausted": self.skip_exhausted}
+        data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
+        return {**data, "skip_exhausted": self.skip_exhausted}
 
 
 def cost(
@@ -173,16 +173,16 @@ def cost(
     return keeper.price(found), _plain(found.to_json())
 
 
-def _threshold_for_user(asked: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
+def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
     # Several rows of one key reach the threshold together: delta is not k times that of one row.
     k = integer("rows_per_user", rows_per_user, at_least=1)
-    counts = asked.mechanism
-    scope = Scope(unit=Unit.USER, relation=asked.scope.relation)
+    counts = threshold.mechanism
+    scope = Scope(unit=Unit.USER, relation=threshold.scope.relation)
     moves = Sensitivity.of(counts.sensitivity).times(k)
     return replace(
-        asked,
+        threshold,
         mechanism=replace(counts, sensitivity=moves, scope=scope),
-        rows_per_user=k * asked.rows_per_user,
+        rows_per_user=k * threshold.rows_per_user,
     )
 
 
@@ -283,10 +283,10 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
         source = replace(source, scope=scope)
     if k == 1:
         return source
-    asked = described(source)
-    if asked is not None:
+    description = described(source)
+    if description is not None:
         with suppress(InvalidParameter):  # no bound is proven for groups under this scheme
-            return derived(replace(asked, group=k * asked.group))
+            return derived(replace(description, group=k * description.group))
     match source:
         case Pure():
             return replace(source, stated_epsilon=k * source.stated_epsilon)

@@ -182,8 +182,8 @@ def _loss_at_centre(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
         middle, offset = len(noise) // 2, reach + many.length() // 2
         before = range(first - protocol.precision, last + 1)
         window = [_at(noise, place + middle) for place in before]
-        shown = [_at(covers, place + offset) for place in range(first, last + 1)]
-        return _loss(law, window, shown, lost)
+        masses = [_at(covers, place + offset) for place in range(first, last + 1)]
+        return _loss(law, window, masses, lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

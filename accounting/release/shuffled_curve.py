@@ -59,9 +59,9 @@ class ShuffledCurve(OneRelease):
     r"""The privacy curve of :class:`ShuffledReports`; neighbours differ in one user's value.
 
     For randomised response of three or more values, 1000 users and epsilon up to 8 per report the
-    two bounds on epsilon differ by about 1% or less. For other mechanisms, two values or few users
-    the upper bound may be 1.5 times the lower one. Totals of several shuffles have only an upper
-    bound.
+    two bounds on epsilon differ by about 1% or less. For other mechanisms, for only two values, or
+    for few users, the upper bound may be 1.5 times the lower one. Totals of several shuffles have
+    only an upper bound.
 
     >>> from dpcore.local import RandomisedResponse
     >>> votes = ShuffledReports(report=RandomisedResponse(epsilon=4, values=100), users=10**6)

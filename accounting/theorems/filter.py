@@ -226,7 +226,7 @@ class PureFilter(Filter):
         if not isinstance(found, Fraction):
             noise = getattr(guarantee, "noise", guarantee)
             reason = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
-            raise NotDerived(f"a pure price of {noise!r}", reason)
+            raise NotDerived(f"a pure-DP cost of {noise!r}", reason)
         return (found,)
 
     def _claim(self, held: tuple[Fraction, ...]) -> Pure:

@@ -267,12 +267,12 @@ def _sentences(bench: Bench) -> Iterator[str]:
     if other:
         names = ", ".join(row.entry.name for row in other)
         seen = min(row.broken.resolution for row in other)
-        shown = (
+        listed = (
             f"; sampling would detect it if it occurred in {format_share(seen)} runs or more"
             if math.isfinite(seen)
             else ""
         )
-        yield f"{_BELOW}, and tested by replay: {names}{shown}"
+        yield f"{_BELOW}, and tested by replay: {names}{listed}"
     yield (
         f"twins: {bench.twins_refuted} of {len(bench.sampled_twins)} samples refuted, at level "
         f"{alpha} each; this many or more have probability <= {up(bench.chance, 3)} if their "

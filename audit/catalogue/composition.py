@@ -43,11 +43,11 @@ def sparse_vector_twice(answers: Sequence[int], n: int, rng: np.random.Generator
     values = np.append(np.asarray(answers, dtype=np.int64), 0)
     above = values[:-1] + laplace(4, (n, len(answers)), rng) >= laplace(2, (n, 1), rng)
     below = np.where(above.any(axis=1), above.argmax(axis=1), len(answers))
-    told = values[below] + laplace(1, n, rng)
-    return np.column_stack((below, np.where(below < len(answers), told, 0)))
+    noisy = values[below] + laplace(1, n, rng)
+    return np.column_stack((below, np.where(below < len(answers), noisy, 0)))
 
 
-def _found_and_told() -> arb:
+def _found_and_released() -> arb:
     # The worst event: the last answer is found, and its noisy value is at least 1 (a factor e).
     found = (row_mass([0, 1], answers, (2, 4)) for answers in _ANSWERS)
     return (next(found) / next(found)).log() + 1
@@ -73,7 +73,7 @@ _COMPOSITION: Final = (
         "the version without values",
         run=sparse_vector_twice,
         pair=_ANSWERS,
-        true_epsilon=narrow(_found_and_told, 64),
+        true_epsilon=narrow(_found_and_released, 64),
         runs=10_000,
         twin=VALUE,
     ),

@@ -92,8 +92,8 @@ def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | Non
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
-    shown = down(e_value, 3) if math.isfinite(e_value) else "infinite"
-    return f"e-value {shown}; {up(1 / exact, 6)} or more refutes"
+    number = down(e_value, 3) if math.isfinite(e_value) else "infinite"
+    return f"e-value {number}; {up(1 / exact, 6)} or more refutes"
 
 
 _FIRST_LOOK: Final = 32

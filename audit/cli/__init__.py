@@ -82,8 +82,10 @@ def catalogue(as_json: AsJson = False) -> None:
     if as_json:
         from audit.wording.result import members
 
-        told = members("pair", "epsilon", "delta", "relation", "sentence")
-        rows = [{"name": entry.name, "twin": entry.twin.name, **told(entry)} for entry in ENTRIES]
+        columns = members("pair", "epsilon", "delta", "relation", "sentence")
+        rows = [
+            {"name": entry.name, "twin": entry.twin.name, **columns(entry)} for entry in ENTRIES
+        ]
         show({"schema": "dpcore-catalogue/1", "entries": rows})
         return
     from audit.cli.output import catalogue_table

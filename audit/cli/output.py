@@ -69,7 +69,7 @@ class Written:
 
     report: AuditReport
     text: str
-    shown: str
+    formatted: str
     page: str | InvalidParameter
 
     @classmethod
@@ -84,8 +84,8 @@ class Written:
                 page = report.to_html(command=shlex.join(["dpcore", *sys.argv[1:]]))
             except InvalidParameter as error:
                 page = error
-        shown = report.to_format(form, text=table.getvalue())
-        return cls(report=report, text=report.to_text(), shown=shown, page=page)
+        formatted = report.to_format(form, text=table.getvalue())
+        return cls(report=report, text=report.to_text(), formatted=formatted, page=page)
 
     def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
         r"""Write the files and standard output; an error is raised after all of them were tried."""
@@ -101,10 +101,10 @@ class Written:
         for warning in self.report.warnings:
             say([f"warning: {warning}"], sys.stderr)
         sys.stderr.flush()
-        if form == "text" and sys.stdout.isatty() and self.shown:
+        if form == "text" and sys.stdout.isatty() and self.formatted:
             show(self.report.statement(), sys.stdout)
         else:
-            sys.stdout.write(self.shown)
+            sys.stdout.write(self.formatted)
         sys.stdout.flush()
         if unwritten is not None:
             raise unwritten

@@ -76,13 +76,13 @@ def run(
             check_files(
                 resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
             )
-            asked = _read_options(given, spec, scheduler)
-            written = _audited(asked, scheduler, html, printed)
+            requested = _read_options(given, spec, scheduler)
+            written = _audited(requested, scheduler, html, printed)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
     written.publish(form=printed, output=output, html=html)
-    raise typer.Exit(_exit_code(written.report, asked))
+    raise typer.Exit(_exit_code(written.report, requested))
 
 
 def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:

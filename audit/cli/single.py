@@ -102,7 +102,7 @@ def replay_command(
     fields = {name: getattr(spec, name) for name in _REPLAYED} | {"seed": _seed(spec)}
 
     def load() -> Any:
-        from audit.targets.spelling import read_target
+        from audit.targets.target_syntax import read_target
 
         return read_target(target, seeded=True)
 
@@ -158,7 +158,7 @@ def fit(
 
 def _sampler(spelling: str) -> Any:
     from audit.outputs.loading import load
-    from audit.targets.spelling import read_target
+    from audit.targets.target_syntax import read_target
     from dpcore.noise_text import LAWS
 
     path, _, attribute = spelling.rpartition(":")
@@ -425,14 +425,14 @@ def _coordinates(law: Shifted) -> int | None:
 def _points(
     one: WrittenLaw,
     other: WrittenLaw,
-    asked: tuple[list[str] | None, list[str] | None, list[str] | None],
+    quantities: tuple[list[str] | None, list[str] | None, list[str] | None],
     *,
     default: bool,
 ) -> tuple[tuple[Point, ...], list[str]]:
     # The requested points; without a request, the points of the default table that can be derived.
     from accounting.errors import NotDerived
 
-    wanted = _wanted(one, other, asked)
+    wanted = _wanted(one, other, quantities)
     if wanted or not default:
         return tuple(find() for find in wanted), []
     found: list[Point] = []
@@ -448,11 +448,11 @@ def _points(
 
 
 def _wanted(
-    one: WrittenLaw, other: WrittenLaw, asked: tuple[Sequence[str] | None, ...]
+    one: WrittenLaw, other: WrittenLaw, quantities: tuple[Sequence[str] | None, ...]
 ) -> list[Callable[[], Point]]:
     from audit.exact.divergence import delta_point, epsilon_point, renyi_point
 
-    epsilons, deltas, orders = (texts or () for texts in asked)
+    epsilons, deltas, orders = (texts or () for texts in quantities)
     p, q = one.law, other.law
     return [
         *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),

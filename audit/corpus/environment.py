@@ -138,7 +138,7 @@ def _version(text: str) -> tuple[int, int]:
 
 def _run(what: str, command: Sequence[str]) -> None:
     # Without PYTHON* variables and without a terminal, so that pip cannot prompt.
-    told = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    variables = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     try:
         done = subprocess.run(
             command,
@@ -148,14 +148,16 @@ def _run(what: str, command: Sequence[str]) -> None:
             errors="replace",
             timeout=_PATIENCE,
             check=False,
-            env=told,
+            env=variables,
         )
     except subprocess.TimeoutExpired:
         raise EnvironmentFailed(f"{what}: not installed within {_PATIENCE:g} s") from None
     if done.returncode == 0:
         return
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in said if line.startswith("ERROR")] or said or ["it printed nothing"]
+    output = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = (
+        [line for line in output if line.startswith("ERROR")] or output or ["it printed nothing"]
+    )
     words = " ".join(errors[0].removeprefix("ERROR:").split())[:_SHOWN]
     hint = ""
     if any(word in done.stderr.lower() for word in _OFFLINE):

@@ -85,7 +85,7 @@ class EProcess(Watched):
 
     @property
     def tested(self) -> tuple[Trial, ...]:
-        r"""All trials, including the one of the runs after the last look."""
+        r"""All trials, including the pending one: the runs since the last look."""
         if self.rule is None or not self.pending:
             return self.trials
         # Split at the run with the largest wealth, so that the bound is also evaluated there and a

@@ -131,48 +131,53 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
     return _log_ratio(p, q, delta)
 
 
-def chosen_event(scores: Scores, asked: BaselineParameters) -> Counts | None:
+def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
     r"""The event with the largest bound in one random half of the runs, counted in the other half.
 
     Returns None if there are no runs.
     """
-    order = asked.coins.permutation(len(scores.numbers))
+    order = parameters.coins.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
     thresholds = train.thresholds()
     if not thresholds.size:
         return None
     on_train = np.array(
-        [_bounded(counts, asked.delta, asked.alpha / 2) for counts in train.counts(thresholds)]
+        [
+            _bounded(counts, parameters.delta, parameters.alpha / 2)
+            for counts in train.counts(thresholds)
+        ]
     )
     event, place = np.unravel_index(int(np.argmax(on_train)), on_train.shape)
     return list(test.counts(thresholds[place : place + 1]))[int(event)]
 
 
-def clopper_pearson_split(scores: Scores, asked: BaselineParameters) -> float:
+def clopper_pearson_split(scores: Scores, parameters: BaselineParameters) -> float:
     r"""Choose an event by one random half; Clopper-Pearson bounds at alpha/2 each from the other.
 
     Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
     probability at least 1 - alpha. Source: re-derived after the split method of jax_privacy's
     auditing.
     """
-    counts = chosen_event(scores, asked)
+    counts = chosen_event(scores, parameters)
     if counts is None:
         return 0.0
-    return max(0.0, float(_bounded(counts, asked.delta, asked.alpha / 2)[0]))
+    return max(0.0, float(_bounded(counts, parameters.delta, parameters.alpha / 2)[0]))
 
 
-def dkw(scores: Scores, asked: BaselineParameters) -> float:
+def dkw(scores: Scores, parameters: BaselineParameters) -> float:
     r"""The largest bound over all thresholds, from bands around both distribution functions.
 
     P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is chosen for alpha/2 in each dataset. Valid:
     the bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956,
     with the constant of Massart 1990.
     """
-    return _largest_ratio(scores, asked, lambda n: math.sqrt(math.log(4 / asked.alpha) / (2 * n)))
+    return _largest_ratio(
+        scores, parameters, lambda n: math.sqrt(math.log(4 / parameters.alpha) / (2 * n))
+    )
 
 
 def _largest_ratio(
-    scores: Scores, asked: BaselineParameters, width: Callable[[int], float]
+    scores: Scores, parameters: BaselineParameters, width: Callable[[int], float]
 ) -> float:
     # The largest bound over all thresholds, from frequencies in n runs that err by ``width(n)``.
     best = 0.0
@@ -180,33 +185,33 @@ def _largest_ratio(
         if counts.runs and counts.others:
             p = counts.hits / counts.runs - width(counts.runs)
             q = np.minimum(counts.misses / counts.others + width(counts.others), 1.0)
-            best = max(best, float(_log_ratio(p, q, asked.delta).max()))
+            best = max(best, float(_log_ratio(p, q, parameters.delta).max()))
     return best
 
 
-def bonferroni_thresholds(scores: Scores, asked: BaselineParameters) -> float:
+def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> float:
     r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
 
     The thresholds are the quantiles of a random tenth of the runs; the other runs are counted. Each
     threshold has four bounds (two datasets, lower and upper), each at level alpha/(4 thresholds).
     Valid by the union bound (Bonferroni), the textbook method for many events.
     """
-    order = asked.coins.permutation(len(scores.numbers))
+    order = parameters.coins.permutation(len(scores.numbers))
     tenth = -(-len(order) // 10)
     thresholds = scores.part(order[:tenth]).thresholds(BONFERRONI_THRESHOLDS)
     tested = scores.part(order[tenth:])
-    level = asked.alpha / (4 * BONFERRONI_THRESHOLDS)
-    found = [_bounded(counts, asked.delta, level) for counts in tested.counts(thresholds)]
+    level = parameters.alpha / (4 * BONFERRONI_THRESHOLDS)
+    found = [_bounded(counts, parameters.delta, level) for counts in tested.counts(thresholds)]
     return max(0.0, *(float(bounds.max(initial=0.0)) for bounds in found))
 
 
-def plug_in(scores: Scores, asked: BaselineParameters) -> float:
+def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
     r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
 
     A negative control, never valid: the smallest of continuous outputs occurs on only one dataset,
     and the ratio there is infinite for every mechanism.
     """
-    return _largest_ratio(scores, asked, lambda _: 0.0)
+    return _largest_ratio(scores, parameters, lambda _: 0.0)
 
 
 # -- not valid ------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ _STEPS: Final = 32
 _NODES: Final = 512
 
 
-def bayes(scores: Scores, asked: BaselineParameters) -> float:
+def bayes(scores: Scores, parameters: BaselineParameters) -> float:
     r"""The alpha-quantile of the posterior of epsilon, under Jeffreys priors.
 
     The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
@@ -226,14 +231,14 @@ def bayes(scores: Scores, asked: BaselineParameters) -> float:
     for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of
     differential privacy".
     """
-    counts = chosen_event(scores, asked)
+    counts = chosen_event(scores, parameters)
     if counts is None:
         return 0.0
     other = _posterior_quantiles(counts)
     low, high = 0.0, _LARGEST
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        below = _allowed(counts, other, middle, asked.delta) < asked.alpha
+        below = _allowed(counts, other, middle, parameters.delta) < parameters.alpha
         low, high = (middle, high) if below else (low, middle)
     return low
 
@@ -254,7 +259,7 @@ def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
     return float(np.maximum(share, 0.0).mean())
 
 
-def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
+def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
     r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
 
     At every threshold, mu = Phi^-1(p) - Phi^-1(q) with Clopper-Pearson bounds p, q at alpha/2 each;
@@ -265,11 +270,11 @@ def gaussian_dp(scores: Scores, asked: BaselineParameters) -> float:
     """
     mu = 0.0
     for counts in scores.counts(scores.thresholds()):
-        p = lower_end(counts.hits, counts.runs, asked.alpha / 2)
-        q = upper_end(counts.misses, counts.others, asked.alpha / 2)
+        p = lower_end(counts.hits, counts.runs, parameters.alpha / 2)
+        q = upper_end(counts.misses, counts.others, parameters.alpha / 2)
         both = (p > 0.0) & (q < 1.0)
         mu = max(mu, float((ndtri(p[both]) - ndtri(q[both])).max(initial=0.0)))
-    return gaussian_epsilon(mu, asked.delta)
+    return gaussian_epsilon(mu, parameters.delta)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -299,7 +304,7 @@ GUESSED: Final = 10
 r"""The inverse of the fraction of runs that are guessed at each end of the scores."""
 
 
-def one_run(scores: Scores, asked: BaselineParameters) -> float:
+def one_run(scores: Scores, parameters: BaselineParameters) -> float:
     r"""Guess one dataset for the lowest tenth of the outputs, the other for the highest tenth.
 
     Valid: both directions are tested, each at alpha/2. The bound is the largest rejected epsilon.
@@ -314,8 +319,8 @@ def one_run(scores: Scores, asked: BaselineParameters) -> float:
     right = max(right, 2 * end - right)
 
     def rejected(epsilon: float) -> bool:
-        p_value = one_run_p_value(canaries, 2 * end, right, epsilon=epsilon, delta=asked.delta)
-        return p_value <= asked.alpha / 2
+        p_value = one_run_p_value(canaries, 2 * end, right, epsilon=epsilon, delta=parameters.delta)
+        return p_value <= parameters.alpha / 2
 
     return largest_rejected(rejected)
 
@@ -383,9 +388,9 @@ class BaselineFinding:
     valid: bool
 
 
-def baseline_names(asked: Iterable[str]) -> tuple[str, ...]:
+def baseline_names(names: Iterable[str]) -> tuple[str, ...]:
     r"""Parse baseline names: unique, in the order of :data:`BASELINES`; "all" means all."""
-    given = set(asked)
+    given = set(names)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         hint = did_you_mean(name, BASELINES)
         reason = f"{hint}must be one of {', '.join(BASELINES)}, or all"
@@ -404,7 +409,7 @@ def compare(
 ) -> tuple[BaselineFinding, ...]:
     r"""The bounds of these baselines on the same runs, each separately at level alpha."""
     chosen = baseline_names(names)
-    asked = BaselineParameters.read(delta, alpha, seed)
+    parameters = BaselineParameters.read(delta, alpha, seed)
     if bool((read(outputs).codes >= 0).any()):
         says = "does not apply to these outputs: not all of them are finite numbers"
         return tuple(
@@ -414,7 +419,7 @@ def compare(
     scores = Scores.read(outputs, worlds)
     return tuple(
         BaselineFinding(
-            name=b.name, epsilon_lower=b.bound(scores, asked), says=b.says, valid=b.valid
+            name=b.name, epsilon_lower=b.bound(scores, parameters), says=b.says, valid=b.valid
         )
         for b in map(BASELINES.__getitem__, chosen)
     )

@@ -383,8 +383,8 @@ def follow(
         names = ("right", "wrong", "sides")
         seen = {name: np.stack([getattr(vote, name) for vote in cast]) for name in names}
         did = beyond / np.sqrt(spread + 1.0)
-        said = np.stack([one.promised(cuts, q) for *_, one, cuts in tried])
-        promised = np.where(np.isnan(said), did, np.minimum(said, did + _MOST_PROMISED))
+        predicted = np.stack([one.promised(cuts, q) for *_, one, cuts in tried])
+        promised = np.where(np.isnan(predicted), did, np.minimum(predicted, did + _MOST_PROMISED))
         best = np.argmax(did + _BELIEVED * promised + ahead, axis=0)
         guesses = seen["right"] + seen["wrong"]
         allowed = guesses * q + (1.0 - q) * (delta * trials[0].runs / 2) * seen["sides"]

@@ -175,12 +175,12 @@ class FixedFamily:
         r"""The bound of one test at its part of ``level``, divided by the number of distinct
         deltas; for a leader the scan starts at the largest bound of the views that it follows.
         """
-        if (asked := (test, delta, level)) not in self._lower:
+        if (key := (test, delta, level)) not in self._lower:
             views = self.followed[test] if test >= len(self.learned) else ()
             known = max((self.lower(view, delta, level) for view in views), default=0.0)
             own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
-            self._lower[asked] = self.evidence[test].epsilon_lower(own, delta, known=known)
-        return self._lower[asked]
+            self._lower[key] = self.evidence[test].epsilon_lower(own, delta, known=known)
+        return self._lower[key]
 
     def judged(self, level: Fraction) -> _Judged:
         r"""Decide all tests by Holm's method, with the parts as weights."""
@@ -210,7 +210,7 @@ def gather_views(
 ) -> FixedFamily:
     r"""Learn and test every view; ``seeds`` are for the p-values of the views and the leaders."""
     if not views:
-        raise InvalidParameter("views", views, "must contain at least one")
+        raise InvalidParameter("views", views, "must contain at least one view")
     evidence = [
         gather(view.outputs, view.worlds, seed=seed, isotonic=view.models is not None)
         for view, seed in zip(views, seeds, strict=False)

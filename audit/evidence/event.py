@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from audit.outputs.identity import Name, display_name
 from audit.outputs.reading import Integers, NumberLine, Place, Reading
-from audit.outputs.rows import path_spelling, structure_words
+from audit.outputs.rows import path_text, structure_words
 from audit.wording.result import Facts, fact
 from audit.wording.shorten import shortened
 
@@ -405,7 +405,7 @@ def _feature_words(feature: str) -> str:
     first, *rest = feature.split("+")
     name, _, path = first.partition(":")
     if name == "column":
-        return "".join((*(f"{each}(" for each in rest[::-1]), path_spelling(path), ")" * len(rest)))
+        return "".join((*(f"{each}(" for each in rest[::-1]), path_text(path), ")" * len(rest)))
     return "output" if feature == "identity" else f"{feature}(output)"
 
 

@@ -104,14 +104,14 @@ class Evidence:
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
-        if (asked := (upper, rate, cost)) not in self._found:
+        if (key := (upper, rate, cost)) not in self._found:
             at = np.array([upper])
-            self._found[asked] = {
+            self._found[key] = {
                 name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)
                 for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
                 if share
             }
-        return dict(self._found[asked])
+        return dict(self._found[key])
 
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"

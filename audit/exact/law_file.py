@@ -132,8 +132,8 @@ def read_law(argument: str, text: str) -> WrittenLaw:
 
 
 def _shifted_noise(argument: str, text: str) -> Shifted:
-    spelled, at, place = text.partition("@")
-    noise = read_noise(spelled)
+    name, at, place = text.partition("@")
+    noise = read_noise(name)
     try:
         steps = tuple(int(step) for step in place.split(",")) if at else (0,)
     except ValueError:

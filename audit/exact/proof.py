@@ -37,7 +37,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     ]
     refuted = next((row for row in decided if not row.kept), None)
     # If nothing is refuted, report the row whose epsilon is largest relative to its claim.
-    shown = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
+    worst = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: VerdictWord = "refuted"
     if refuted is None:
         whole = isinstance(plan.claim, Claim) or _is_its_own(target, plan)
@@ -45,18 +45,18 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     return AuditReport(
         target=target.spelling,
         claim=plan.claim,
-        pair=plan.pairs[shown.pair],
+        pair=plan.pairs[worst.pair],
         pairs=plan.pairs if len(plan.pairs) > 1 else (),
         verdict=verdict,
-        epsilon_lower=shown.needed.lower_float,
-        at_delta=shown.point.exact[1],
+        epsilon_lower=worst.needed.lower_float,
+        at_delta=worst.point.exact[1],
         alpha=rational("alpha", plan.alpha),
         runs_by_world=(0, 0),
         stopped="no runs: both laws are known",
-        witness=shown.witness,
+        witness=worst.witness,
         outcomes=tuple(row.outcome for row in decided) if len(decided) > 1 else (),
-        row=decided.index(shown),
-        exact=ExactFinding(delta=shown.decision.delta.worse, epsilon=shown.needed),
+        row=decided.index(worst),
+        exact=ExactFinding(delta=worst.decision.delta.worse, epsilon=worst.needed),
         layers=(_layer(target, plan, verdict),),
         versions=versions(),
     )

@@ -164,7 +164,7 @@ def _rows(report: ExactReport) -> Iterator[tuple[str, str]]:
         yield decision.verdict, f"{decision.claim}: delta {_format_interval(decision.delta.worse)}"
     if report.broken is not None:
         of = f"of {report.broken.claim}, " if len(report.decisions) > 1 else ""
-        yield "witness", of + _shown_witness(report.broken)
+        yield "witness", of + _witness_words(report.broken)
     for point in report.points:
         name, at = {
             "delta": ("delta", f"at epsilon = {_short(point.at)}"),
@@ -204,7 +204,7 @@ def _format_interval(value: Enclosure) -> str:
     return "infinite" if value.lower == math.inf else format_enclosure(value, _DIGITS)
 
 
-def _shown_witness(decision: Decision) -> str:
+def _witness_words(decision: Decision) -> str:
     event = decision.event
     if event is None:
         return (
@@ -248,8 +248,8 @@ def _end(p: Law, q: Law) -> Fraction:
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     r"""Plot delta over epsilon in both directions, on a logarithmic axis from 1e-15 on."""
     ways: dict[str, Direction] = {"P against Q": "p_against_q", "Q against P": "q_against_p"}
-    shown = {label: list(_visible(points, way)) for label, way in ways.items()}
-    if not any(shown.values()):
+    visible = {label: list(_visible(points, way)) for label, way in ways.items()}
+    if not any(visible.values()):
         raise InvalidParameter(
             "--plot", str(path), "every delta is below 1e-15: there is nothing to plot"
         )
@@ -258,7 +258,7 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
         {"color": "tab:red", "marker": "o", "markersize": 2.0, "linewidth": 0.8},
     )
     with curve_picture("--plot", path, title=title) as axes:
-        for (label, dots), style in zip(shown.items(), styles, strict=True):
+        for (label, dots), style in zip(visible.items(), styles, strict=True):
             if dots:
                 epsilons, lowers, uppers = zip(*dots, strict=True)
                 axes.plot(epsilons, uppers, label=label, **style)

@@ -91,10 +91,10 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         r"""The data needed to compute the score by hand.
 
-        ``steps``: for each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, including the
-        weight, and ``others`` by label for non-numbers. ``linear``: slope * (x - center) for a
-        coordinate, if x is a number and not in ``flags``. ``unit``: the sum is rounded to multiples
-        of this number, unless it is 0.
+        ``steps``: for each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, which includes
+        the weight; ``others`` has the height of each non-numeric label. ``linear``: slope * (x -
+        center) for a coordinate, if x is a number and not in ``flags``. ``unit``: the sum is
+        rounded to multiples of this number, unless it is 0.
         """
         return {
             "unit": self.unit,
@@ -209,19 +209,19 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
     reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0
-    shown = slice(None, None, -(-len(table) // _CUT_FROM))
+    sampled = slice(None, None, -(-len(table) // _CUT_FROM))
     # An odd stride selects equally from both halves.
     thin = slice(None, None, len(table) * len(reader.columns) // _CELLS | 1)
     cuts, read, cells = [], [], _MOST_CELLS + reader.codes
     for column in reader.columns:
         numbers, codes = reader.read(column, table, plain)
-        cuts.append(cuts_of(numbers[shown][codes[shown] == 0]))
+        cuts.append(cuts_of(numbers[sampled][codes[sampled] == 0]))
         read.append(cell_places(cuts[-1], numbers, codes, _MOST_CELLS))
     # The datasets of the first half, then those of the second.
     groups = worlds + 2 * ~fold
     halves = np.stack([cell_counts(cells, places, groups, 4) for places in read])
     halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
-    heights, told = heights_of(halves[0] + halves[1], reader.codes)
+    heights, gains = heights_of(halves[0] + halves[1], reader.codes)
     # The heights learned from the other half of the runs.
     others = np.stack([heights_of(half, reader.codes)[0] for half in halves], axis=1).astype(
         np.float32
@@ -239,7 +239,7 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
         )
         return learn_linear(rows, y, fold[thin])
 
-    middle = _middle(plain[shown])
+    middle = _middle(plain[sampled])
     side, crossed = learned(lambda rows: _sides(rows, middle))
     center, scale = _standard(Stretches.of(plain))
     slope, linear = learned(lambda rows: _known((rows - center) / scale))
@@ -248,7 +248,7 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
     alone = np.zeros(len(what))
-    alone[int(np.argmax(np.where(grid, -np.inf, told)))] = 1.0
+    alone[int(np.argmax(np.where(grid, -np.inf, gains)))] = 1.0
     none, slopes = np.zeros(len(what)), slope / scale
     return Parts(
         runs=len(table),
@@ -304,9 +304,9 @@ def _sure(ratios: Iterable[Any], y: Floats) -> Floats:
     # The fraction of each column's effect that is not chance, by its ratios from the other half (a
     # James-Stein factor): an uninformative column is omitted, not added as noise.
     sums = [(float(each @ y), float(each @ each)) for each in ratios]
-    told, chance = np.array(sums).reshape(-1, 2).T
+    information, chance = np.array(sums).reshape(-1, 2).T
     chance = chance * float(np.mean(y**2))
-    found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(told, _LEAST) ** 2, 0.0, 1.0)
+    found: Floats = np.clip(1.0 - _CHANCE * chance / np.maximum(information, _LEAST) ** 2, 0.0, 1.0)
     return found
 
 

@@ -80,7 +80,7 @@ class Feature:
         r"""Whether the feature reads a number's representation, not its magnitude."""
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
-    def shown(self, outputs: Outputs) -> Outputs:
+    def viewed(self, outputs: Outputs) -> Outputs:
         r"""The tested values of the feature, without their types unless ``as_it_is`` is set."""
         found = self.apply(outputs)
         return found if self.as_it_is else by_value(found)

@@ -351,5 +351,5 @@ def _more_than_chance(many: int, of: int, part: float) -> bool:
     if share <= by_chance:
         return False
     left = (1.0 - share) * math.log((1.0 - share) / (1.0 - by_chance)) if share < 1.0 else 0.0
-    told = share * math.log(share / by_chance) + left
-    return of * told > _NATS + 2.0 * math.log(1.0 / part)
+    information = share * math.log(share / by_chance) + left
+    return of * information > _NATS + 2.0 * math.log(1.0 / part)

@@ -216,9 +216,9 @@ def _columns(array: NDArray[Any], path: str) -> Outputs:
     return array.reshape(len(array), -1)[:, paths.index(path)]
 
 
-def column(spelled: str) -> Map:
+def column(written: str) -> Map:
     r"""The number or label at a path (:mod:`audit.outputs.rows`); ``%2B`` is a plus sign."""
-    path, name = path_of(spelled), f"column:{spelled}"
+    path, name = path_of(written), f"column:{written}"
     return Map(name=name, of_one=_column_of, of_array=_columns, arguments=(path,))
 
 

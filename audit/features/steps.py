@@ -84,8 +84,8 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     share = counts[:, 1] / np.maximum(total, 1.0)
     gained = share * np.log(rate / base) + (1.0 - share) * np.log((1.0 - rate) / (1.0 - base))
     spent = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
-    told = ((total * gained).sum(axis=1) - spent) / np.maximum(total.sum(axis=1), 1.0)
-    return heights, told
+    gains = ((total * gained).sum(axis=1) - spent) / np.maximum(total.sum(axis=1), 1.0)
+    return heights, gains
 
 
 def _smooth(leaves: Floats, base: float) -> Floats:

@@ -230,8 +230,8 @@ def failure(
         case _:
             lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
             first = [] if isinstance(error, SyntaxError) else lines[:-1]  # its location
-            shown = [*first[:1], *(["..."] if first[1:] else []), lines[-1].strip()]
-            reason = f"raised {' '.join(shown)}"
+            lines_of_error = [*first[:1], *(["..."] if first[1:] else []), lines[-1].strip()]
+            reason = f"raised {' '.join(lines_of_error)}"
             # If the call could not begin, the last frame is the auditor's, and is not shown.
             for frame, line in [*traceback.walk_tb(error.__traceback__)][-1:]:
                 if isinstance(error, SyntaxError) and "<frozen" in frame.f_code.co_filename:

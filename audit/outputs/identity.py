@@ -128,7 +128,7 @@ class _Rows(Sequence[Name]):
         return _Array("", (self.form, self.shape, self.held[self.rows[place]].tobytes()))
 
 
-def rows_told_apart(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
+def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
     r"""The index of each row's identity, and the identities in order of first appearance: as from
     :func:`identity`, but faster, for rows of plain numbers.
     """

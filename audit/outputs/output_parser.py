@@ -141,8 +141,8 @@ def _elements(output: object) -> Iterable[object]:
 
 def _kinds(outputs: Outputs) -> Iterable[str]:
     if isinstance(outputs, np.ndarray):
-        shown = kind(outputs[0]) if len(outputs) else ""
-        return (shown for _ in outputs)
+        kind_name = kind(outputs[0]) if len(outputs) else ""
+        return (kind_name for _ in outputs)
     return map(kind, outputs)
 
 
@@ -284,8 +284,8 @@ def _kinds_found(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser
     kinds = list(_kinds(outputs))
     sides = [Counter(kinds[i] for i in np.flatnonzero(worlds == world)) for world in (False, True)]
     if form.by_kind:
-        shown = [" or ".join(sorted(side)) or "nothing" for side in sides]
-        found = f"dataset A gave {shown[0]}, dataset B {shown[1]}"
+        listed = [" or ".join(sorted(side)) or "nothing" for side in sides]
+        found = f"dataset A gave {listed[0]}, dataset B {listed[1]}"
         return [f"{found}: the type alone distinguishes the datasets, so only the type was tested"]
     return [
         f"only dataset {'AB'[world]} gave {name} ({count:,} of {sides[world].total():,} runs)"
@@ -301,8 +301,8 @@ def _constant(outputs: Outputs) -> list[str]:
     first = identity(outputs[0])
     if any(identity(output) != first for output in outputs):
         return []
-    said = shortened(" ".join(display_name(first).split()))
-    return [f"every output was {said}, on both datasets"]
+    printed = shortened(" ".join(display_name(first).split()))
+    return [f"every output was {printed}, on both datasets"]
 
 
 def _all_different(outputs: Outputs) -> list[str]:
@@ -340,9 +340,9 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
         equal, all_ways = near + far, math.comb(2 * groups, near + far)
         ways = (math.comb(groups, k) * math.comb(groups, equal - k) for k in range(near, equal + 1))
         if near > far and 2 * _RARE * sum(ways) <= all_ways:
-            told = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
-            told += f", {far:,} one far from it (is the noise seeded by the clock, or reused?)"
-            return [f"the runs are not independent, as the test assumes: {told}"]
+            counts = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
+            counts += f", {far:,} one far from it (is the noise seeded by the clock, or reused?)"
+            return [f"the runs are not independent, as the test assumes: {counts}"]
     return []
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import Exact, Name, Number, identity, number_in, rows_told_apart
+from audit.outputs.identity import Exact, Name, Number, distinct_rows, identity, number_in
 from dpcore.errors import InvalidParameter
 
 Integers = NDArray[np.int64]
@@ -266,7 +266,7 @@ def _read_array(array: NDArray[Any]) -> Reading:
         return Reading(numbers=_fill(len(array)), codes=array.astype(np.int64), names=names)
     plain = dtype.kind in "biuf" and dtype.itemsize <= 8
     if plain and len(array) and math.prod(rest) > 1:
-        codes, apart = rows_told_apart(array)
+        codes, apart = distinct_rows(array)
         return Reading(numbers=_fill(len(array)), codes=codes, names=apart)
     return _read_objects(list(array))
 

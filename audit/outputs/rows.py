@@ -314,7 +314,7 @@ def display_path(path: str) -> str:
     return f"output{path}"
 
 
-def path_spelling(path: str) -> str:
+def path_text(path: str) -> str:
     r"""Format a path that is written as for the feature ``column``."""
     return display_path(path_of(path))
 

@@ -172,10 +172,10 @@ def _sound(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _array(spelled: Any, shape: Any, text: Any) -> NDArray[Any]:
-    if not isinstance(spelled, str) or not _DTYPE.fullmatch(spelled):
+def _array(dtype_name: Any, shape: Any, text: Any) -> NDArray[Any]:
+    if not isinstance(dtype_name, str) or not _DTYPE.fullmatch(dtype_name):
         raise ValueError("an array whose type is not plain")
-    data, dtype = base64.b64decode(text, validate=True), np.dtype(spelled)
+    data, dtype = base64.b64decode(text, validate=True), np.dtype(dtype_name)
     _require_sizes(dtype, shape, len(data))
     # A copy, so that the array is writable.
     return _sound(np.frombuffer(data, dtype=dtype).reshape(shape).copy())
@@ -211,7 +211,7 @@ def _string(held: Any) -> str:
     return held
 
 
-def _spelled(held: Any, form: re.Pattern[str]) -> str:
+def _text_of(held: Any, form: re.Pattern[str]) -> str:
     if not form.fullmatch(_string(held)):
         raise ValueError("not the canonical form of a number")
     return str(held)
@@ -232,7 +232,7 @@ def _complex(parts: list[Any]) -> complex:
 
 # The decoder of each kind; ``each`` decodes the items of a container.
 _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
-    "int": lambda held, _: int(_spelled(held, _INTEGER), 16),
+    "int": lambda held, _: int(_text_of(held, _INTEGER), 16),
     "float": lambda held, _: struct.unpack("<d", bytes.fromhex(held))[0],
     "dict": lambda held, each: dict(_pairs(each(held))),
     "tuple": lambda held, each: tuple(each(held)),
@@ -241,7 +241,7 @@ _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "bytes": lambda held, _: base64.b64decode(held, validate=True),
     "bytearray": lambda held, _: bytearray(base64.b64decode(held, validate=True)),
     "complex": lambda held, each: _complex(each(held)),
-    "Fraction": lambda held, _: Fraction(_spelled(held, _FRACTION)),
+    "Fraction": lambda held, _: Fraction(_text_of(held, _FRACTION)),
     "Decimal": lambda held, _: Decimal(_string(held)),
     "scalar": lambda held, _: _array(held[0], [1], held[1])[0],
     "str_": lambda held, _: np.str_(_string(held)),

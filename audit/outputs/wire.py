@@ -57,14 +57,14 @@ class Objects:
         kind = type(value)
         # The default repr is only an address.
         address, own = getattr(kind, "__repr__", None) is object.__repr__, _own(value)
-        shown = ("" if address else text, repr(own), str(identity(own)))
-        told = shown if own or not address else None
+        content = ("" if address else text, repr(own), str(identity(own)))
+        mark = content if own or not address else None
         alike = (kind, which)
         found = self._numbers.get(alike)
         if found is None:
             found = len(self._numbers)
-            if self.shared and told is not None:
-                name = f"{kind.__module__}.{kind.__qualname__} {told}".encode(errors="replace")
+            if self.shared and mark is not None:
+                name = f"{kind.__module__}.{kind.__qualname__} {mark}".encode(errors="replace")
                 found = -int.from_bytes(hashlib.sha256(name).digest()[:16]) - 1
             elif self.shared:
                 found = (found << _TOKEN) + self._token

@@ -76,15 +76,15 @@ def declarations(pairs: Sequence[Any]) -> Iterator[Finding]:
         for a, b in zip(both.a.tape.declared, both.b.tape.declared, strict=False):
             if (a.name, a.flow) != (b.name, b.flow) or a.name in done:
                 continue
-            said = _moved(a, b)
-            if said is None:
+            change = _moved(a, b)
+            if change is None:
                 continue
             done.add(a.name)
             yield Finding(
                 kind="declared-sensitivity" if a.sensitivity else "declared-equal",
                 severity="error",
                 refutes=True,
-                statement=f"{a.name} {said}",
+                statement=f"{a.name} {change}",
                 witness=both.witness(declared=a.name, of_a=a.value, of_b=b.value),
             )
 

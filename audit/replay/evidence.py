@@ -318,8 +318,8 @@ def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
             other = (both.b, both.a)[world]
             if run.error is None:
                 continue
-            said, apart = _against(run, other, met[1 - world])
-            about = (run.kind, said, world if apart else None)
+            detail, apart = _against(run, other, met[1 - world])
+            about = (run.kind, detail, world if apart else None)
             if about in seen:
                 continue
             seen.add(about)
@@ -327,7 +327,7 @@ def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
                 kind="hangs" if run.kind == "hangs" else "raises",
                 severity="error" if apart else "warning",
                 statement=f"on draws of positive probability the target {run.error.reason}"
-                f" (dataset {'AB'[world]}){said}",
+                f" (dataset {'AB'[world]}){detail}",
                 witness=both.witness(),
             )
 

@@ -66,7 +66,7 @@ class Finding(Facts):
     statement: str = fact("the finding as a sentence")
     witness: Mapping[str, Any] = fact(
         "the tape, the outputs and other evidence",
-        write=lambda shown: plain(dict(shown)),
+        write=lambda value: plain(dict(value)),
         default_factory=dict,
     )
 
@@ -87,15 +87,15 @@ class Finding(Facts):
             rule=f"dpcore-replay-{self.kind}",
             outcome="failed" if self.severity == "error" else self.severity,
             message=self.statement,
-            detail="\n".join([self.statement, *self.shown_witness()]),
+            detail="\n".join([self.statement, *self.witness_lines()]),
         )
 
     def rows(self) -> Iterator[tuple[str, str]]:
         r"""The finding and its witness as rows of a report."""
         yield self.named, f"{self.statement} [{self.kind}]"
-        yield from (("", line) for line in self.shown_witness())
+        yield from (("", line) for line in self.witness_lines())
 
-    def shown_witness(self) -> list[str]:
+    def witness_lines(self) -> list[str]:
         r"""The witness as lines; long values are cut."""
         return [f"{key}: {_format_value(each)}" for key, each in plain(dict(self.witness)).items()]
 

@@ -34,8 +34,8 @@ from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.spec import AuditSpec, SensitivityNorm
-from audit.targets.spelling import target_of
 from audit.targets.target import Target
+from audit.targets.target_syntax import target_of
 from dpcore.numbers.parameter import RationalLike, rational
 
 _LEARNING: Final = 4
@@ -150,8 +150,8 @@ def _confirm(replayed: _Replayed, runner: Runner, found: Iterable[Finding]) -> N
     for finding in found:
         if not finding.refutes:
             continue
-        shown = finding.witness.items()
-        both = next(b for b in replayed.pairs if b.witness().items() <= shown)
+        held = finding.witness.items()
+        both = next(b for b in replayed.pairs if b.witness().items() <= held)
         for _ in range(_SURE):
             for world, run in ((0, both.a), (1, both.b)):
                 again = runner.run(world, Tape(run.tape.seed, run.tape.changes))
@@ -345,7 +345,7 @@ def _unnoised_branch(
     reached = within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]) and within_reach(
         both.b, [o.a for o in others if o.a.key != both.a.key]
     )
-    shown = ", ".join(f"{source}[{i}] at its {value}" for (source, i), value in change.items())
+    settings = ", ".join(f"{source}[{i}] at its {value}" for (source, i), value in change.items())
     cost = f"on {len(others):,} tapes the other dataset gave no such output"
     if reached:
         cost = (
@@ -355,8 +355,8 @@ def _unnoised_branch(
     return Finding(
         kind="unnoised-branch",
         severity="warning" if reached else "error",
-        statement=f"with {shown} the output changes with the data but with no other draw: a branch "
-        f"without noise; {cost}",
+        statement=f"with {settings} the output changes with the data but with no other draw: a "
+        f"branch without noise; {cost}",
         witness=both.witness(),
     )
 

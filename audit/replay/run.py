@@ -70,8 +70,8 @@ class PairedRuns:
     def witness(self, **more: Any) -> dict[str, Any]:
         r"""The tape and both outputs, for reproduction."""
         changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
-        shown: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
-        return {**shown, "a": self.a.output, "b": self.b.output, **more}
+        where: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
+        return {**where, "a": self.a.output, "b": self.b.output, **more}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,9 +135,9 @@ class Runner:
             if self.hangs >= MOST_HANGS:
                 raise failed from error
             name = "hangs" if hangs else f"raises {type(error).__name__}"
-            said = "" if hangs else _ADDRESS.sub("", str(error))
+            message = "" if hangs else _ADDRESS.sub("", str(error))
             found = Execution(
-                output=name, key=("failed", name, said), kind=name, tape=tape, error=failed
+                output=name, key=("failed", name, message), kind=name, tape=tape, error=failed
             )
         return found
 

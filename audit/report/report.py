@@ -68,7 +68,7 @@ class AuditReport(AuditRecord):
         return Statement(
             verdict=FAULTS if faults else self.headline,
             about=f"{self.target} {_KEEPS.get(self.verdict, 'on')} {self.claim}",
-            rows=(*self.datasets(), *self.findings_told(), *self.how()),
+            rows=(*self.datasets(), *self.finding_rows(), *self.how()),
             style="bold red" if faults else VERDICTS[self.verdict].style,
         )
 
@@ -129,7 +129,7 @@ class AuditReport(AuditRecord):
             weight = evidence(self.alpha, p_value=self.p_value, e_value=self.e_value)
             yield "evidence", f"{weight}. If the claim were true, {refutals(self.alpha)}"
 
-    def findings_told(self) -> Iterator[tuple[str, str]]:
+    def finding_rows(self) -> Iterator[tuple[str, str]]:
         r"""Further findings as rows; the HTML page has separate sections for them."""
         if self.witness is not None and self.verdict == "refuted":
             yield "witness", str(self.witness)
@@ -152,7 +152,7 @@ class AuditReport(AuditRecord):
     def how(self) -> Iterator[tuple[str, str]]:
         r"""The runs, what they could have missed, and the basis of the verdict."""
         if self.error is not None:
-            yield "error", self.error.told
+            yield "error", self.error.sentence
         if self.runs:
             yield "runs", f"{self.runs:,}: {self.stopped}"
             yield "blind spot", self.blind_spot

@@ -82,7 +82,7 @@ def meaning(
                 f"The runs do not measure {claim}: on at least one pair, most of the outputs could "
                 "not be used. The warnings below give the reason and a remedy."
             )
-    reason = "" if error is None else f"It {error.told}. "
+    reason = "" if error is None else f"It {error.sentence}. "
     return f"{reason}There is no verdict on {claim}."
 
 

@@ -207,8 +207,8 @@ class State:
     def fail(self, error: TargetFailed) -> None:
         r"""Store that the target failed in the next block, after which no block is drawn."""
         if self.closed is None:
-            told = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
-            self._write(b"F" + json.dumps(told).encode())
+            failure = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
+            self._write(b"F" + json.dumps(failure).encode())
 
     def _write(self, payload: bytes) -> None:
         try:

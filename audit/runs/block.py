@@ -226,7 +226,7 @@ def keeps_to_its_seed(target: Target, block: Block) -> bool:
 def _labelled(failed: TargetFailed, label: str) -> TargetFailed:
     if not label:
         return failed
-    told = TargetFailed(
+    renamed = TargetFailed(
         failed.target, label + failed.reason, dataset=failed.dataset, run=failed.run
     )
-    return told.with_traceback(failed.__traceback__)
+    return renamed.with_traceback(failed.__traceback__)

@@ -40,7 +40,7 @@ class BlockRuns:
     block: Planned
     outputs: Outputs
     worlds: NDArray[np.bool_]
-    shown: tuple[Outputs, ...] = ()
+    viewed: tuple[Outputs, ...] = ()
     process: FamilyProcess | None = None
 
 
@@ -140,8 +140,8 @@ class DrawnRuns:
         )
 
     def _view(self, pair: int, place: int) -> View:
-        mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.shown]
-        outputs = concatenate([kept.shown[place] for kept in mine])
+        mine = [kept for kept in self.blocks if kept.block.pair == pair and kept.viewed]
+        outputs = concatenate([kept.viewed[place] for kept in mine])
         worlds = np.concatenate([np.zeros(0, np.bool_), *(kept.worlds for kept in mine)])
         plain = View(pair=pair, outputs=outputs, worlds=worlds)
         if not self._by_pair[pair]:
@@ -178,22 +178,22 @@ class DrawnRuns:
             return
         first = block.pair not in self.features
         try:
-            shown, features = self._shown(block.pair, outputs, worlds)
+            viewed, features = self._viewed(block.pair, outputs, worlds)
             process = self.process
             with reading(self.target.spelling):
                 if process is not None:
                     if first:
                         process = _through(process, block.pair, features)
-                    process = process.update(block.pair, shown, worlds)
+                    process = process.update(block.pair, viewed, worlds)
         except TargetFailed:
             self.blocks.append(BlockRuns(block=block, outputs=outputs, worlds=worlds))
             raise
         self.features[block.pair] = features
         self.blocks.append(
-            BlockRuns(block=block, outputs=outputs, worlds=worlds, shown=shown, process=process)
+            BlockRuns(block=block, outputs=outputs, worlds=worlds, viewed=viewed, process=process)
         )
 
-    def _shown(
+    def _viewed(
         self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]
     ) -> tuple[tuple[Outputs, ...], tuple[Feature, ...]]:
         # A pair's first block is for training: how its outputs are read is learned there, and its
@@ -211,10 +211,10 @@ class DrawnRuns:
             if not features:
                 return (form.apply(outputs),), features
         scores: dict[str, dict[str, Outputs]] = {}
-        shown: list[Outputs] = []
+        viewed: list[Outputs] = []
         for i, feature in enumerate(features):
             if not self.plan.features and feature.name == "identity":
-                shown.append(form.apply(outputs))
+                viewed.append(form.apply(outputs))
                 continue
             seen = self._through(feature, (pair, i), values, worlds, first=first)
             if feature.learner is not None and self.plan.sequential:
@@ -226,8 +226,8 @@ class DrawnRuns:
                         study = self.studies.setdefault((pair, source), OnlineLearner())
                         scores[source] = dict(study.watched(seen, worlds))
                 seen = scores[source][feature.learner]
-            shown.append(seen)
-        return tuple(shown), features
+            viewed.append(seen)
+        return tuple(viewed), features
 
     def _through(
         self,
@@ -241,7 +241,7 @@ class DrawnRuns:
         with reading(f"feature {feature.name}"):
             if first:
                 require_fixed(feature, values)
-            seen = feature.shown(values)
+            seen = feature.viewed(values)
             if feature.learner is not None:
                 return seen
             if view not in self.forms:
@@ -272,8 +272,8 @@ class DrawnRuns:
         for i in mine:
             kept = self.blocks[i]
             outputs = whole[start : (start := start + len(kept.outputs))]
-            shown = tuple(outputs if each is kept.outputs else each for each in kept.shown)
-            self.blocks[i] = replace(kept, outputs=outputs, shown=shown)
+            viewed = tuple(outputs if each is kept.outputs else each for each in kept.viewed)
+            self.blocks[i] = replace(kept, outputs=outputs, viewed=viewed)
 
 
 def _holds_floats(value: object) -> bool:

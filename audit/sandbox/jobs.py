@@ -32,8 +32,8 @@ from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.block import Drawing, draw_block, keeps_to_its_seed
 from audit.sandbox.isolated_process import error_fields, error_from_fields, result_of, run_work
 from audit.targets.content import content_of
-from audit.targets.spelling import read_target
 from audit.targets.target import Block, Target
+from audit.targets.target_syntax import read_target
 from dpcore.command.workers import (
     OVERDUE,
     WorkerLost,

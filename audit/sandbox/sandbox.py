@@ -24,8 +24,8 @@ from audit.outputs.call_guard import Watchdog
 from audit.outputs.output_parser import Outputs, concatenate
 from audit.sandbox.isolated_process import Ended, IsolatedProcess, Pipe
 from audit.targets.content import files_of, source_of
-from audit.targets.spelling import read_target
 from audit.targets.target import Block, Scalar, Target
+from audit.targets.target_syntax import read_target
 
 _IMPORT: Final = 60.0
 _OFTEN: Final = 0.1
@@ -93,7 +93,7 @@ class Sandbox:
         self._process.close()
 
     def target(self, spelling: str, *, seeded: bool = True) -> Target:
-        r"""Parse as :func:`audit.targets.spelling.read_target`, but import in the sandbox."""
+        r"""Parse as :func:`audit.targets.target_syntax.read_target`, but import in the sandbox."""
 
         def elsewhere(spelling: str) -> Target:
             self._process.name = spelling

@@ -110,7 +110,9 @@ class SearchResult(Facts):
 def training_runs(runs: int) -> int:
     r"""The number of an audit's runs that a search may use; the others are for the test."""
     if integer("runs", runs) < _LEAST:
-        raise InvalidParameter("runs", runs, f"must be >= {_LEAST:,} for a search and a test")
+        raise InvalidParameter(
+            "runs", runs, f"must be >= {_LEAST:,}, to leave enough runs for both search and test"
+        )
     return runs // SHARE
 
 
@@ -243,7 +245,7 @@ class _Trainer:
             some = default_features(values[:TRAINING], floats=floats)
             features = tuple(feature for feature in some if feature.name != "identity")
         for feature in features:
-            seen = feature.shown(values)
+            seen = feature.viewed(values)
             if feature.learner is None:
                 yield seen
                 continue
@@ -292,8 +294,10 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
 
 def _with_dataset(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
     # The error shows the dataset, because a search tries many.
-    shown = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
-    place = " or ".join(shown) if failed.dataset is None else shown["AB".index(failed.dataset)]
+    datasets = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
+    place = (
+        " or ".join(datasets) if failed.dataset is None else datasets["AB".index(failed.dataset)]
+    )
     reason = f"in the search, on the dataset {place}: {failed.reason}"
-    told: dict[str, Any] = {"dataset": failed.dataset, "run": failed.run}
-    return TargetFailed(failed.target, reason, **told, reveals=failed.reveals)
+    place_of: dict[str, Any] = {"dataset": failed.dataset, "run": failed.run}
+    return TargetFailed(failed.target, reason, **place_of, reveals=failed.reveals)

@@ -131,7 +131,7 @@ class _Grid(Space):
         # Whether neighbours may differ by this move.
         ...
 
-    def _shown(self, point: _Point) -> Any:
+    def _dataset(self, point: _Point) -> Any:
         return list(point)
 
     def _point(self, dataset: Any) -> _Point | None:
@@ -168,7 +168,7 @@ class _Grid(Space):
             for x, step in zip(start, move, strict=True)
         )
         there = tuple(x + step for x, step in zip(here, move, strict=True))
-        return self._shown(here), self._shown(there)
+        return self._dataset(here), self._dataset(there)
 
     def draw(self, rng: np.random.Generator) -> DatasetPair:
         match rng.integers(3):
@@ -211,7 +211,7 @@ class Integers(_Grid):
 
     apart: int
 
-    def _shown(self, point: _Point) -> Any:
+    def _dataset(self, point: _Point) -> Any:
         return point[0]
 
     def _point(self, dataset: Any) -> _Point | None:

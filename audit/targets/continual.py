@@ -59,12 +59,12 @@ def target_of(
         if not isinstance(dataset, list) or len(dataset) != setting.horizon:
             reason = f"must be a list of {setting.horizon} items: the stream"
             raise InvalidParameter("dataset", dataset, reason)
-        shown = np.zeros((n, setting.horizon), dtype=np.int64)
-        for row in shown:
+        sums = np.zeros((n, setting.horizon), dtype=np.int64)
+        for row in sums:
             stream = setting.start(rng=rng)
             totals = [stream.add(item).value for item in dataset]
             row[:] = [int(total / setting.unit * grid) for total in totals]
-        return shown
+        return sums
 
     low, high = (typed(Fraction(item)) for item in (setting.low, setting.high))
     rest = [low] * (setting.horizon - 1)

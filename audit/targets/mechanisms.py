@@ -99,9 +99,11 @@ def law_of(
     return {row[0] if mechanism.count == 1 else row: mass for row, mass in rows.items()}
 
 
-def _row(mechanism: AboveThreshold, said: Sequence[int | None], answers: int) -> tuple[int, ...]:
-    ends = [-1 - mechanism.gap] * (answers - len(said))
-    return (*(-1 if each is None else int(each) for each in said), *ends)
+def _row(
+    mechanism: AboveThreshold, answered: Sequence[int | None], answers: int
+) -> tuple[int, ...]:
+    ends = [-1 - mechanism.gap] * (answers - len(answered))
+    return (*(-1 if each is None else int(each) for each in answered), *ends)
 
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:

@@ -187,8 +187,8 @@ def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ..
     several = isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes)
     found = [*pairs] if several else [pairs]
     if not found or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in found):
-        shown = found if several else pairs
-        raise InvalidParameter(argument, shown, "must be a list of pairs, e.g. [(0, 1)]")
+        value = found if several else pairs
+        raise InvalidParameter(argument, value, "must be a list of pairs, e.g. [(0, 1)]")
     return tuple((a, b) for a, b in found)
 
 

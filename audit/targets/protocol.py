@@ -66,10 +66,10 @@ def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
 def target_of(
     plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
 ) -> Catalogued:
-    r"""Build a target with rounds of ``plan`` over a functionality (for bits always the shuffler).
+    r"""Build a target that runs ``plan`` on a functionality (for bits, always the shuffler).
 
     With ``seeded = False`` the protocol draws from the operating system, as in production. The laws
-    are known if the output is a sum with noise of a single law: not for a pure shuffle.
+    are known only if the output is a sum plus noise of a single law, so not for a pure shuffle.
     """
     if functionality not in FUNCTIONALITIES:
         choices = ", ".join(FUNCTIONALITIES)
@@ -106,8 +106,8 @@ def _about(plan: Plan) -> str:
         return ", of the noise in one message"
     if isinstance(protocol, CentralSum):
         return ", of the noise in the published sum"
-    shown = f", of the noise of {plan.honest} honest users of {protocol.users} in the sum"
-    return f"{shown} alone; assumed: {plan.assumes}" if plan.assumes else shown
+    about = f", of the noise of {plan.honest} honest users of {protocol.users} in the sum"
+    return f"{about} alone; assumed: {plan.assumes}" if plan.assumes else about
 
 
 def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law, Law]:
@@ -169,14 +169,14 @@ def _seen(
     names = [str(i) for i in range(protocol.users)]
     values = {name: rest if i else one for i, name in enumerate(names)}
     vanish = dict.fromkeys(names[plan.honest :], Step.INPUT)
-    shown = [_round(protocol, values, below, vanish, rng) for _ in range(n)]
+    sums = [_round(protocol, values, below, vanish, rng) for _ in range(n)]
     offset = Fraction(0)
     if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
         offset = plan.honest * protocol.noise_bits * Fraction(protocol.probability)
     if isinstance(protocol, PureShuffle):
         offset = Fraction(plan.honest * protocol.reach)
     steps = _precision(protocol)
-    rows = [[int(z * steps + offset) for z in row] for row in shown]
+    rows = [[int(z * steps + offset) for z in row] for row in sums]
     seen = np.array(rows, dtype=np.int64).reshape(n, len(held))
     return seen if isinstance(protocol, VectorShuffle) else seen[:, 0]
 

@@ -1,7 +1,7 @@
 r"""Targets: auditable mechanisms, and how a block of runs is drawn.
 
 A target draws one block of runs at a time, in run order, with separate randomness for each dataset
-and block. ``audit.targets.spelling`` parses targets.
+and block. ``audit.targets.target_syntax`` parses targets.
 """
 
 from __future__ import annotations

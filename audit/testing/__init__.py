@@ -10,7 +10,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from audit.targets.neighbours import read_pairs
-    from audit.targets.spelling import Auditable
+    from audit.targets.target_syntax import Auditable
     from audit.testing.assertions import (
         NothingMeasured,
         Refuted,

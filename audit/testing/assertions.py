@@ -34,8 +34,8 @@ from audit.report.report import AuditReport
 from audit.report.sentences import leak, values_alone
 from audit.spec import AuditSpec
 from audit.targets.neighbours import read_pairs
-from audit.targets.spelling import Auditable
 from audit.targets.target import KnownLaw
+from audit.targets.target_syntax import Auditable
 from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
@@ -139,8 +139,8 @@ def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditRe
             raise Refuted(_refutation(report, repeat), report)
         if report.verdict == "nothing_measured":
             reason = unmeasured_pairs(report.coverage)[0].reason
-            shown = f"nothing was measured on the pair {_short(report.pair)}: {reason}"
-            raise NothingMeasured(f"{report.target}: {shown}", report)
+            message = f"nothing was measured on the pair {_short(report.pair)}: {reason}"
+            raise NothingMeasured(f"{report.target}: {message}", report)
         reports.append(report)
     return tuple(reports)
 
@@ -199,15 +199,15 @@ def assert_sensitivity(
     name = getattr(query, "__qualname__", None) or repr(query)
     for a, b in read_pairs("pairs", pairs):
         here, there = _answer(query, a, "A"), _answer(query, b, "B")
-        shown = (
+        change = (
             f"on the pair {_short((a, b))}, from {_format_answer(here)} to {_format_answer(there)}"
         )
         if len(here) != len(there):
-            raise Refuted(f"{name} changes the number of its answers {shown}")
+            raise Refuted(f"{name} changes the number of its answers {change}")
         moves = [abs(x - y) for x, y in zip(here, there, strict=True)]
         moved, within = _distance(moves, declared)
         if not within:
-            raise Refuted(f"{name} moves by {moved} {shown}: more than {declared!r}")
+            raise Refuted(f"{name} moves by {moved} {change}: more than {declared!r}")
 
 
 def _answer(query: Callable[[Any], Any], dataset: Any, name: str) -> tuple[int, ...]:

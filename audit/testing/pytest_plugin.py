@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from audit.fit.fit import FitReport
     from audit.report.report import AuditReport
     from audit.spec import AuditSpec
-    from audit.targets.spelling import Auditable
+    from audit.targets.target_syntax import Auditable
     from audit.testing.alpha_budget import AlphaBudget
     from dpcore.mechanism import Relation
     from dpcore.noise import Noise

@@ -112,8 +112,8 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     """
     stated = _stated(records, rate, noise_multiplier, clip, sampling)
     exact = level("alpha", alpha)
-    asked = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
-    for name, value in asked.items():
+    sizes = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
+    for name, value in sizes.items():
         integer(name, value, at_least=2, at_most=_MOST[name])
     calls = max(_FEWEST, -(-integer("draws", draws, at_least=100) // dimension))
     seed = integer("seed", seed, at_least=0)
@@ -261,11 +261,11 @@ class _Caller:
         law = DiscreteGaussian(sigma_squared=_GRID * _GRID)
         found = fit(_Listed(cells), law, runs=len(cells), alpha=level, seed=self.seed)
         spread = float(np.sqrt(np.mean(standard**2)))
-        told = (
+        statement = (
             f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
             f"deviation; {100 * found.resolution:.2g}% off would be detected"
         )
-        return _tested("noise", told, found.p_value, refuted=found.refuted)
+        return _tested("noise", statement, found.p_value, refuted=found.refuted)
 
     def replayed(self, dimension: int) -> Iterator[Check]:
         # With the same noise twice, the difference is the effect of a gradient.
@@ -273,12 +273,12 @@ class _Caller:
             yield self._empty(dimension)
         one, again = (self.update(self.zeros(dimension), 0) for _ in range(2))
         if not np.array_equal(one, again, equal_nan=True):
-            told = (
+            statement = (
                 "two updates with the same random numbers differ: seed the source of the noise "
                 "from rng, and return the update before momentum or averages are applied to it"
             )
             for name in ("clipping", "normaliser", "inf and nan"):
-                yield Check(name=name, verdict="nothing_measured", statement=told)
+                yield Check(name=name, verdict="nothing_measured", statement=statement)
             return
         yield from self._planted(dimension)
 
@@ -289,8 +289,8 @@ class _Caller:
         except TargetFailed as error:
             return _check("empty batch", f"an update of an empty batch {error.reason}", fault=True)
         noisy = bool(np.isfinite(found).all()) and bool(found.any())
-        told = "it has noise" if noisy else "it has no finite noise"
-        return _check("empty batch", told, fault=not noisy)
+        statement = "it has noise" if noisy else "it has no finite noise"
+        return _check("empty batch", statement, fault=not noisy)
 
     def _moved(self, before: Floats, gradients: Floats, planted: Floats, place: int = 0) -> float:
         # The change of the update if one zero gradient is replaced by ``planted``, in clipping
@@ -344,9 +344,9 @@ class _Caller:
                     return _check(name, f"{named}: the update is not finite", fault=True)
                 if moved > worst:
                     worst, what = moved, named
-        told = f"{what} changes the update by {worst:.6g} clip / (rate x records)"
-        told = told if what else "no planted gradient changes the update"
-        return _check(name, told, fault=worst > 1 + _TOLERANCE)
+        statement = f"{what} changes the update by {worst:.6g} clip / (rate x records)"
+        statement = statement if what else "no planted gradient changes the update"
+        return _check(name, statement, fault=worst > 1 + _TOLERANCE)
 
     def _normaliser(self, dimension: int) -> Check:
         # Plant a gradient within the norm in batches of several sizes.
@@ -355,33 +355,33 @@ class _Caller:
         zeros = [self.zeros(dimension, size) for size in self.sizes]
         shares = [2 * self._moved(self.update(some, 0), some, planted) for some in zeros]
         if not all(map(math.isfinite, shares)):
-            told = "a gradient within the norm makes the update infinite or not a number"
-            return _check("normaliser", told, fault=True)
+            statement = "a gradient within the norm makes the update infinite or not a number"
+            return _check("normaliser", statement, fault=True)
         if max(shares) > (1 + _TOLERANCE) * min(shares):
             listed = ", ".join(
                 f"{share:.4g} in a batch of {size:,}"
                 for size, share in zip(self.sizes, shares, strict=True)
             )
-            told = f"the contribution of a gradient depends on the size of the batch: {listed}"
-            return _check("normaliser", told, fault=True)
+            statement = f"the contribution of a gradient depends on the size of the batch: {listed}"
+            return _check("normaliser", statement, fault=True)
         share, expected = shares[0], float(self.stated.expected)
         # A step may also scale small gradients up to the norm: then only large ones have its size.
         large = planted * (2 * _LARGE)
         if share > 1 + _TOLERANCE and all(
             abs(self._moved(self.update(some, 0), some, large) - 1) <= _TOLERANCE for some in zeros
         ):
-            told = (
+            statement = (
                 f"a gradient of half the norm changes the update by {share / 2:.4g} clip / (rate x "
                 "records), a large one by 1"
             )
-            return _check("normaliser", told, fault=share > 2 * (1 + _TOLERANCE))
-        told = (
+            return _check("normaliser", statement, fault=share > 2 * (1 + _TOLERANCE))
+        statement = (
             f"a gradient within the norm is divided by {expected / share:.6g} in every batch; "
             f"rate x records = {expected:.6g}"
             if share
             else "a gradient within the clipping norm adds nothing"
         )
-        return _check("normaliser", told, fault=abs(share - 1) > _TOLERANCE)
+        return _check("normaliser", statement, fault=abs(share - 1) > _TOLERANCE)
 
 
 def _places(size: int) -> list[int]:
@@ -418,11 +418,11 @@ def _coordinates(standard: Floats, level: float) -> Check:
     worst = int(np.argmin(tails))
     p_value = min(1.0, 2 * len(sums) * float(tails[worst]) * _ROUNDING)
     name = f"coordinate {worst:,}" if worst < dimension else "the sum of all coordinates"
-    told = (
+    statement = (
         f"the noise of {name} has {math.sqrt(sums[worst] / calls):.4g} times the stated standard "
         f"deviation in {calls:,} updates; the others are nearer to it"
     )
-    return _tested("coordinates", told, p_value, refuted=p_value <= level)
+    return _tested("coordinates", statement, p_value, refuted=p_value <= level)
 
 
 class _Listed:
@@ -448,8 +448,8 @@ _ROUNDING: Final = 1 + 1e-9
 def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
     r"""Run the checks of sampling, each at ``level``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
-    told = f"{twice:,} of {len(batches):,} batches contain a record more than once"
-    yield _check("no repeats", told, fault=twice > 0)
+    statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
+    yield _check("no repeats", statement, fault=twice > 0)
     found = _fixed if stated.sampling == "fixed" else _poisson
     for name, p_value, statement in found(batches, stated):
         p = min(1.0, p_value * _ROUNDING)
@@ -527,8 +527,8 @@ def _spread(values: Integers, trials: int, rate: float, what: str) -> tuple[floa
     p_values = [_two_sided(int(hits), len(values), chance) for hits, chance, _ in events]
     p_value = min(p_values)
     hits, chance, where = events[p_values.index(p_value)]
-    told = f"{hits:,} of {len(values):,} {what} {where}; {len(values) * chance:,.4g} expected"
-    return min(1.0, len(events) * p_value), told
+    statement = f"{hits:,} of {len(values):,} {what} {where}; {len(values) * chance:,.4g} expected"
+    return min(1.0, len(events) * p_value), statement
 
 
 def _most_extreme_record(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:
@@ -536,11 +536,11 @@ def _most_extreme_record(counts: Integers, rounds: int, rate: float) -> tuple[st
         stats.binom.cdf(counts, rounds, rate), stats.binom.sf(counts - 1, rounds, rate)
     )
     worst = int(np.argmin(tails))
-    told = (
+    statement = (
         f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
         f"{rounds * rate:,.4g} expected; it is the most extreme record"
     )
-    return "each record", min(1.0, 2 * len(counts) * float(tails[worst])), told
+    return "each record", min(1.0, 2 * len(counts) * float(tails[worst])), statement
 
 
 def _two_sided(hits: int, trials: int, rate: float) -> float:

@@ -90,11 +90,11 @@ def page(
     embedded = escape(document)
     if len(embedded) > _EMBEDDED:
         embedded = Markup("Too long for a page: write it to a file with dpcore audit --output.")
-    shown: str = _template().render(
+    page: str = _template().render(
         look=look, sign=sign, code=code, document=embedded, sections=list(sections),
         rows=[(name.capitalize(), value) for name, value in rows], **texts,
     )  # fmt: skip
-    return shown
+    return page
 
 
 @cache

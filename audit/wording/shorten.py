@@ -57,10 +57,10 @@ def distinct(texts: Sequence[str], most: int) -> list[str]:
         common = _common(before, after)
         parts[before], parts[after] = max(parts[before], common), max(parts[after], common)
     found = {text: _excerpt(text, parts[text], most) for text in order}
-    shown = list(found.values())
+    shortened_texts = list(found.values())
     return [
         found[text]
-        if shown.count(found[text]) == 1
+        if shortened_texts.count(found[text]) == 1
         else f"{text[: most - _HEAD]}…#{_digest(text)[: _HEAD - 2]}"
         for text in texts
     ]

@@ -54,12 +54,12 @@ class CombinatorialView(ServerView):
         coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
         game = Game(self.policy, worlds, coins)
         steps = self.privatizer.grid if self.privatizer.kind == "factorisation" else 1
-        shown = []
+        columns = []
         for _ in range(ROUNDS):
             game.play(1)
             values = np.rint(game.sums.value * steps).astype(np.int64)
-            shown.append(np.where(game.sums.count > 0, values, ABSENT))
-        return np.concatenate(shown, axis=1)
+            columns.append(np.where(game.sums.count > 0, values, ABSENT))
+        return np.concatenate(columns, axis=1)
 
     def curve(self) -> Guarantee:
         return claim_of("none", self.privatizer.guarantee())
@@ -98,11 +98,11 @@ def _lead(view: Any, after: int) -> int:
 class _Fixed(BitWorld):
     # The outcomes of a single run: those of the watched user, then zeros.
     reward: int
-    asked: list[int] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
 
     def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:  # noqa: ARG002  # nothing is drawn
         found = np.zeros((rounds, ARMS), dtype=np.bool_)
-        if not self.asked:
+        if not self.requests:
             found[0, self.reward] = True
-        self.asked.append(rounds)
+        self.requests.append(rounds)
         return found

@@ -136,7 +136,7 @@ class _Fixed(Environment):
     # The world of a single run: the watched client has one of the two ends of the range, all other
     # clients the midpoint.
     reward: int
-    asked: list[Ask] = field(default_factory=list)
+    requests: list[Ask] = field(default_factory=list)
 
     @property
     def means(self) -> tuple[float, ...]:
@@ -154,8 +154,8 @@ class _Fixed(Environment):
     ) -> tuple[int, ...]:
         middle = encoding.precision // 2
         ends = (0, encoding.precision)
-        watched = not self.asked
-        self.asked.append(ask)
+        watched = not self.requests
+        self.requests.append(ask)
         return tuple(
             ask.users * middle + (ends[self.reward ^ (action % ARMS)] - middle if watched else 0)
             for action in ask.actions

@@ -166,7 +166,7 @@ class View(ServerView):
         privatizer = self.privatizer
         units = [privatizer.precision(size) for size in self.sizes]
         protocol = privatizer.protocol(self.sizes[0])
-        shown = protocol if isinstance(protocol, LocalSum) and self.path == "devices" else None
+        local = protocol if isinstance(protocol, LocalSum) and self.path == "devices" else None
         rows = []
         for _ in range(runs):
             by = Devices(of=privatizer) if self.path == "devices" else privatizer
@@ -175,10 +175,10 @@ class View(ServerView):
             fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
             run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
             row = []
-            if shown is not None and isinstance(by, Devices):
+            if local is not None and isinstance(by, Devices):
                 # The message is known mod m; the representative around 0 is used.
-                half = shown.modulus // 2
-                row.append((by.messages[0] + half) % shown.modulus - half)
+                half = local.modulus // 2
+                row.append((by.messages[0] + half) % local.modulus - half)
             for batch, size in enumerate(self.sizes):
                 there = batch < len(watching.seen)
                 sums = watching.seen[batch].released.sums if there else (None,) * ARMS
@@ -247,14 +247,14 @@ def _view(policy: Policy[Any], path: PathName) -> View:
     for _ in range(BATCHES):
         size = _size(policy, state)
         sizes.append(size)
-        state = policy.observe(state, _shown(reporting(size), reporting(size)))
+        state = policy.observe(state, _released(reporting(size), reporting(size)))
     state = policy.init(ARMS, ARMS * sum(sizes) + 1)
     ones = []
     for size in sizes:
         # Only reporting users count: rewards of others are not in the sums.
         stay = reporting(size)
         ones.append((stay, _most_dropped(policy, state, stay)))
-        state = policy.observe(state, _shown(stay, stay))
+        state = policy.observe(state, _released(stay, stay))
     return View(policy=policy, sizes=tuple(sizes), ones=tuple(ones), path=path)
 
 
@@ -265,7 +265,7 @@ def _size(policy: Policy[Any], state: Any) -> int:
     raise InvalidParameter("policy", policy.name, "must pull both arms equally often")
 
 
-def _shown(first: int, second: int) -> Released:
+def _released(first: int, second: int) -> Released:
     # Sums without noise to query the policy; they contain no user's reward.
     return Released((ReleasedSum(Fraction(first)), ReleasedSum(Fraction(second))))
 
@@ -273,7 +273,7 @@ def _shown(first: int, second: int) -> Released:
 def _most_dropped(policy: Policy[Any], state: Any, size: int) -> int:
     # The largest sum for which arm 1 is dropped if all rewards of arm 0 are 1; 0 if there is none.
     def kept(other: int) -> bool:
-        after = policy.choose(policy.observe(state, _shown(size, other)))
+        after = policy.choose(policy.observe(state, _released(size, other)))
         return not isinstance(after, Commit)
 
     return bisect_left(range(1, size), x=True, key=kept)

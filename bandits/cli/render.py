@@ -19,11 +19,11 @@ _DIGITS: Final = 12
 def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[str]:
     r"""Format the list of presets and algorithms, with one sentence each."""
     worlds = aligned([(f"  {preset.name}", preset.sentence) for preset in presets])
-    names = aligned([(f"  {_spelled(entry)}", entry.sentence) for entry in algorithms])
+    names = aligned([(f"  {_written(entry)}", entry.sentence) for entry in algorithms])
     return ["Presets", *worlds, "", "Algorithms", *names]
 
 
-def _spelled(entry: Entry) -> str:
+def _written(entry: Entry) -> str:
     if entry.parameter is None:
         return entry.name
     return f"{entry.name}[:{entry.parameter}={entry.default or entry.parameter.upper()}]"

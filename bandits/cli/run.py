@@ -64,16 +64,16 @@ def _publish(  # the folder of results, and the rows
 
     rows = rows_of(experiment, cells, guarantees)
     found = document(experiment, worlds, rows)
-    shown = write_json(found) if as_json else page(run_lines(experiment, rows))
+    output = write_json(found) if as_json else page(run_lines(experiment, rows))
     # Files are written first, so that results are kept if the reader of standard output is gone.
     warnings: list[str] = []
     try:
         if folder is not None:
             warnings = [*write_results(folder, experiment, worlds, cells, found)]
     except InvalidParameter:
-        sys.stdout.write(shown)
+        sys.stdout.write(output)
         raise
-    sys.stdout.write(shown)
+    sys.stdout.write(output)
     sys.stdout.flush()
     for warning in warnings:
         say([f"warning: {warning}"], sys.stderr)
@@ -322,9 +322,9 @@ def read_experiment(
             "instances": own.instances,
             "release": _release(own, given.get("radius", "exact")),
         }
-        asked = usual | given
-        if asked.get("failure_probability", "").strip() == "1/T":  # as in the theorems
-            asked["failure_probability"] = f"1/{asked['horizon']}"
+        options = usual | given
+        if options.get("failure_probability", "").strip() == "1/T":  # as in the theorems
+            options["failure_probability"] = f"1/{options['horizon']}"
         experiment = Experiment(
             preset=OWN.name if rewards else own.name,
             algorithms=_playable(own.algorithms, most, plan)
@@ -333,7 +333,7 @@ def read_experiment(
             epsilons=tuple(epsilon) if epsilon else own.epsilons,
             max_visits=most,
             deployment=plan,
-            **asked,
+            **options,
         )
         here, names = f"has no effect in {own.name}", ", ".join(experiment.algorithms)
         on, linear = f"has no effect on {names}", own.kind == "linear"

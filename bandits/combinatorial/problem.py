@@ -45,7 +45,7 @@ class Reward(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """The reward scale sum_(i in S) (mu_i + offset); ``offset=-1`` is minus the cost 1 - mu."""
+    """The reward scale sum_(i in S) (mu_i + offset); with -1 an arm has -(1 - mu)."""
 
     independent: ClassVar[bool] = False
 
@@ -108,7 +108,9 @@ class Influence(Reward):
         if not 1 <= len(self.edges) <= _MOST_EDGES or len({*self.edges}) < len(self.edges):
             raise InvalidParameter("edges", self.edges, "must be 1 to 12 edges without duplicates")
         if not self.sources:
-            raise InvalidParameter("edges", self.edges, "must leave a node without incoming edges")
+            raise InvalidParameter(
+                "edges", self.edges, "must have at least one source: a node without incoming edges"
+            )
 
     @property
     def sources(self) -> tuple[int, ...]:

@@ -166,9 +166,9 @@ class Experiment(RunParameters):
     def __post_init__(self) -> None:
         preset = preset_of(self.preset)
         read = tuple(read_algorithm(text) for text in self.algorithms)
-        spelled = tuple(map(str, read))
+        written = tuple(map(str, read))
         epsilons = tuple(rational("epsilon", epsilon) for epsilon in self.epsilons)
-        _check_named("algorithms", spelled)
+        _check_named("algorithms", written)
         _check_named("epsilon", epsilons)
         delta = self.delta  # as given, for the message
         RunParameters.__post_init__(self)
@@ -185,7 +185,7 @@ class Experiment(RunParameters):
         check_word("schedule", schedule, ScheduleName)
         users = preset.users if self.users is None else integer("users", self.users, at_least=1)
         for name, value in (
-            ("algorithms", spelled),
+            ("algorithms", written),
             ("epsilons", epsilons),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),

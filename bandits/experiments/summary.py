@@ -211,7 +211,7 @@ def guarantee_json(
 
 
 def for_each_user(max_visits: int | None) -> str:
-    r"""The end of the text of a guarantee, which states whether users return."""
+    r"""The closing words of a guarantee's text; they state whether users return."""
     if max_visits is None:
         return " for each user, who is new at every pull"
     return f" for each user, over at most {max_visits} visits"
@@ -237,7 +237,7 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
         "note": _SIMULATED,
         "rows": [row.to_json() for row in rows],
         **({"lower_bounds": bounds} if (bounds := lower_bounds(experiment)) else {}),
-        **({"remarks": said} if (said := remarks(rows)) else {}),
+        **({"remarks": noted} if (noted := remarks(rows)) else {}),
         "versions": {name: version(name) for name in ("dpcore", "numpy")},
     }
 

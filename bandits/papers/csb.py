@@ -21,7 +21,7 @@ from flint import arb
 from accounting.claims.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
 from accounting.release.curve import PrivacyCurve
-from bandits.papers.statement import Claim, Found, LaterRow, along, shown
+from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -95,7 +95,7 @@ def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
         noise, moved = DiscreteLaplace(scale=_STEPS * each), Sensitivity.l1(_STEPS * levels)
         return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(0)
 
-    return e, along(scale, loss), {"levels": levels, "scale": shown(scale)}
+    return e, along(scale, loss), {"levels": levels, "scale": decimals(scale)}
 
 
 def least_threshold(noise: Noise, failure: Fraction) -> int:

@@ -27,7 +27,7 @@ from accounting.protocol_guarantees.paper_parameters import (
 )
 from accounting.release.curve import PrivacyCurve
 from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from bandits.papers.statement import Claim, Found, LaterRow, along, shown
+from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -309,4 +309,4 @@ def _advanced(visits: int, target: Fraction) -> Found:
         return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(_DELTA)
 
     each = narrow(release, WIDTH_BITS)
-    return target, along(each, spent), {"each": shown(each)}
+    return target, along(each, spent), {"each": decimals(each)}

@@ -25,7 +25,7 @@ from accounting.protocol_guarantees.paper_parameters import (
 )
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
 from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
-from bandits.papers.statement import Claim, Found, LaterRow, along, shown
+from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
 from bandits.papers.tkms import bits_box
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceiling
@@ -86,7 +86,7 @@ def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclos
 )
 def _gaussian_delta(theorem: str, e: Fraction, d: Fraction) -> Found:
     ratio = lzj_classical_gaussian(e, d)
-    return d, along(ratio, lambda end: real_gaussian_delta(end, e)), {"ratio": shown(ratio)}
+    return d, along(ratio, lambda end: real_gaussian_delta(end, e)), {"ratio": decimals(ratio)}
 
 
 @_gaussian(
@@ -107,7 +107,7 @@ def _gaussian_ratio(theorem: str, e: Fraction, d: Fraction) -> Found:
 )
 def _exact_gaussian(e: Fraction, d: Fraction) -> Found:
     ratio = real_gaussian_ratio(e, d)
-    return d, real_gaussian_delta(Fraction(ratio.upper), e), {"ratio": shown(ratio)}
+    return d, real_gaussian_delta(Fraction(ratio.upper), e), {"ratio": decimals(ratio)}
 
 
 @_vectors(
@@ -206,7 +206,7 @@ def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
 )
 def _lemma(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     found, spent = lzj_scalar_lemma(n, g, e, d), e * (Fraction(2, g) + 1)
-    words = {"bits": found.bits, "spent": spent, "chance": shown(found.probability)}
+    words = {"bits": found.bits, "spent": spent, "chance": decimals(found.probability)}
     return d, bits_box(found, g).delta(spent), words
 
 

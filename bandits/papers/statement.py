@@ -71,19 +71,19 @@ class Judgement:
     @property
     def explanation(self) -> str:
         r"""The explanation of the verdict in one line."""
-        truth, said = shown(self.exact), shown(self.claimed)
+        truth, claim = decimals(self.exact), decimals(self.claimed)
         match self.verdict:
             case "fails":
-                head = f"{self.quantity} is {truth}, claimed {said}"
+                head = f"{self.quantity} is {truth}, claimed {claim}"
             case "holds":
-                head = f"{self.quantity} is {truth}, at most the claimed {said}"
+                head = f"{self.quantity} is {truth}, at most the claimed {claim}"
             case "loose":
                 times = Fraction(self.claimed.lower) / Fraction(self.exact.upper)
-                head = f"{self.quantity} is {truth}; the claimed {said} is "
+                head = f"{self.quantity} is {truth}; the claimed {claim} is "
                 head += f"at least {down(times)} times as large"
             case "unproven":
                 proven = self.exact if self.proof is None else self.proof
-                head = f"the argument gives {shown(proven)} for {self.quantity}, claimed {said}"
+                head = f"the argument gives {decimals(proven)} for {self.quantity}, claimed {claim}"
         return f"{head}: {self.note}"
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
     return Enclosure(min(each.lower for each in found), max(each.upper for each in found))
 
 
-def shown(value: Enclosure | Bound) -> str:
+def decimals(value: Enclosure | Bound) -> str:
     r"""Format each bound with six digits, rounded outwards; a single number if both are equal."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:

@@ -23,7 +23,7 @@ from accounting.protocol_guarantees.paper_parameters import (
 )
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from bandits.papers.statement import Claim, Found, LaterRow, shown
+from bandits.papers.statement import Claim, Found, LaterRow, decimals
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceiling
 
@@ -67,7 +67,7 @@ def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
 )
 def _theorem(m: int, e: Fraction) -> Found:
     found = tkms_bits(m, e, _DELTA)
-    words = {"trials": found.trials, "chance": shown(found.probability)}
+    words = {"trials": found.trials, "chance": decimals(found.probability)}
     return _DELTA, bits_box(found).delta(e), words
 
 

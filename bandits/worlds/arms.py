@@ -152,18 +152,18 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
     r"""Read one arm per item, in increasing order of ``item_id``; means are click rates."""
-    shown: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _obd_rows(path):
-        shown[item] += 1
+        counts[item] += 1
         clicked[item] += click
-    if not shown:
+    if not counts:
         raise InvalidParameter("data", str(path), "contains no rows")
-    if arms is not None and len(shown) != arms:
+    if arms is not None and len(counts) != arms:
         raise InvalidParameter(
-            "arms", arms, f"must be {len(shown)}, the number of items in the file"
+            "arms", arms, f"must be {len(counts)}, the number of items in the file"
         )
-    return Bernoulli(means=[Fraction(clicked[item], shown[item]) for item in sorted(shown)])
+    return Bernoulli(means=[Fraction(clicked[item], counts[item]) for item in sorted(counts)])
 
 
 def _obd_rows(path: Path) -> Iterator[tuple[int, int]]:
@@ -284,18 +284,18 @@ def _wrong(line: bytes) -> str | None:
     if not words:
         return None
     if _float(words[0]) not in range(_MOST_RELEVANT + 1):
-        return f"a relevance of {_shown(words[0])}: it must be 0, 1, 2, 3 or 4"
+        return f"a relevance of {_printable(words[0])}: it must be 0, 1, 2, 3 or 4"
     if len(words) < 2 or not words[1].startswith(b"qid:") or not words[1][4:].isdigit():
         return "no qid:NUMBER after the relevance"
     before = 0
     for word in words[2:]:
         index, colon, value = word.partition(b":")
         if not colon or not index.isdigit() or len(index) > _DIGITS:
-            return f"{_shown(word)} is not of the form FEATURE:VALUE"
+            return f"{_printable(word)} is not of the form FEATURE:VALUE"
         if not before < int(index) <= FEATURES:
             return f"features must be increasing, from 1 to {FEATURES}, at feature {int(index)}"
         if not abs(_float(value)) <= _LARGEST:
-            return f"feature {int(index)} is {_shown(value)}: it must be a finite number"
+            return f"feature {int(index)} is {_printable(value)}: it must be a finite number"
         before = int(index)
     return None
 
@@ -307,7 +307,7 @@ def _float(word: bytes) -> float:
         return math.nan
 
 
-def _shown(word: bytes) -> str:
+def _printable(word: bytes) -> str:
     return ascii(word[:_DIGITS].decode("latin-1"))[1:-1]
 
 

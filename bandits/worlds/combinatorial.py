@@ -185,7 +185,9 @@ class LowerBound(NamedTuple):
 def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
     r"""Theorem 5: m super arms of one base arm each, of which the best has mean 1/2."""
     if size != 1:
-        raise InvalidParameter("super_arm", size, "must be 1: Theorem 5 has single base arms")
+        raise InvalidParameter(
+            "super_arm", size, "must be 1: in Theorem 5 each super arm is a single base arm"
+        )
     return hard_paths(seed, arms, 1)
 
 

@@ -24,8 +24,8 @@ from audit.claims.curve_claim import read_claim
 from audit.features.feature import read_feature
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.spelling import as_target
 from audit.targets.target import Vectorised
+from audit.targets.target_syntax import as_target
 from benchmarks.auditing.battery import BATTERY, EPSILON, Case
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 from benchmarks.auditing.oracle import oracle

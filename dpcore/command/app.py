@@ -304,9 +304,9 @@ def _ignore_wrong_variables() -> None:
     for name in _SIZES:
         if not _SIZE.fullmatch(os.environ.get(name, "80")):
             del os.environ[name]
-    asked = os.environ.get(_COMPLETION, "")
+    request = os.environ.get(_COMPLETION, "")
     words = "COMP_WORDS" in os.environ and os.environ.get("COMP_CWORD", "").isdecimal()
-    if not _SHELLS.fullmatch(asked) or (asked == "complete_bash" and not words):
+    if not _SHELLS.fullmatch(request) or (request == "complete_bash" and not words):
         os.environ.pop(_COMPLETION, None)
 
 
@@ -332,8 +332,10 @@ def _explain(error: BaseException, arguments: Sequence[str]) -> int:
             return _complain(f"standard output: {error.strerror or error}", USAGE)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(frame.filename).name}:{frame.lineno}"
-    shown = " ".join(f"{type(error).__name__}: {error}".split())
-    return _complain(f"a bug in dpcore, please report it: {shown} at {place} (--debug)", DEFECT)
+    description = " ".join(f"{type(error).__name__}: {error}".split())
+    return _complain(
+        f"a bug in dpcore, please report it: {description} at {place} (--debug)", DEFECT
+    )
 
 
 def _complain(message: str, code: int) -> int:

@@ -48,7 +48,7 @@ def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
         yield _unseen
         return
     display = sys.modules["IPython"].display
-    shown = display.display(display.HTML(""), display_id=True)
+    handle = display.display(display.HTML(""), display_id=True)
     last = [0.0]
 
     def advance(done: int) -> None:
@@ -57,12 +57,12 @@ def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
             return
         last[0] = now
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        shown.update(display.HTML(f"{bar} {done:,} of {total:,} {label}"))
+        handle.update(display.HTML(f"{bar} {done:,} of {total:,} {label}"))
 
     try:
         yield advance
     finally:
-        shown.update(display.HTML(""))
+        handle.update(display.HTML(""))
 
 
 def _unseen(done: int) -> None:

@@ -118,7 +118,7 @@ def compensated_sum(values: Floats) -> tuple[float, float]:
 
 
 def pair_of(values: Integers | Fraction) -> Split:
-    r"""Convert an integer array (exactly) or a rational (relative error 2^-105) to a pair."""
+    r"""Convert integers (exactly) or a rational (relative error 2^-105) to a :class:`Split`."""
     if isinstance(values, Fraction):
         high = float(values)
         return Split(np.array([high]), np.array([float(values - Fraction(high))]))

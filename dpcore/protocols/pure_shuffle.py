@@ -129,9 +129,8 @@ class PureShuffle:
         r"""Draw the number of ones sent by ``present`` users whose bits sum to ``total``."""
         if self.precision != 1:
             raise InvalidParameter("precision", self.precision, "must be 1 for a sum of bits")
-        count, left = integer("present", present, at_least=1), integer("total", total, at_least=0)
-        if count > self.users or left > count:
-            raise InvalidParameter("total", total, f"must be <= present = {count} <= {self.users}")
+        count = integer("present", present, at_least=1, at_most=self.users)
+        left = integer("total", total, at_least=0, at_most=count)
         ones, covers = left + self.reach * count, 0
         for start in range(0, count, BLOCK):
             noise, covered = self.noise_and_covers(min(BLOCK, count - start), rng=rng)

@@ -174,7 +174,7 @@ class AggregationServer(_SingleUse):
             self._step(step, lambda at: (masked_server.receive(at, data), None))
 
     def close_keys(self) -> Outbox:
-        r"""End step 1: :func:`dpcore.secure_aggregation.server.close_keys`."""
+        r"""End step 1, as :func:`dpcore.secure_aggregation.server.close_keys` does."""
         return self._step("close_keys", masked_server.close_keys)
 
     def close_shares(self) -> Outbox:

@@ -168,7 +168,7 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
         case Unmasking():
             reply = channel.receive(data, UnmaskReply)
             _check_part(name, state.inputs, reply)
-            survivors, dropped = _asked(state, name, state.inputs)
+            survivors, dropped = _required(state, name, state.inputs)
             if set(reply.seeds) != set(survivors) or set(reply.keys) != set(dropped):
                 _refuse(UnmaskReply, name, "must have exactly the requested shares")
             return reply
@@ -211,7 +211,7 @@ def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
     _check_enough(state, MaskedInput, state.commitments)
     outbox = {}
     for name in sorted(state.arrived):
-        survivors, dropped = _asked(state, name, state.arrived)
+        survivors, dropped = _required(state, name, state.arrived)
         request = UnmaskRequest(survivors=survivors, dropped=dropped)
         outbox[name] = state.channels[name].send(request)
     return _next(state, Unmasking, inputs=state.arrived), outbox
@@ -228,7 +228,7 @@ def _near(state: AnyStep, name: str, among: Container[str]) -> list[str]:
     return [other for other in state.near[name] if other in among]
 
 
-def _asked(
+def _required(
     state: Masking | Unmasking, name: str, inputs: Container[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     # The request to a user: the survivors among its neighbours, and those who dropped out.

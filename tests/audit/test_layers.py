@@ -17,8 +17,8 @@ from audit.evidence.event import Witness
 from audit.outputs.output_parser import Outputs
 from audit.report.report import AuditReport
 from audit.spec import AuditSpec
-from audit.targets.spelling import read_target
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target
+from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha

@@ -11,7 +11,7 @@ from accounting.budget.calibrate import read_noise_family
 from accounting.claims.claim import read_claim
 from audit.claims.claim import Claim
 from audit.search.spaces import read_space
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 from bandits.policies.registry import read_algorithm
 from dpcore import Scope
 from dpcore.errors import InvalidParameter

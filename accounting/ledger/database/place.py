@@ -40,33 +40,35 @@ def address_of(url: object) -> URL:
     if not isinstance(url, str):
         raise InvalidParameter("url", url, _KINDS)
     scheme, split, rest = url.partition("://")
-    shown = f"{scheme}://..." if rest else url
+    printed = f"{scheme}://..." if rest else url
     if not url.strip() or not url.isprintable():
-        raise InvalidParameter("url", ascii(shown), _KINDS)
+        raise InvalidParameter("url", ascii(printed), _KINDS)
     try:
         address = make_url(url) if split else URL.create("sqlite", database=url)
     except (ArgumentError, ValueError):
-        raise InvalidParameter("url", shown, _KINDS) from None
+        raise InvalidParameter("url", printed, _KINDS) from None
     if address.drivername in ("sqlite", "sqlite+pysqlite"):
         if address.database in (None, "", ":memory:"):
-            raise InvalidParameter("url", shown, "must be a file, not in memory")
+            raise InvalidParameter("url", printed, "must be a file, not in memory")
         if address.host or address.username or address.query:
             # For example, nolock=1 would let two processes charge simultaneously.
-            raise InvalidParameter("url", shown, f"{_KINDS}, without options")
+            raise InvalidParameter("url", printed, f"{_KINDS}, without options")
         return address
     if address.drivername in ("postgresql", "postgresql+psycopg"):
         if find_spec("psycopg") is None:
-            raise InvalidParameter("url", shown, "needs psycopg: pip install 'dpcore[postgresql]'")
+            raise InvalidParameter(
+                "url", printed, "needs psycopg: pip install 'dpcore[postgresql]'"
+            )
         return address.set(drivername="postgresql+psycopg")
-    raise InvalidParameter("url", shown, _KINDS)
+    raise InvalidParameter("url", printed, _KINDS)
 
 
 def where_of(address: URL) -> str:
     r"""The database's name for messages, without secrets."""
     if is_file(address):
         return address.database or ""
-    asked = address.query.get("host", "")
-    host = address.host or (asked if isinstance(asked, str) else ",".join(asked))
+    hosts = address.query.get("host", "")
+    host = address.host or (hosts if isinstance(hosts, str) else ",".join(hosts))
     return f"postgresql://{host}/{address.database or ''}"
 
 
@@ -112,10 +114,10 @@ def _mount_of(path: Path) -> bytes | None:
     with suppress(OSError):
         handle = os.open(path, opened | os.O_CLOEXEC)
         try:
-            told = _read(f"/proc/self/fdinfo/{handle}")
+            lines = _read(f"/proc/self/fdinfo/{handle}")
         finally:
             os.close(handle)
-        return next((line for line in told.splitlines() if line.startswith(b"mnt_id:")), None)
+        return next((line for line in lines.splitlines() if line.startswith(b"mnt_id:")), None)
     return None
 
 

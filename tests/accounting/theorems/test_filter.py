@@ -167,7 +167,7 @@ def test_scopes_never_mix(budget: Word) -> None:
 
 def test_what_has_no_price_is_refused_by_name() -> None:
     for charge in (ZCdp(1), Rdp({2: 1}), Approx(1, 0), GAUSSIAN):
-        with pytest.raises(NotDerived, match="a pure price"):
+        with pytest.raises(NotDerived, match="a pure-DP cost"):
             PureFilter(budget=Pure(1)).price(charge)
     for claim in (Approx("1/2", "1e-9"), Rdp({2: 1})):
         assert "no theorem" in refusal(partial(ZCdpFilter(budget=ZCdp(1)).price, claim), NotDerived)

@@ -25,8 +25,8 @@ from audit.features.feature import read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.findings import ReplayReport
 from audit.replay.replay import replay
-from audit.targets.spelling import read_target
 from audit.targets.target import Known
+from audit.targets.target_syntax import read_target
 from dpcore.local import HadamardResponse, LocalHashing
 from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import Selection

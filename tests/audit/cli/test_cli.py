@@ -18,7 +18,7 @@ from typer.main import get_command
 from audit.catalogue import ENTRIES
 from audit.cli import commands
 from audit.report.record import SCHEMA
-from audit.targets.spelling import _AUDITS
+from audit.targets.target_syntax import _AUDITS
 from tests.effort import by_day
 from tests.support.audit.command import ALPHA, KEYS, ROOT, START, Shell, arguments, at
 

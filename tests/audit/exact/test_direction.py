@@ -21,8 +21,8 @@ from audit.exact.proof import prove
 from audit.report.record import ExactWitness
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
-from audit.targets.spelling import read_target
 from audit.targets.target import KnownLaw, NoiseAdded, Shifted
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

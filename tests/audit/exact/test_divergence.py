@@ -17,8 +17,8 @@ from audit.exact.divergence import epsilon_at, hockey_stick, renyi, worst_event
 from audit.exact.proof import join_layers, prove
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.spelling import read_target
 from audit.targets.target import Law, NoiseAdded, Shifted
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

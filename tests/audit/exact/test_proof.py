@@ -14,8 +14,8 @@ from audit.exact.proof import prove
 from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.spec import AuditSpec
-from audit.targets.spelling import read_target
 from audit.targets.target import NoiseAdded, Shifted
+from audit.targets.target_syntax import read_target
 
 GAUSSIAN = "discrete-gaussian:sigma_squared="
 

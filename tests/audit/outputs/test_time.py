@@ -17,8 +17,8 @@ from audit.features.feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.runs.block import Plan
 from audit.sample import draw
-from audit.targets.spelling import as_target
 from audit.targets.target import Scalar
+from audit.targets.target_syntax import as_target
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell

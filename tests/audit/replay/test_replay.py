@@ -18,8 +18,8 @@ from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.tape import EXTREMES, Tape
-from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated

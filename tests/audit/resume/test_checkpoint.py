@@ -22,8 +22,8 @@ from audit.resume import checkpoint
 from audit.resume.checkpoint import resume, stored_seed
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Target, Vectorised
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.audit import plans
@@ -284,7 +284,7 @@ from audit.claims.claim import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=3_000, seed=7, alpha="1e-9")
 with stdout_to_stderr():
     target = read_target("targets.py:slow")

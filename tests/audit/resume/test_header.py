@@ -14,7 +14,7 @@ from audit.features.feature import Feature, read_feature
 from audit.resume.checkpoint import SCHEMA, header, resume, stored_search
 from audit.runs.block import Plan
 from audit.search.search import Candidate, SearchResult
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 from dpcore.command.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.support.audit import plans

@@ -19,7 +19,7 @@ from audit.evidence.sample_outcome import versions
 from audit.outputs.stored import pack
 from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
 from audit.runs.block import Plan
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 from dpcore.command.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.effort import spread
@@ -195,7 +195,7 @@ def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
         "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
         "from audit.claims.claim import Claim\n"
         "from audit.runs.block import Plan\n"
-        "from audit.targets.spelling import read_target\n"
+        "from audit.targets.target_syntax import read_target\n"
         "from dpcore.errors import InvalidParameter\n"
         "plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=600)\n"
         "opened = lambda path: resume(path, read_target('count'), plan).__enter__()\n"

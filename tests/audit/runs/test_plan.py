@@ -14,8 +14,8 @@ from audit.features.feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.runs.block import Stream, block_of, probe_of, stream, worlds_of
 from audit.sample import draw, sample
-from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.plans import plan

@@ -12,7 +12,7 @@ import pytest
 
 from audit.sample import sample
 from audit.sandbox.jobs import dask_cluster
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 from tests.audit.sandbox.test_jobs import AWK, plan
 
 pytestmark = pytest.mark.nightly  # a cluster takes seconds to start

@@ -21,8 +21,8 @@ from audit.features.feature import read_feature
 from audit.runs.block import block_of
 from audit.sample import sample
 from audit.targets.content import content_of
-from audit.targets.spelling import read_target
 from audit.targets.target import Scalar, Vectorised
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.audit import plans
@@ -149,7 +149,7 @@ from audit.claims.claim import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.block import Plan
 from audit.sample import sample
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=int(sys.argv[2]), seed=7, jobs=2)
 with stdout_to_stderr():
     target = read_target("targets.py:" + sys.argv[1])
@@ -254,7 +254,7 @@ def test_one_job_needs_no_joblib() -> None:
     code = (
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from audit.claims.claim import Claim\nfrom audit.runs.block import Plan\n"
-        "from audit.sample import sample\nfrom audit.targets.spelling import read_target\n"
+        "from audit.sample import sample\nfrom audit.targets.target_syntax import read_target\n"
         "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
         "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"
     )

@@ -20,7 +20,7 @@ from audit.errors import TargetFailed
 from audit.sample import sample
 from audit.sandbox.isolated_process import Ended, IsolatedProcess, Pipe, SharedMemory
 from audit.sandbox.sandbox import Remote, Sandbox, run_isolated
-from audit.targets.spelling import read_target
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.audit import plans

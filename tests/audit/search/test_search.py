@@ -19,8 +19,8 @@ from audit.runs.block import Plan, Stream
 from audit.search import search as module
 from audit.search.search import SHARE, STREAM, SearchResult, training_runs
 from audit.search.spaces import Space, key, read_space
-from audit.targets.spelling import as_target, read_target, target_of
 from audit.targets.target import Block, Target
+from audit.targets.target_syntax import as_target, read_target, target_of
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -192,7 +192,7 @@ def test_outputs_are_read_through_features() -> None:
 
 @pytest.mark.parametrize("runs", [999, 0, -5])
 def test_too_few_runs_are_refused(runs: int) -> None:
-    with pytest.raises(InvalidParameter, match=r"must be >= 1,000 for a search and a test"):
+    with pytest.raises(InvalidParameter, match=r"must be >= 1,000, to leave enough runs"):
         training_runs(runs)
 
 

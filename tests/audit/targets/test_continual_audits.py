@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from audit.assembly import audit
 from audit.report.report import AuditReport
 from audit.targets.continual import target_of
-from audit.targets.spelling import read_target
 from audit.targets.target import Catalogued
+from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
 from dpcore.continual import TreeSum
 from tests.alpha_budget import buy_alpha

@@ -20,7 +20,7 @@ from audit.features.feature import own_map
 from audit.outputs.identity import identity
 from audit.replay.declared import declare
 from audit.replay.replay import replay
-from audit.targets.spelling import as_target
+from audit.targets.target_syntax import as_target
 from audit.training.dpsgd import dpsgd
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter

@@ -28,7 +28,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are this process's children
 if sys.argv[1] == "within":  # the twin: what is audited runs within the auditor
     from audit.features.feature import read_feature
-    from audit.targets.spelling import read_target
+    from audit.targets.target_syntax import read_target
     from audit.sandbox.sandbox import Sandbox
     Sandbox.target = lambda self, text, *, seeded=True: read_target(text, seeded=seeded)
     Sandbox.feature = lambda self, text: read_feature(text)

@@ -12,8 +12,8 @@ import pytest
 import audit
 import dpcore
 from audit.replay.replay import replay
-from audit.targets.spelling import as_target
 from audit.targets.target import Scalar, Vectorised
+from audit.targets.target_syntax import as_target
 from dpcore import DiscreteLaplace, Rng
 from tests.effort import by_day
 from tests.support.audit.command import Shell

@@ -25,8 +25,8 @@ from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.protocol import read_plan, target_of
-from audit.targets.spelling import read_target
 from audit.targets.target import Known, Shifted
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference

@@ -23,8 +23,8 @@ from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, 
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.targets.program import Program
-from audit.targets.spelling import GROUP, provided, read_target
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
+from audit.targets.target_syntax import GROUP, provided, read_target
 from dpcore.errors import InvalidParameter
 from tests.support.audit.command import ALPHA, Shell
 

@@ -18,7 +18,7 @@ import pytest
 from accounting.claims.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import cz_shuffled, tkms_bits
 from bandits.papers import code, csb, cz, tkms
-from bandits.papers.statement import LOOSE, Judgement, answer, shown
+from bandits.papers.statement import LOOSE, Judgement, answer, decimals
 from bandits.papers.table import lines, replay, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
@@ -482,17 +482,17 @@ def test_as_text_and_as_data() -> None:
     assert text[-1] == ", ".join(f"{n} {verdict}" for verdict, n in data["counts"].items())
     for row in data["rows"]:
         assert row["explanation"].count("\n") == 0
-    assert shown(Enclosure(Fraction(1, 3), Fraction(2, 3))) == "[0.333333, 0.666667]"
+    assert decimals(Enclosure(Fraction(1, 3), Fraction(2, 3))) == "[0.333333, 0.666667]"
 
 
 def test_what_is_printed_holds_the_truth_also_where_it_is_known_to_many_digits() -> None:
     tight = Enclosure(Fraction("0.12345649"), Fraction("0.123456491"))
-    assert shown(tight) == "[0.123456, 0.123457]"
+    assert decimals(tight) == "[0.123456, 0.123457]"
     nearest = Fraction(f"{float(tight.lower):.6g}")
     assert nearest not in tight  # what was printed once
     for row in quick():
         for value in (row.claimed, row.exact):
-            low, _, high = shown(value).removeprefix("at most ").strip("[]").partition(", ")
+            low, _, high = decimals(value).removeprefix("at most ").strip("[]").partition(", ")
             ends = [math.inf if end == "infinity" else Fraction(end) for end in (low, high or low)]
             assert ends[1] >= value.upper
             assert value.lower is None or ends[0] <= value.lower

@@ -27,8 +27,8 @@ from audit.report.report import AuditReport
 from audit.runs.block import Plan
 from audit.sample import sample
 from audit.search.search import SearchResult
-from audit.targets.spelling import read_target
 from audit.targets.target import Vectorised
+from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
 from tests.support.audit.words import worded
 
