@@ -32,7 +32,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
-SCHEMA: Final = "dpcore-bandit/1"
+SCHEMA: Final = "dpcore-bandit/2"
 ROWS: Final = "rows.json"
 
 Guarantees: TypeAlias = dict[tuple[str, str], dict[str, Any]]

@@ -101,9 +101,9 @@ def test_what_is_assumed_is_said_first_and_last(
 
 
 def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
-    answer = command('{"schema": "dpcore-bandit/1"}')
+    answer = command('{"schema": "dpcore-bandit/2"}')
     assert answer.code == 2
-    assert "is a result ('dpcore-bandit/1'), not a certificate: use the" in answer.err
+    assert "is a result ('dpcore-bandit/2'), not a certificate: use the" in answer.err
     assert "certificate-*.json" in answer.err
     later = command('{"schema": "dpcore-certificate/9"}')
     assert (later.code, "certificate-*.json" in later.err) == (2, False)

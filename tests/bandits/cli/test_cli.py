@@ -59,7 +59,7 @@ def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -
         bandit, "--epsilon", "0.5", "--epsilon", "1", "--algorithms", ALL, "--radius", "paper",
         "--seed", 1,
     )  # fmt: skip
-    assert found["schema"] == "dpcore-bandit/1"
+    assert found["schema"] == "dpcore-bandit/2"
     assert (found["preset"], found["radius"], found["schedule"]) == ("cz/easy", "paper", "released")
     assert [(row["algorithm"], row["epsilon"]) for row in found["rows"]] == [
         (name, epsilon) for name in ALL.split(",") for epsilon in (0.5, 1.0)
@@ -220,7 +220,7 @@ def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
         ({"arms": 9}, "arms = 4: must be the same in A and B, but is 9 in B"),
         ({"data": "b" * 64}, "data = None: must be the same in A and B"),
         ({"rows": []}, "A = 1 results: has no algorithm and epsilon in common with B"),
-        ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/1"),
+        ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/2"),
         ({"rows": [{}]}, "B = b.json: contains invalid data"),
     ):
         Path("b.json").write_text(json.dumps({**one, **change}))
@@ -291,7 +291,7 @@ def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyP
 
 ROW: dict[str, Any] = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.1, 0.2]}
 HEAD: dict[str, Any] = {
-    "schema": "dpcore-bandit/1", "preset": "x", "arms": 2, "horizon": 10, "data": None
+    "schema": "dpcore-bandit/2", "preset": "x", "arms": 2, "horizon": 10, "data": None
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> N
     (tmp_path / "start.py").write_text(MAIN)
     shell = f"{sys.executable} start.py bandit {' '.join(words)} {closed}"
     subprocess.run(shell, shell=True, cwd=tmp_path, stderr=subprocess.PIPE, timeout=90, check=False)  # noqa: S602  # the shell's redirections are what is tested
-    assert json.loads((tmp_path / "out/rows.json").read_text())["schema"] == "dpcore-bandit/1"
+    assert json.loads((tmp_path / "out/rows.json").read_text())["schema"] == "dpcore-bandit/2"
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PARTLY)
 
 
