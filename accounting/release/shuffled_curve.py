@@ -128,10 +128,6 @@ class ShuffledCurve(OneRelease):
         one = ReportCurve.of(self.reports.report).enclose_renyi(order, bits)
         return Enclosure(Fraction(0), one.upper)
 
-    def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""At most the zCDP parameter of one report."""
-        return replace(ReportCurve.of(self.reports.report).zcdp(relative), lower=None)
-
     def _both(self, found: Enclosure) -> Bound:
         return replace(OneRelease._both(self, found), method="contour")
 
