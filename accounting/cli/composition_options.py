@@ -156,14 +156,14 @@ class Releases:
                 reason = f"applies to local reports only: {', '.join(FAMILIES)}"
                 raise InvalidParameter("--scheme", scheme, reason)
             with _named():
-                releases = Description(
+                release = Description(
                     noise=noise,
                     sensitivity=read_sensitivity("--sensitivity", move),
                     scheme=read_scheme("--scheme", scheme) if isinstance(scheme, str) else scheme,
                     relation=self.relation,
                     group=people,
                 )
-            found.append((releases, rounds))
+            found.append((release, rounds))
         return found
 
     def _reports(self, text: str, scheme: Scheme | str) -> LocalReport | ShuffledReports:

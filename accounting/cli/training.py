@@ -46,7 +46,7 @@ _REPLACED: Final = (
     "each example is in each batch with the same probability, independently; neighbours differ by "
     "replacing one example, which may then move the sum the opposite way"
 )
-_SAID: Final = {
+_EXPLANATIONS: Final = {
     Sampling.POISSON: (
         "each example is in each batch with the same probability, independently; neighbours "
         "differ by adding or removing one example"
@@ -151,9 +151,9 @@ def dpsgd(
     """
     run, sampling, epsilon = script.run(), script.sampling, script.epsilon
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
-    claimed = _SAID[sampling]
+    explanation = _EXPLANATIONS[sampling]
     if sampling is Sampling.POISSON and run.relation is Relation.REPLACE:
-        claimed = _REPLACED
+        explanation = _REPLACED
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
@@ -181,7 +181,7 @@ def dpsgd(
         "rate": str(run.rate),
         "epochs": exactly(run.epochs),
         "sampling": sampling.value,
-        "means": claimed,
+        "means": explanation,
     }
     if least is not None:
         derived["noise_multiplier"] = least.to_json(beyond="one_step_less", proven="least")
@@ -190,7 +190,7 @@ def dpsgd(
         *answers.of_least("noise multiplier", least),
         ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
-        ("sampling", f"{sampling.value}: {claimed}"),
+        ("sampling", f"{sampling.value}: {explanation}"),
     ]
     facts += written
     if sampling is Sampling.SHUFFLED:
@@ -251,10 +251,10 @@ def _of_file(event: Path) -> Iterator[None]:
     try:
         yield
     except InvalidParameter as error:
-        distance = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
+        reason = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
         if error.argument != "event":
-            distance = f"{error.argument} = {distance}"
-        raise InvalidParameter("--event", str(event), distance) from None
+            reason = f"{error.argument} = {reason}"
+        raise InvalidParameter("--event", str(event), reason) from None
     except NotDerived as error:
         raise InvalidParameter("--event", str(event), str(error)) from None
     except RecursionError:
