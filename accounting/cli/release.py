@@ -198,7 +198,7 @@ def _register(kind: type[ReleaseOptions], *, dry: bool) -> None:
         _run(file, options, as_json=as_json, dry=dry or options.dry_run)
 
     command.__doc__ = kind.__doc__
-    command.__annotations__["asked"] = kind
+    command.__annotations__["options"] = kind
     (plan if dry else release).command(kind.__name__.lower())(with_fields(command))
 
 

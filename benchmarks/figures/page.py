@@ -12,9 +12,10 @@ _HEAD: Final = """# Figures and tables of the bandits
 This page is written by `make figures` from seeds; [results.json](results.json) has every number.
 The page [Bandits](../bandits.md) explains the results and compares them with the papers.
 
-Statements are decided from the paired differences of the instances: **holds** and **does not hold**
-if two standard errors decide, **not decided** otherwise. The statement that two regrets are equal
-*within a tenth* compares their difference with a tenth of the second regret in the same way, so it
+Each statement is judged by the mean paired difference over the instances. It **holds** or **does
+not hold** if this mean is more than two standard errors from 0, depending on its sign; otherwise it
+is **not decided**. The statement that two regrets are equal *within a tenth* compares their
+difference with a tenth of the second regret in the same way, so it
 is not decided if the standard error is large. The number after a verdict is the ratio of the mean
 regrets of the first and the second named algorithm, with its paired standard error.
 
