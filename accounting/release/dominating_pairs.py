@@ -160,8 +160,9 @@ def over_totals(
     it shows that they are not the worst.
     """
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
-    upper = [ask(total, max(relative, rough if len(above) > 1 else relative)) for total in above]
-    if relative < rough and len(above) > 1:
+    first = max(relative, rough) if len(above) > 1 else relative
+    upper = [ask(total, first) for total in above]
+    if relative < first:
         least = max(e.lower for e in upper)
         upper = [
             each if each.upper < least else ask(total, relative)
