@@ -29,8 +29,8 @@ OPTIONS :=
 # Parts of one test run, the long ones first; a folder is all of it that no other part names. They are
 # processes and not workers of one pytest (pytest-xdist): tests that fork must be alone in their process.
 PARTS := tests/accounting tests/bandits+bandits tests/audit tests+accounting+audit \
-    tests/accounting/certificates+tests/accounting/release tests/dpcore+dpcore \
-    tests/audit/evidence+tests/audit/report+tests/audit/testing tests/audit/catalogue+tests/audit/cli+tests/audit/targets
+    tests/accounting/certificates+tests/accounting/privacy_curves tests/dpcore+dpcore \
+    tests/audit/statistical_tests+tests/audit/report+tests/audit/testing tests/audit/broken_mechanisms+tests/audit/cli+tests/audit/targets
 FOLDERS := $(subst +, ,$(PARTS))
 TESTS := $(addprefix part-,$(PARTS))
 # Each gets an equal share of the alpha budget. Four at a time: on two cores, neither is idle while

@@ -8,14 +8,37 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from accounting.budget.calibrate import Calibration, calibrate
-    from accounting.budget.dpsgd import TrainingRun, dpsgd
-    from accounting.certificates.certificate import Certificate, certify
+    from accounting.adaptive_composition.privacy_filter import (
+        ApproxFilter,
+        Filter,
+        PureFilter,
+        RdpFilter,
+        ZCdpFilter,
+        filter_for,
+    )
+    from accounting.adaptive_composition.privacy_odometer import Odometer
+    from accounting.calibration.calibrate import Calibration, calibrate
+    from accounting.calibration.dpsgd_run import TrainingRun, dpsgd
+    from accounting.certificates.certify import Certificate, certify
     from accounting.certificates.deadline import deadline
-    from accounting.certificates.parse import Malformed
-    from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
-    from accounting.claims.bound import Bound
-    from accounting.claims.claim import (
+    from accounting.certificates.parse_certificate import Malformed
+    from accounting.certificates.verify import Allowance, Finding, Status, Verdict, verify
+    from accounting.composition.compose import Composition, compose
+    from accounting.composition.guarantee_from_json import guarantee_from_json
+    from accounting.composition.returning_users import per_user, routes
+    from accounting.convert_guarantees import (
+        as_approx,
+        as_approx_at,
+        as_pure,
+        as_rdp,
+        as_zcdp,
+    )
+    from accounting.descriptions.description import Description
+    from accounting.descriptions.real_noise import Gaussian, Laplace
+    from accounting.errors import NotDerived
+    from accounting.guarantees.bound import Bound
+    from accounting.guarantees.guarantee import Guarantee
+    from accounting.guarantees.stated_guarantees import (
         Approx,
         Assumed,
         Pure,
@@ -24,36 +47,17 @@ if TYPE_CHECKING:
         ZCdp,
         claim_from_json,
     )
-    from accounting.claims.guarantee import Guarantee
-    from accounting.composition.compose import Composition, compose
-    from accounting.composition.composition_theorems import per_user, routes
-    from accounting.composition.from_json import guarantee_from_json
-    from accounting.descriptions.description import Description
-    from accounting.descriptions.real_noise import Gaussian, Laplace
-    from accounting.errors import NotDerived
     from accounting.ledger import Ledger
-    from accounting.protocol_guarantees.plan import Plan, choose, protocol_guarantee
+    from accounting.privacy_curves.derive_guarantee import (
+        FixedSizeSampled,
+        PoissonSampled,
+        guarantee,
+    )
+    from accounting.privacy_curves.local_report_curve import ReportCurve
+    from accounting.privacy_curves.release_curve import PrivacyCurve
+    from accounting.privacy_curves.shuffle_amplification import ShuffledCurve
+    from accounting.protocol_guarantees.plan_protocol import Plan, choose, protocol_guarantee
     from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-    from accounting.release.curve import PrivacyCurve
-    from accounting.release.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
-    from accounting.release.report_curve import ReportCurve
-    from accounting.release.shuffled_curve import ShuffledCurve
-    from accounting.theorems.claim_conversion import (
-        as_approx,
-        as_approx_at,
-        as_pure,
-        as_rdp,
-        as_zcdp,
-    )
-    from accounting.theorems.filter import (
-        ApproxFilter,
-        Filter,
-        PureFilter,
-        RdpFilter,
-        ZCdpFilter,
-        filter_for,
-    )
-    from accounting.theorems.odometer import Odometer
 
 __all__ = [
     "Allowance",

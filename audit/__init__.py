@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from audit.assembly import Audit, audit
-    from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim, read_claim
+    from audit.claims.tested_claim import Claim
     from audit.errors import TargetFailed
-    from audit.evidence.event import Witness
-    from audit.evidence.sample_outcome import Outcome
     from audit.fit.fit import FitReport
     from audit.replay.declared import declare
     from audit.replay.findings import Finding
-    from audit.report.record import ExactWitness
-    from audit.report.report import AuditReport
+    from audit.report.audit_record import ExactWitness
+    from audit.report.audit_report import AuditReport
+    from audit.run_audit import Audit, audit
     from audit.spec import AuditSpec
+    from audit.statistical_tests.event import Witness
+    from audit.statistical_tests.sample_outcome import Outcome
     from audit.targets.target_syntax import read_target
     from audit.testing.assertions import (
         NothingMeasured,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         assert_sensitivity,
     )
     from audit.testing.fits import assert_fits
-    from audit.training.canaries import CanaryReport, canaries
-    from audit.training.dpsgd import dpsgd
+    from audit.training.canary_audit import CanaryReport, canaries
+    from audit.training.dpsgd_step import dpsgd
     from audit.training.step_report import StepReport
 
 __all__ = [

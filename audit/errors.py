@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from audit.wording.shorten import shortened
-from dpcore.command.terminal import printable
+from audit.formats.shorten import shortened
+from dpcore.cli.terminal import printable
 from dpcore.errors import DpcoreError
 
 REPEATS: Final = 4

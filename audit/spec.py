@@ -1,7 +1,7 @@
 r"""The specification of an audit: what is tested, how, where and for how long.
 
 Keyword arguments, the options of ``dpcore audit``, marks of pytest, entries of the corpus and files
-(``dpcore audit --spec audit.toml``) all make an :class:`AuditSpec`, which ``audit.assembly.Audit``
+(``dpcore audit --spec audit.toml``) all make an :class:`AuditSpec`, which ``audit.run_audit.Audit``
 runs. Each field states its parser, and its option name, help text and help panel.
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from dpcore.command.workers import checked_jobs
+from dpcore.cli.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import (
@@ -26,9 +26,9 @@ from dpcore.numbers.parameter import (
 )
 
 if TYPE_CHECKING:
-    from audit.claims.claim import Claim
     from audit.claims.curve_claim import CurveClaim
-    from audit.features.feature import Feature
+    from audit.claims.tested_claim import Claim
+    from audit.features.parse_feature import Feature
 
 FLOATS: Final = ("test", "ignore")
 r"""Whether the floating-point representation of outputs is tested in addition to their values."""

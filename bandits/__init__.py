@@ -8,12 +8,12 @@ imported at first use.
 from typing import TYPE_CHECKING
 
 from bandits.play import play, run_guarantee
-from bandits.policies.elimination import BatchedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import BatchedElimination
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
-from bandits.worlds.environment import Bernoulli, Environment, cz_instance
+from bandits.worlds.reward_environment import Bernoulli, Environment, cz_instance
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bandits.certificates.recheck import recheck
     from bandits.experiments.experiment import Experiment
     from bandits.experiments.runner import run_cells
+    from bandits.policies.policy_settings import Setting
     from bandits.policies.registry import read_algorithm
-    from bandits.policies.setting import Setting
 
 __all__ = [
     "BatchedElimination",

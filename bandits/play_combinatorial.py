@@ -1,7 +1,7 @@
 r"""Play combinatorial bandits round by round, many runs in parallel.
 
 The draws of a run do not depend on the other runs: outcomes and ties come from ``world``, noise
-from ``rng``. The policy's estimates use only released sums (:mod:`bandits.combinatorial.streams`);
+from ``rng``. The policy's estimates use only released sums (:mod:`bandits.privatizers.combinatorial_outcomes`);
 only this module reads rewards. Proofs: docs/proofs/radius.md.
 """
 
@@ -14,13 +14,13 @@ from typing import Final, cast
 
 import numpy as np
 
-from bandits.combinatorial.cucb import Cucb, CucbName, cucb
-from bandits.combinatorial.decisions import Bools, Unions
-from bandits.combinatorial.problem import LargestSum, Problem
-from bandits.combinatorial.streams import Totals, totals_of
+from bandits.combinatorial_problem import LargestSum, Problem
 from bandits.play import Run, checked_checkpoints
+from bandits.policies.cucb import Cucb, CucbName, cucb
+from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import Algorithm
-from bandits.policies.setting import Setting
+from bandits.privatizers.combinatorial_outcomes import Totals, totals_of
+from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -148,7 +148,7 @@ class Game:
 
     def _loop(self, played: Bools, outcomes: Bools, public: Floats, noise: Integers) -> None:
         # Local import: numba is an extra and slow to import.
-        from bandits.combinatorial.compiled import loop_of, play_rounds
+        from bandits.policies.compiled_cucb import loop_of, play_rounds
 
         whole, found = np.ascontiguousarray, np.ascontiguousarray(played)
         loop, state = loop_of(self.policy, _TIE), (self.bounds, self.sent)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
-from dpcore.command.picture import check_picture, fold, picture, tick_number
+from dpcore.cli.figure_file import check_picture, fold, picture, tick_number
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -31,13 +31,13 @@ import numpy as np
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.runner import play_task
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination, DpSe
+from bandits.policies.batch_schedule import RELEASED
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import RELEASED
+from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.environment import ClippedNormal, Environment, cz_instance
+from bandits.worlds.reward_environment import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write
 from dpcore.sampling.rng import SeededRng
 

@@ -16,7 +16,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from accounting.claims.claim import ZCdp
+from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import Ledger, Receipt, Request
 from benchmarks.machine import write
 from dpcore.mechanism import Scope, Unit

@@ -22,9 +22,9 @@ import numpy as np
 from benchmarks.machine import write
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.aggregation import MaskedAggregation
 from dpcore.secure_aggregation.keys import KeyPair
-from dpcore.secure_aggregation.round import Neighbourhood, size_neighbourhood
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
+from dpcore.secure_aggregation.round_parameters import Neighbourhood, size_neighbourhood
 
 _COORDINATES = 1000
 _MODULUS = 2**20 + 7

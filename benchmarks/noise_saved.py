@@ -22,9 +22,9 @@ from rich.table import Table
 from accounting import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
-from accounting.theorems.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from accounting.theorems.real_gaussian import real_gaussian_delta, real_gaussian_ratio
-from bandits.papers.lzj import lzj_classical_gaussian
+from accounting.published_bounds.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
+from accounting.published_bounds.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from benchmarks.machine import write
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam

@@ -31,7 +31,7 @@ from accounting import (
     compose,
 )
 from accounting.descriptions.real_noise import Gaussian
-from accounting.release.real_curve import RealCurve
+from accounting.privacy_curves.real_noise_curve import RealCurve
 from benchmarks.accounting import forget
 from benchmarks.machine import interleaved, write
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -16,7 +16,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from dpcore.command.app import app
+from dpcore.cli.app import app
 
 HERE = Path(__file__).parent
 FOLDERS = ("docs/proofs/", "docs/decisions/")  # a README that lists the other pages of its folder

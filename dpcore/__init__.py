@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
     from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
     from dpcore.laws.discrete_laplace import DiscreteLaplace
-    from dpcore.laws.law_of_sum import summed
     from dpcore.laws.poisson import Poisson
     from dpcore.laws.polya import Polya
     from dpcore.laws.polya_difference import PolyaDifference
     from dpcore.laws.skellam import Skellam
     from dpcore.laws.staircase import Staircase
+    from dpcore.laws.sum_of_shares import summed
     from dpcore.mechanism import Mechanism, Norm, Relation, Release, Scope, Sensitivity, Unit
     from dpcore.noise import Divisible, Noise
-    from dpcore.noise_text import read_noise, write_noise
     from dpcore.numbers.enclosure import Enclosure
-    from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+    from dpcore.parse_noise import read_noise, write_noise
     from dpcore.protocols.encoding import FixedPoint
-    from dpcore.protocols.modular_sums import (
+    from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
+    from dpcore.protocols.noisy_sums import (
         AggregatedSum,
         CentralSum,
         LocalSum,
         ShuffledPure,
         size_protocol,
     )
-    from dpcore.protocols.run import run
+    from dpcore.protocols.run_protocol import run
     from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
     from dpcore.sampling.rng import Rng, SeededRng, SystemRng
-    from dpcore.secure_aggregation.aggregation import MaskedAggregation
+    from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 
 __all__ = [
     "AggregatedSum",

@@ -8,7 +8,7 @@ _INTERRUPTED = 130
 def main() -> None:
     r"""Import and run the command; Ctrl-C gives its exit code during the import as well."""
     try:
-        from dpcore.command.app import main as run
+        from dpcore.cli.app import main as run
 
         run()
     except KeyboardInterrupt:

@@ -8,10 +8,10 @@ user may give.
 import numpy as np
 
 from bandits import BatchedElimination, Bernoulli, play
-from bandits.policies.returning_users import steady_for
-from bandits.policies.schedule import Schedule
+from bandits.policies.batch_schedule import Schedule
+from bandits.policies.returning_user_noise import steady_for
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.returning_users import Pool
+from bandits.privatizers.user_pool import Pool
 from bandits.radius.radius import ExactRadius
 from dpcore import SeededRng
 

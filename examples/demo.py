@@ -48,7 +48,7 @@ STORY = (
 
 def audit(arguments: list[str]) -> dict[str, object]:
     r"""The report that ``dpcore audit --json`` prints."""
-    command = [sys.executable, "-m", "dpcore.command.app", "audit", *arguments, "--json"]
+    command = [sys.executable, "-m", "dpcore.cli.app", "audit", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         sys.exit(done.stderr)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-import dpcore.command.app
+import dpcore.cli.app
 
 FILE = "MAB_PRIVATE"  # the path of the file, for the processes that an audit may start
 EPSILON, USERS = 0.5, 64
@@ -65,9 +65,7 @@ def main() -> int:
     codes = []
     for target, pair, runs in (("lead", ("[5, 4, 3]", "[6, 4, 3]"), 200), ("total", "01", 1000)):
         words = ["audit", f"{__file__}:{target}", "--claim", f"epsilon={EPSILON}"]
-        codes.append(
-            dpcore.command.app.run([*words, "--pair", *pair, "-n", str(runs), "--seed", "1"])
-        )
+        codes.append(dpcore.cli.app.run([*words, "--pair", *pair, "-n", str(runs), "--seed", "1"]))
     return max(codes)
 
 

@@ -8,8 +8,8 @@ shows the guarantee for six.
 
 from accounting import guarantee
 from dpcore import AggregatedSum, DiscreteLaplace, MaskedAggregation, run, size_protocol
-from dpcore.laws.law_of_sum import summed
-from dpcore.secure_aggregation.aggregation import Step
+from dpcore.laws.sum_of_shares import summed
+from dpcore.secure_aggregation.masked_aggregation import Step
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "joe", "kim", "lea")
 PARTS = ("1/4", 1, "1/3", 0, "1/2", "3/4", 1, "1/2", "2/3", "1/8", 1, "1/2")  # of a budget

@@ -70,7 +70,7 @@ AUDITS: dict[str, Audited] = {
 
 def dpcore(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dpcore.command.app", *arguments],
+        [sys.executable, "-m", "dpcore.cli.app", *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,

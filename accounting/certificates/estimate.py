@@ -26,10 +26,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from accounting.certificates.deadline import tick
-from accounting.certificates.parse import Claim
-from accounting.kernel.laws import Refused, Round, masses_of, pair_of, size
-from accounting.kernel.neighbours import Part, scenarios
+from accounting.certificates.parse_certificate import Claim
+from accounting.kernel.law_tables import Refused, Round, masses_of, pair_of, size
 from accounting.kernel.series import Fixed
+from accounting.kernel.worst_case_neighbours import Part, scenarios
 
 _ERROR: Final = Fraction(1, 64)
 _ROUNDING: Final = 1e-15

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.certificates.canonical import claim_in_words, rounds_in_words
-from accounting.certificates.verdict import KERNEL, Verdict
+from accounting.certificates.certificate_format import claim_in_words, rounds_in_words
+from accounting.certificates.verify import KERNEL, Verdict
 from dpcore.numbers.rounding import up
 
 OPEN: Final = "to be completed"

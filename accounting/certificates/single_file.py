@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).parents[2]
-_START: Final = "accounting.certificates.verdict"
+_START: Final = "accounting.certificates.verify"
 
 _HEAD: Final = '''#!/usr/bin/env python3
 """Checks certificates of dpcore: python kernel.py certificate.json
@@ -58,11 +58,11 @@ def main(arguments):
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         print(f"not a certificate: {error!r}", file=sys.stderr)
         return 2
-    if schema != sys.modules["accounting.certificates.canonical"].SCHEMA:
+    if schema != sys.modules["accounting.certificates.certificate_format"].SCHEMA:
         print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)
         return 2
     with sys.modules["accounting.certificates.deadline"].deadline(3600):
-        found = sys.modules["accounting.certificates.verdict"].verify(text, estimates=False)
+        found = sys.modules["accounting.certificates.verify"].verify(text, estimates=False)
     print(found)
     print("every claim is proven" if found.holds else "REFUSED")
     return 0 if found.holds else 1

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.certificates.canonical import decimal_of, rounds_in_words
+from accounting.certificates.certificate_format import decimal_of, rounds_in_words
 from accounting.certificates.deadline import OutOfTime, tick
-from accounting.certificates.parse import Malformed, read
-from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, verify
-from accounting.claims.claim import ZCdp
+from accounting.certificates.parse_certificate import Malformed, read
+from accounting.certificates.verify import Allowance, Finding, Status, Verdict, verify
 from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.protocol_guarantees.pure_shuffle_guarantee import purity
 from dpcore.errors import DpcoreError
 from dpcore.protocols.pure_shuffle import PureShuffle

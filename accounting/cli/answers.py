@@ -9,15 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.terminal import fact, show
+from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.terminal import fact, show
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
-    from accounting.budget.search import Edge
-    from accounting.claims.bound import Bound
-    from accounting.claims.guarantee import Guarantee
+    from accounting.calibration.parameter_search import Edge
     from accounting.composition.compose import Composition
+    from accounting.guarantees.bound import Bound
+    from accounting.guarantees.guarantee import Guarantee
 
 Fact: TypeAlias = tuple[str, str]
 """A name and its value: one line of the text output."""
@@ -62,7 +62,7 @@ def write_certificate(
     """
     if path is None:
         return []
-    from accounting.certificates.certificate import certify
+    from accounting.certificates.certify import certify
     from accounting.certificates.deadline import deadline
 
     check_writable("--certificate", path)

@@ -20,18 +20,18 @@ from accounting.cli.composition_options import (
 )
 from accounting.cli.continual import continual, matrix
 from accounting.cli.training import check, dpsgd
-from dpcore.command.options import AsJson, command_group, named, option, with_fields
-from dpcore.command.picture import check_picture
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import aligned, show
-from dpcore.command.time_limit import with_time_limit
+from dpcore.cli.figure_file import check_picture
+from dpcore.cli.options import AsJson, command_group, named, option, with_fields
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import aligned, show
+from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up
 
 if TYPE_CHECKING:
-    from accounting.claims.bound import Bound
-    from accounting.composition.composition_theorems import Route
+    from accounting.composition.returning_users import Route
+    from accounting.guarantees.bound import Bound
 
 
 _NO_DELTA: Final = "the privacy loss is unbounded: use a delta above 0"
@@ -125,8 +125,8 @@ def curve(
 
     Example: dpcore budget curve --noise discrete-gaussian:sigma_squared=400 --rounds 100
     """
-    from accounting.claims.plot import deltas_down_to
     from accounting.cli.plot import draw
+    from accounting.guarantees.plot_curve import deltas_down_to
 
     lowest = rational("--least-delta", least)
     if plot is not None:
@@ -175,7 +175,7 @@ def returning(
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
-    from accounting.composition.composition_theorems import per_user, routes
+    from accounting.composition.returning_users import per_user, routes
 
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from accounting.budget.dpsgd import TrainingRun
+from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.cli import answers
 from accounting.cli.composition_options import Delta, Group, Neighbours, Releases, rate_of, whole
-from dpcore.command.options import AsJson, named, option, share, with_fields
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import show
-from dpcore.command.time_limit import with_time_limit
+from dpcore.cli.options import AsJson, named, option, share, with_fields
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
+from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.noise_text import read_sensitivity, write_noise
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly
+from dpcore.parse_noise import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
-    from accounting.release.curve import OneRelease
+    from accounting.privacy_curves.release_curve import OneRelease
 
 
 _MOST: Final = "most"
@@ -112,7 +112,7 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
 
 
 def _noise(wanted: CalibrationOptions) -> _Answer:
-    from accounting.budget.calibrate import calibrate as least_noise
+    from accounting.calibration.calibrate import calibrate as least_noise
 
     names = ("noise", "epsilon", "delta", "relation", "group")
     others = {"honest_fraction": "--honest", "members": "--group"}
@@ -148,7 +148,7 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
 
 
 def _most(wanted: CalibrationOptions) -> _Answer:
-    from accounting.budget.calibrate import largest_rate, most_rounds
+    from accounting.calibration.calibrate import largest_rate, most_rounds
     from accounting.descriptions.description import Description
 
     if wanted.rounds == wanted.poisson:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.cli.composition_options import Releases, whole
-from dpcore.command.input_file import read_bytes
-from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
-from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import fact, show
+from dpcore.cli.input_file import read_bytes
+from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
+from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import fact, show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
-    from accounting.certificates.verdict import Verdict
+    from accounting.certificates.verify import Verdict
 
 
 FAILED: Final = 1
@@ -79,8 +79,8 @@ def certify_command(
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
-    from accounting.certificates.certificate import certify as made
-    from accounting.composition.composition_theorems import per_user
+    from accounting.certificates.certify import certify as made
+    from accounting.composition.returning_users import per_user
 
     if visits is None:
         total = releases.composed()
@@ -147,7 +147,7 @@ def verify_command(
 
 
 def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]:
-    from accounting.certificates.certificate import Certificate
+    from accounting.certificates.certify import Certificate
     from accounting.certificates.export import nist_lines, registry_entry, yaml_lines
 
     try:
@@ -177,7 +177,7 @@ def _in_time(seconds: str) -> Iterator[None]:
 
 
 def _word(verdict: Verdict) -> str:
-    from accounting.certificates.verdict import Status
+    from accounting.certificates.verify import Status
 
     found = {finding.status for finding in verdict.findings}
     worst_first = {

@@ -12,8 +12,8 @@ import json
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from accounting.certificates.canonical import SCHEMA
-from accounting.certificates.verdict import Finding, Status, Verdict, verify
+from accounting.certificates.certificate_format import SCHEMA
+from accounting.certificates.verify import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 
 GROUP: Final = "dpcore.certificates"

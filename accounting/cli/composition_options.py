@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
-from dpcore.command.input_file import read_text
-from dpcore.command.options import named, option, read_law, share
+from dpcore.cli.input_file import read_text
+from dpcore.cli.options import named, option, read_law, share
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.noise_text import read_sensitivity
 from dpcore.numbers.parameter import whole_number
+from dpcore.parse_noise import read_sensitivity
 from dpcore.spec_syntax import read_keys, split_name
 
 if TYPE_CHECKING:
-    from accounting.claims.guarantee import Guarantee
     from accounting.composition.compose import Composition
     from accounting.descriptions.description import Description
     from accounting.descriptions.sampling_schemes import Scheme
+    from accounting.guarantees.guarantee import Guarantee
     from dpcore.local import LocalReport, ShuffledReports
 
     Described: TypeAlias = Description | LocalReport | ShuffledReports
@@ -194,7 +194,7 @@ class Releases:
     def composed(self) -> Composition:
         r"""The composition of the releases."""
         from accounting.composition.compose import compose
-        from accounting.release.derive_guarantee import guarantee
+        from accounting.privacy_curves.derive_guarantee import guarantee
 
         releases = self.described()
         with _named():

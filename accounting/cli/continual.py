@@ -12,21 +12,21 @@ from flint import arb
 
 from accounting.cli import answers
 from accounting.cli.composition_options import CertificateFile, relation_option
-from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, named, option, read_law
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import aligned, show
-from dpcore.command.time_limit import with_time_limit
+from dpcore.cli.input_file import read_text
+from dpcore.cli.options import AsJson, named, option, read_law
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import aligned, show
+from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
-from dpcore.noise_text import read_sensitivity
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.rounding import down, up
+from dpcore.parse_noise import read_sensitivity
 from dpcore.spec_syntax import split_name
 
 if TYPE_CHECKING:
-    from accounting.budget.continual import CalibratedSum
+    from accounting.calibration.running_sums import CalibratedSum
     from accounting.descriptions.real_noise import Gaussian
     from accounting.matrix.strategy import Strategy
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -65,7 +65,7 @@ def continual(
 
     Example: dpcore budget continual --horizon 1024 --epsilon 1 --delta 1e-6
     """
-    from accounting.budget.continual import MECHANISMS, MOST_COMPARED, compare_sums
+    from accounting.calibration.running_sums import MECHANISMS, MOST_COMPARED, compare_sums
 
     items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
@@ -156,13 +156,13 @@ def matrix(
 
     With --epsilon 3 instead of --noise the command finds the least noise for epsilon = 3.
     """
-    from accounting.budget.calibrate import least_sigma
+    from accounting.calibration.calibrate import least_sigma
     from accounting.composition.compose import compose
     from accounting.descriptions.real_noise import Gaussian
     from accounting.matrix.participation import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
-    from accounting.release.derive_guarantee import guarantee
-    from accounting.release.matrix_mechanism import MatrixMechanism
+    from accounting.privacy_curves.derive_guarantee import guarantee
+    from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
     participation = Participation(

@@ -21,16 +21,16 @@ from accounting.cli.composition_options import (
     relation_option,
     whole,
 )
-from dpcore.command.options import AsJson, argument, command_group, flag, named, option
-from dpcore.command.terminal import fact, show
+from dpcore.cli.options import AsJson, argument, command_group, flag, named, option
+from dpcore.cli.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import brief, down, up
 
 if TYPE_CHECKING:
-    from accounting.claims.claim import Assumed, Word
     from accounting.composition.compose import Source
+    from accounting.guarantees.stated_guarantees import Assumed, Word
     from accounting.ledger import Ledger
 
 
@@ -87,7 +87,7 @@ def open_command(
 
     Example: dpcore ledger open --db ledger.db --budget rho=1/2 --renews year
     """
-    from accounting.claims.claim import read_claim
+    from accounting.guarantees.stated_guarantees import read_claim
     from accounting.ledger import Ledger
 
     with _with_option_names():
@@ -323,7 +323,7 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
 
 def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) -> str:
     # The claim in the syntax of --budget.
-    from accounting.claims.claim import Assumed
+    from accounting.guarantees.stated_guarantees import Assumed
 
     claim = word.guarantee if isinstance(word, Assumed) else word
     text = ",".join(
@@ -351,8 +351,8 @@ def _cost(
     reason: str | None,
     relation: Relation,
 ) -> Source:
-    from accounting.claims.claim import Assumed, read_claim
-    from accounting.release.curve import PrivacyCurve
+    from accounting.guarantees.stated_guarantees import Assumed, read_claim
+    from accounting.privacy_curves.release_curve import PrivacyCurve
 
     if (not noise) == (claim is None):
         must = "give exactly one of --noise, and --claim with --reason"

@@ -16,11 +16,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from accounting.budget.dpsgd import Sampling, TrainingRun
-from accounting.claims.bound import Bound
-from accounting.claims.plot import draw_curve
-from dpcore.command.picture import curve_picture
-from dpcore.command.progress import progress_bar
+from accounting.calibration.dpsgd_run import Sampling, TrainingRun
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.plot_curve import draw_curve
+from dpcore.cli.figure_file import curve_picture
+from dpcore.cli.progress import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import exactly
@@ -56,7 +56,7 @@ class Training:
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     r"""Epsilon after each tenth of a run, and dp-accounting's values for Poisson batches."""
-    from accounting.interop.distributions import accountants_of_dp_accounting
+    from accounting.interop.export_pld import accountants_of_dp_accounting
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
     points = []

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from accounting.cli.composition_options import whole
-from dpcore.command.options import AsJson, command_group, named, option, share, with_fields
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import show
-from dpcore.command.time_limit import with_time_limit
+from dpcore.cli.options import AsJson, command_group, named, option, share, with_fields
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
+from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from accounting.protocol_guarantees.plan import Plan
+    from accounting.protocol_guarantees.plan_protocol import Plan
 
 
 _NAMES: Final = (
@@ -71,7 +71,7 @@ class PlanOptions:
 
     def plan(self) -> Plan:
         r"""Build the plan from the options; errors name the option."""
-        from accounting.protocol_guarantees.plan import choose
+        from accounting.protocol_guarantees.plan_protocol import choose
 
         unbounded = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
         usual = "1e-6" if self.instance in unbounded else 0
@@ -102,7 +102,7 @@ def plan(options: PlanOptions, *, as_json: AsJson = False) -> None:
 
     Example: dpcore protocol plan --instance binary-shuffle --users 1000 --epsilon 0.5 --delta 1e-6
     """
-    from accounting.protocol_guarantees.render import plan_json, plan_lines
+    from accounting.protocol_guarantees.format_plan import plan_json, plan_lines
 
     chosen = options.plan()
     show(plan_json(chosen) if as_json else plan_lines(chosen))
@@ -134,8 +134,8 @@ def simulate(
     """
     import numpy as np
 
-    from accounting.protocol_guarantees.render import simulation_json, simulation_lines
-    from accounting.protocol_guarantees.simulation import simulate as played
+    from accounting.protocol_guarantees.format_plan import simulation_json, simulation_lines
+    from accounting.protocol_guarantees.simulate_protocol import simulate as played
     from dpcore.sampling.rng import SYSTEM, SeededRng
 
     chosen = options.plan()

@@ -12,8 +12,8 @@ import typer
 
 from accounting.cli import answers
 from accounting.cli.composition_options import read_names, relation_option, whole
-from dpcore.command.options import AsJson, argument, command_group, flag, named, option, with_fields
-from dpcore.command.terminal import fact, show
+from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
+from dpcore.cli.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down, round_up
@@ -22,9 +22,9 @@ from dpcore.numbers.rounding import down, exactly, up
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
+    from accounting.adaptive_composition.privacy_filter import Filter
     from accounting.ledger import Ledger
-    from accounting.queries.released import Released
-    from accounting.theorems.filter import Filter
+    from accounting.queries.release_answer import Released
 
 _SCHEMA: Final = "dpcore-release/1"
 _MARGIN: Final = 16
@@ -228,8 +228,8 @@ def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> Non
     from accounting import ledger
     from accounting.ledger.errors import BudgetExhausted
     from accounting.queries import query as queries
-    from accounting.queries.released import plan as planning
-    from accounting.queries.released import release as releasing
+    from accounting.queries.release_answer import plan as planning
+    from accounting.queries.release_answer import release as releasing
     from accounting.queries.table import Table, TableScope
 
     with named(*_SAME, **_OPTIONS), ExitStack() as stack:
@@ -369,7 +369,7 @@ def _ends(ends: Any) -> Any:
 
 def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) -> _Charge:
     r"""The cost to each user; without ``users``, only for a user without earlier charges."""
-    from accounting.ledger.request import cost
+    from accounting.ledger.charge_request import cost
 
     keeper = book.filter
     price, _ = cost(keeper, planned.mechanism)

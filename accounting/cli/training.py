@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from accounting.budget.dpsgd import Sampling, TrainingRun
+from accounting.calibration.dpsgd_run import Sampling, TrainingRun
 from accounting.cli import answers
 from accounting.cli.composition_options import WIDTH, CertificateFile, Group, relation_option, whole
 from accounting.errors import NotDerived
-from dpcore.command.input_file import read_text
-from dpcore.command.options import AsJson, flag, named, option, with_fields
-from dpcore.command.picture import check_picture
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import show
-from dpcore.command.time_limit import with_time_limit
+from dpcore.cli.figure_file import check_picture
+from dpcore.cli.input_file import read_text
+from dpcore.cli.options import AsJson, flag, named, option, with_fields
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
+from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
@@ -29,11 +29,11 @@ from dpcore.numbers.parameter import rational, rational_in
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:
-    from accounting.budget.search import Edge
-    from accounting.claims.bound import Bound
+    from accounting.calibration.parameter_search import Edge
     from accounting.composition.compose import Composition
-    from accounting.composition.truncation_charge import Truncated
+    from accounting.composition.truncated_batches import Truncated
     from accounting.descriptions.description import Description
+    from accounting.guarantees.bound import Bound
 
 
 _MOST_TEXT: Final = 1 << 20
@@ -210,7 +210,7 @@ def dpsgd(
 
 
 def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
-    from accounting.budget.calibrate import noise_multiplier
+    from accounting.calibration.calibrate import noise_multiplier
 
     options = named("epsilon", "delta", "relation", "group")
     with progress_bar("noise multipliers tried", None) as advance, options:
@@ -262,7 +262,7 @@ def _of_file(event: Path) -> Iterator[None]:
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
-    from accounting.composition.truncation_charge import Truncated
+    from accounting.composition.truncated_batches import Truncated
 
     if run.rate == 1:
         reason = "requires sampled batches: full batches include every example"
@@ -274,7 +274,7 @@ def _at_random(cut: Truncated, step: Description, delta: Fraction, relative: str
     # The bound for any truncation, intersected for one example with that of random truncation.
     from accounting.composition.compose import compose, narrower
     from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
-    from accounting.release.derive_guarantee import guarantee
+    from accounting.privacy_curves.derive_guarantee import guarantee
 
     found = cut.epsilon(delta, relative)
     if step.group > 1 or not isinstance(step.scheme, Poisson):
@@ -306,9 +306,9 @@ def check(
     option.
     """
     from accounting.composition.compose import compose
-    from accounting.composition.from_json import guarantee_from_json
-    from accounting.interop.read_events import from_dp_event
-    from accounting.interop.write_events import document_of, event_from_json
+    from accounting.composition.guarantee_from_json import guarantee_from_json
+    from accounting.interop.event_json import document_of, event_from_json
+    from accounting.interop.import_dp_event import from_dp_event
 
     claimed, at = rational("--says", says), rational("--delta", delta)
     if claimed < 0:

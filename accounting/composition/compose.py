@@ -3,7 +3,7 @@ r"""Compose guarantees: the total privacy loss of many releases.
 Lists of exact curves and of (epsilon, delta) claims compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
 with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
-themselves depend on earlier outputs, use a filter (:mod:`accounting.theorems.filter`) or a ledger.
+themselves depend on earlier outputs, use a filter (:mod:`accounting.adaptive_composition.privacy_filter`) or a ledger.
 Proofs: docs/proofs/composition.md.
 """
 
@@ -16,25 +16,25 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp
-from accounting.claims.guarantee import Guarantee, order_above_one, probability, width
-from accounting.claims.renyi_conversion import (
+from accounting.descriptions.description import Description
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
+from accounting.guarantees.renyi_to_epsilon import (
     approx_from_renyi,
     delta_from_renyi,
     randomised_response_renyi,
 )
-from accounting.descriptions.description import Description
-from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp
 from accounting.law_pairs.bounded_range import BoundedRangePair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
-from accounting.release.composed_loss import ComposedLoss
-from accounting.release.curve import ByOrder, OneRelease
-from accounting.release.derive_guarantee import Derivable, guarantee
-from accounting.release.dominating_pairs import DominatingPairs, Laws, over_totals
-from accounting.release.subsampled_pairs import SampledRelease
-from dpcore.command.terminal import html_table
+from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.privacy_curves.derive_guarantee import Derivable, guarantee
+from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
+from accounting.privacy_curves.release_curve import ByOrder, OneRelease
+from accounting.privacy_curves.subsampling_amplification import SampledRelease
+from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End

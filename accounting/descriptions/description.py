@@ -1,6 +1,6 @@
 r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relation and group.
 
-This module only holds data: :func:`accounting.release.derive_guarantee.guarantee` derives the
+This module only holds data: :func:`accounting.privacy_curves.derive_guarantee.guarantee` derives the
 guarantee. Python, commands, events of dp-accounting, certificates and ledgers all use this class;
 :func:`description_from_json` parses the output of :meth:`Description.to_json`. For sampling schemes
 see :mod:`accounting.descriptions.sampling_schemes`.
@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, replace
 from shlex import quote
 from typing import Any, Final, cast
 
-from accounting.claims.claim import scope_from_json
 from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
 from accounting.descriptions.sampling_schemes import (
     EVERYONE,
@@ -24,12 +23,18 @@ from accounting.descriptions.sampling_schemes import (
     Scheme,
     TruncatedPoisson,
 )
+from accounting.guarantees.stated_guarantees import scope_from_json
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
 from dpcore.noise import Noise
-from dpcore.noise_text import noise_from_json, sensitivity_from_json, write_noise, write_sensitivity
 from dpcore.numbers.parameter import (
     make_integers,
+)
+from dpcore.parse_noise import (
+    noise_from_json,
+    sensitivity_from_json,
+    write_noise,
+    write_sensitivity,
 )
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from accounting.kernel.cells import Pair, combined, listing
 from accounting.kernel.convolution import Listing, Plan, power, product
-from accounting.kernel.laws import REAL, Grid, Refused, Round, pair_of, size
+from accounting.kernel.law_tables import REAL, Grid, Refused, Round, pair_of, size
 from accounting.kernel.series import Fixed
 
 Scenario: TypeAlias = Sequence[tuple[Round, int]]

@@ -19,12 +19,12 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
-from accounting.ledger.charging import Book, Charged
-from accounting.ledger.database.place import PRIVATE
+from accounting.ledger.charge_request import CheckedRequest
+from accounting.ledger.charge_transaction import Book, Charged
+from accounting.ledger.database.database_url import PRIVATE
 from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
-from accounting.ledger.history import canonical
-from accounting.ledger.request import CheckedRequest
+from accounting.ledger.hash_chain import canonical
 from dpcore.errors import DpcoreError, InvalidParameter
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]

@@ -18,17 +18,17 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 import numpy as np
 from sqlalchemy import Connection, Table
 
-from accounting.claims.claim import Assumed, Word, read_claim
+from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_for
 from accounting.composition.compose import Source
-from accounting.ledger.charging import Book, Charged, Head, charged, text_of
-from accounting.ledger.check import Damage, damages
+from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
+from accounting.ledger.charge_request import CheckedRequest, Drawable, Priceable, Request, cost
+from accounting.ledger.charge_transaction import Book, Charged, Head, charged, text_of
 from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
-from accounting.ledger.history import HISTORY, MECHANISM, QUESTION, Charge, canonical
-from accounting.ledger.names import name, sorted_names
-from accounting.ledger.request import CheckedRequest, Drawable, Priceable, Request, cost
-from accounting.theorems.filter import Filter, Price, filter_for
+from accounting.ledger.hash_chain import HISTORY, MECHANISM, QUESTION, Charge, canonical
+from accounting.ledger.user_names import name, sorted_names
+from accounting.ledger.verify_ledger import Damage, damages
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
@@ -360,7 +360,7 @@ class Ledger:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
         The claim need not hold at all times simultaneously; the budget does, or an odometer
-        (``accounting.theorems.odometer``). Assumptions are listed with their reasons.
+        (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with their reasons.
         """
         named = name("user", user)
         with self._reading() as (connection, head):

@@ -29,7 +29,7 @@ from sqlalchemy import (
     Text,
 )
 
-from accounting.ledger.history import canonical
+from accounting.ledger.hash_chain import canonical
 
 FORMAT: Final = 2
 """The version of the layout of the tables."""

@@ -2,7 +2,7 @@ r"""A noise law and its shifted copy: the output laws of a release on neighbouri
 
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
 the loss L(m) = log P(m)/Q(m). This file defines the interface of such a pair; ``monotone``
-implements it for laws with increasing loss, the listings of :mod:`accounting.loss` for all others,
+implements it for laws with increasing loss, the listings of :mod:`accounting.pld` for all others,
 and ``law_pairs`` registers the pair of each law. If a reflection swaps P and Q (symmetric noise),
 one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
 """

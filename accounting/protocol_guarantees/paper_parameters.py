@@ -22,7 +22,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
-from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, ShuffledPure
+from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, ShuffledPure
 
 WIDTH_BITS: Final = 64
 """The relative width of enclosures of irrational parameters."""
@@ -86,7 +86,7 @@ def paper_sum(
         case "local":
             reason = (
                 "Theorem 6 of Chowdhury and Zhou (2023) leaves a constant unspecified; pass it to "
-                "bandits.papers.cz.cz_local"
+                "bandits.papers.chowdhury_zhou.cz_local"
             )
             raise InvalidParameter("parameters", "paper", reason)
         case "central":

@@ -22,8 +22,8 @@ from typing import Final
 
 from flint import arb, arb_poly, ctx, fmpz_poly
 
-from accounting.claims.claim import PureBound
 from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import PureBound
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, ball, precision

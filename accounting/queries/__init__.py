@@ -11,7 +11,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from accounting.queries.query import Count, Histogram, Mean, Quantile, Sum, Target, TopK
-    from accounting.queries.released import Released, release
+    from accounting.queries.release_answer import Released, release
     from accounting.queries.session import Session
     from accounting.queries.table import Table, TableScope
 

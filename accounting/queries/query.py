@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from accounting.claims.renyi_conversion import rho_within
 from accounting.errors import NotDerived
+from accounting.guarantees.renyi_to_epsilon import rho_within
 from accounting.pairs.shift import heaviest
 from accounting.queries.table import Table, TableScope
 from dpcore.errors import ABSENT, InvalidParameter
@@ -49,7 +49,7 @@ from dpcore.sampling.rng import Rng
 from dpcore.selection import NoisyThreshold, Rule, Selection
 
 if TYPE_CHECKING:
-    from accounting.ledger.request import Releasable
+    from accounting.ledger.charge_request import Releasable
 
 _MOST_STEPS: Final = 1 << 32
 _LEAST_STEP: Final = Fraction(1, 10**250)
@@ -187,7 +187,7 @@ def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
 
 
 def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGaussian:
-    from accounting.budget.calibrate import calibrate  # here: a pure target does not need it
+    from accounting.calibration.calibrate import calibrate  # here: a pure target does not need it
 
     epsilon, delta = Fraction(target.epsilon or 0), Fraction(target.delta)
     try:
@@ -396,7 +396,7 @@ class Histogram(Additive):
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         if self.keys is not None:
             return noisy(self.moves(scope), scope, target)
-        from accounting.composition.noisy_threshold import least_threshold
+        from accounting.composition.noisy_threshold_guarantee import least_threshold
 
         if not target.delta:
             reason = "must be given and > 0: a key of a single user may appear"

@@ -1,7 +1,7 @@
 r"""A session: one budget over several adaptively chosen queries on one table.
 
 The cost of each query is computed before any data are read, and the query is refused if it exceeds
-the budget: the filter for this kind of budget decides (``accounting.theorems.filter``), so queries
+the budget: the filter for this kind of budget decides (``accounting.adaptive_composition.privacy_filter``), so queries
 may depend on earlier answers. With a ledger the users' budgets hold as well, and answers are
 stored.
 """
@@ -13,16 +13,16 @@ from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from accounting.claims.claim import Word, read_claim
+from accounting.adaptive_composition.privacy_filter import Price, filter_for
+from accounting.adaptive_composition.privacy_odometer import AtAllTimes, Odometer
 from accounting.composition.compose import Composition, compose
+from accounting.guarantees.stated_guarantees import Word, read_claim
+from accounting.ledger.charge_request import cost
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, ValueLost
-from accounting.ledger.request import cost
 from accounting.queries.query import Query, Target
-from accounting.queries.released import CONFIDENCE, Released, plan, release
+from accounting.queries.release_answer import CONFIDENCE, Released, plan, release
 from accounting.queries.table import Table, TableScope
-from accounting.theorems.filter import Price, filter_for
-from accounting.theorems.odometer import AtAllTimes, Odometer
-from dpcore.command.terminal import html_table
+from dpcore.cli.terminal import html_table
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 from dpcore.numbers.rounding import down

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from dpcore.command.input_file import csv_rows, require_plain
+from dpcore.cli.input_file import csv_rows, require_plain
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.arrays import Integers

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
-from audit.claims.claim import ACCEPTED, Claim, format_rational
+from audit.claims.tested_claim import ACCEPTED, Claim, format_rational
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
@@ -176,7 +176,7 @@ def _stated_curve(text: str) -> _StatedCurve:
             raise InvalidParameter("claim", text, _ALL)
         if (hint := _on_the_reals(noise, sensitivity)) is not None:
             raise InvalidParameter("claim", text, hint)
-        from dpcore.noise_text import read_noise, read_sensitivity
+        from dpcore.parse_noise import read_noise, read_sensitivity
 
         return _mechanism(read_noise(noise), read_sensitivity("sensitivity", sensitivity))
     except DpcoreError as error:
@@ -190,7 +190,7 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None
-    from dpcore.noise_text import read_sensitivity
+    from dpcore.parse_noise import read_sensitivity
 
     moves = read_sensitivity("sensitivity", sensitivity)
     given = read_keys("claim", noise, rest, ("sigma",), owner=name, needed=("sigma",))
@@ -204,8 +204,8 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
 
 
 def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
-    from accounting.release.derive_guarantee import guarantee
-    from dpcore.noise_text import write_noise, write_sensitivity
+    from accounting.privacy_curves.derive_guarantee import guarantee
+    from dpcore.parse_noise import write_noise, write_sensitivity
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
     largest = curve.pure().upper
@@ -218,7 +218,7 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
 
 
 def _zcdp(rho: Fraction) -> _Delta:
-    from accounting.claims.renyi_conversion import delta_from_renyi
+    from accounting.guarantees.renyi_to_epsilon import delta_from_renyi
 
     # Pinsker: the Kullback-Leibler divergence is at most D_alpha for every alpha, so at most rho.
     with precision(_BITS):
@@ -232,7 +232,7 @@ def _zcdp(rho: Fraction) -> _Delta:
 
 
 def _gdp(mu: Fraction) -> _Delta:
-    from accounting.theorems.real_gaussian import real_gaussian_delta
+    from accounting.published_bounds.real_gaussian import real_gaussian_delta
 
     return lambda epsilon: _end(real_gaussian_delta(1 / mu, epsilon).upper)
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup
 
-from audit.cli.run import run
-from audit.cli.single import canaries_command, dpsgd_command, exact, fit, replay_command
-from audit.cli.suites import bench_command, corpus
-from dpcore.command.options import AsJson, command_group
-from dpcore.command.terminal import say, show
+from audit.cli.audit_command import run
+from audit.cli.bench_and_corpus import bench_command, corpus
+from audit.cli.layer_commands import canaries_command, dpsgd_command, exact, fit, replay_command
+from dpcore.cli.options import AsJson, command_group
+from dpcore.cli.terminal import say, show
 
 __all__ = ["commands"]
 
@@ -77,10 +77,10 @@ def catalogue(as_json: AsJson = False) -> None:
 
     Audit one by its name: dpcore audit half-scale.
     """
-    from audit.catalogue import ENTRIES
+    from audit.broken_mechanisms import ENTRIES
 
     if as_json:
-        from audit.wording.result import members
+        from audit.formats.result import members
 
         columns = members("pair", "epsilon", "delta", "relation", "sentence")
         rows = [

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.spec import AuditSpec, Option
-from dpcore.command.options import argument, named, option
+from dpcore.cli.options import argument, named, option
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

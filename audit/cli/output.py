@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import typer
 
-from audit.claims.claim import Claim
-from audit.wording.result import Result, Statement, aligned, terminal_width
-from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.picture import require_matplotlib
-from dpcore.command.terminal import page, printable, say
+from audit.claims.tested_claim import Claim
+from audit.formats.result import Result, Statement, aligned, terminal_width
+from dpcore.cli.figure_file import require_matplotlib
+from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from audit.catalogue import Entry
-    from audit.report.report import AuditReport
+    from audit.broken_mechanisms import Entry
+    from audit.report.audit_report import AuditReport
 
 
 def leave(text: str, exit_code: int) -> NoReturn:

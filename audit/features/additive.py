@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from audit.features.columns import Column, Reader, learn_reader
 from audit.features.linear import Moments, Stretches, learn_linear, solve_ridge
-from audit.features.steps import Steps, cell_counts, cell_places, cuts_of, heights_of
+from audit.features.step_functions import Steps, cell_counts, cell_places, cuts_of, heights_of
 from audit.outputs.rows import OTHER, Floats, Schema, Table
 
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")

@@ -38,7 +38,6 @@ from audit.claims.verdicts import (
     log_bar,
 )
 from audit.errors import TargetFailed
-from audit.evidence.sample_outcome import versions
 from audit.fit.sampler import Sampler, sampler_of
 from audit.fit.statistics import (
     SIMULATIONS,
@@ -53,15 +52,16 @@ from audit.fit.statistics import (
     log_wealth,
     log_wealths,
 )
+from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.spec import AuditSpec
-from audit.wording.result import Result, Statement, computed, fact, format_share
+from audit.statistical_tests.sample_outcome import versions
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
-from dpcore.noise_text import write_noise
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
+from dpcore.parse_noise import write_noise
 
 FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
 

@@ -151,7 +151,7 @@ _published: Final[list[Any]] = []
 
 def publish(memory: Any) -> None:
     r"""Publish the running call of this process in a
-    :class:`audit.sandbox.isolated_process.SharedMemory`.
+    :class:`audit.sandbox.child_process.SharedMemory`.
     """
     _published[:] = [memory]
 
@@ -198,7 +198,7 @@ def _is_outside(frame: FrameType) -> bool:
 
 def _is_auditor(frame: FrameType) -> bool:
     module = str(frame.f_globals.get("__name__", ""))
-    return module.startswith("audit.") and not module.startswith("audit.catalogue.")
+    return module.startswith("audit.") and not module.startswith("audit.broken_mechanisms.")
 
 
 def _call_outside(frame: FrameType | None) -> FrameType | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import failure
-from dpcore.command.packages import clash_of
-from dpcore.command.user_code import UserCode
+from dpcore.cli.packages import clash_of
+from dpcore.cli.user_code import UserCode
 
 
 def load(spelling: str) -> Any:

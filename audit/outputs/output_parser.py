@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from audit.errors import Unreadable
+from audit.formats.shorten import shortened
 from audit.outputs.identity import (
     TEXTS,
     attributes_of,
@@ -31,7 +32,6 @@ from audit.outputs.identity import (
     without_address,
     written,
 )
-from audit.wording.shorten import shortened
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 

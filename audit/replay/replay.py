@@ -17,8 +17,7 @@ from itertools import chain, product
 from typing import Any, Final
 
 from audit.outputs.call_guard import Watchdog, stdout_to_stderr
-from audit.replay.declared import declarations
-from audit.replay.evidence import (
+from audit.replay.compare_runs import (
     appearances,
     failures,
     flows,
@@ -29,9 +28,10 @@ from audit.replay.evidence import (
     within_reach,
     without_end,
 )
+from audit.replay.declared import declarations
 from audit.replay.findings import Finding, ReplayReport, Severity
 from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.run import Execution, PairedRuns, Runner, function_of
+from audit.replay.run_on_tape import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.spec import AuditSpec, SensitivityNorm
 from audit.targets.target import Target

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
-from audit.claims.claim import Claim
+from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import level_upper
-from audit.evidence.event import Floats
+from audit.formats.result import computed
+from audit.formats.shorten import distinct
 from audit.outputs.identity import Name, display_name
 from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import NumberLine, Reading, as_float, read, read_worlds
-from audit.wording.result import computed
-from audit.wording.shorten import distinct
+from audit.statistical_tests.event import Floats
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 
@@ -107,7 +107,7 @@ def histogram(
     r"""Count outputs by cell: at most about 40, one per integer if there are few.
 
     ``inside`` says which runs lie in the ``event`` of the witness, ``spans`` which numbers do: see
-    :class:`audit.evidence.event.Event`.
+    :class:`audit.statistical_tests.event.Event`.
 
     Other numbers fall into intervals between round numbers, the most extreme thousandths into two
     unbounded intervals. Labels have their own cells: first those in the event, then the most

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from audit.claims.claim import format_rational as exact_decimal
-from audit.evidence.sample_outcome import Outcome
-from audit.evidence.trace import Trace
+from audit.claims.tested_claim import format_rational as exact_decimal
+from audit.formats.shorten import distinct, printable
 from audit.report.figure_data import Bin, Histogram
-from audit.wording.shorten import distinct, printable
-from dpcore.command.picture import number_log_axes, outside_legend, tick_number
+from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.trace import Trace
+from dpcore.cli.figure_file import number_log_axes, outside_legend, tick_number
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:

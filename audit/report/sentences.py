@@ -9,20 +9,20 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.claims.claim import format_rational
+from audit.claims.tested_claim import format_rational
 from audit.claims.verdicts import VerdictWord, cause_of, format_p_value
-from audit.evidence.measured_fraction import unmeasured_pairs, unresolved, unseen
-from audit.wording.result import format_share
+from audit.formats.result import format_share
+from audit.statistical_tests.coverage import unmeasured_pairs, unresolved, unseen
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.claims.claim import Claim
+    from audit.claims.tested_claim import Claim
     from audit.errors import TargetFailed
-    from audit.evidence.baseline_bounds import BaselineFinding
-    from audit.evidence.measured_fraction import Coverage
-    from audit.evidence.sample_outcome import Outcome
     from audit.fit.fit import FitReport
+    from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
+    from audit.statistical_tests.coverage import Coverage
+    from audit.statistical_tests.sample_outcome import Outcome
 
 FAULTS: Final = "FAULTS FOUND"
 r"""The headline if the claim is not refuted but the code has a fault."""
@@ -133,7 +133,7 @@ def values_alone(outcomes: Sequence[Outcome]) -> str | None:
 
 def fitted(report: FitReport) -> str:
     r"""A sentence on whether the draws follow the law."""
-    from dpcore.noise_text import write_noise  # imports every law
+    from dpcore.parse_noise import write_noise  # imports every law
 
     law, runs = write_noise(report.law), f"{report.runs:,} draws"
     if report.verdict == "refuted":

@@ -1,6 +1,6 @@
 r"""The state file of an audit, so that an interrupted audit, even by ``kill -9``, can be resumed.
 
-Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.command.state_file`. The first one is JSON
+Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.cli.state_file`. The first one is JSON
 and contains everything that determines the audit; the others are the finished blocks in order. A
 block is flushed to the disk before the audit continues, so at most the last record can be
 incomplete. That record is dropped, and its block is drawn again.
@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.errors import TargetFailed
-from audit.evidence.sample_outcome import versions
-from audit.features.feature import Feature
+from audit.features.parse_feature import Feature
+from audit.formats.shorten import cut
 from audit.outputs.output_parser import Outputs
 from audit.outputs.stored import Unstorable, encode, pack, unpack
-from audit.runs.block import Plan
+from audit.runs.draw_plan import Plan
+from audit.statistical_tests.sample_outcome import versions
 from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
-from audit.wording.shorten import cut
-from dpcore.command.input_file import require_plain
-from dpcore.command.state_file import (
+from dpcore.cli.input_file import require_plain
+from dpcore.cli.state_file import (
     MOST,
     Damaged,
     StateFile,
@@ -40,7 +40,7 @@ from dpcore.command.state_file import (
     read_records,
     started,
 )
-from dpcore.command.terminal import printable
+from dpcore.cli.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 

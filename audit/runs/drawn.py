@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.evidence.combine_tests import FamilyProcess, watch_views
-from audit.evidence.prequential_test import block_ends
-from audit.evidence.view import View
-from audit.features.defaults import default_features
-from audit.features.feature import Feature, require_fixed
+from audit.features.default_features import default_features
+from audit.features.parse_feature import Feature, require_fixed
 from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
-from audit.runs.block import Plan, Planned, worlds_of
+from audit.runs.draw_plan import Plan, Planned, worlds_of
+from audit.statistical_tests.fixed_sample_test import block_ends
+from audit.statistical_tests.multiple_testing import FamilyProcess, watch_views
+from audit.statistical_tests.view import View
 from audit.targets.target import Target
 
 if TYPE_CHECKING:

@@ -24,21 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
-from audit.claims.claim import Claim
+from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
-from audit.evidence.event import Tally
-from audit.features.defaults import default_features
+from audit.features.default_features import default_features
 from audit.features.learned_score import learned_scores
+from audit.formats.result import Facts
+from audit.formats.shorten import cut
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.reading import Integers, read
-from audit.runs.block import Plan
-from audit.sandbox.jobs import Drawer, check_reveals, drawer
+from audit.runs.draw_plan import Plan
+from audit.sandbox.parallel_jobs import Drawer, check_reveals, drawer
 from audit.search.spaces import DatasetPair, Space, key, unique_pairs
+from audit.statistical_tests.event import Tally
 from audit.targets.target import Block, Target
-from audit.wording.result import Facts
-from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 

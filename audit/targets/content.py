@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from audit.features.feature import FEATURES, Feature
+from audit.features.parse_feature import FEATURES, Feature
 from audit.targets.target import Target
 
 

@@ -28,10 +28,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from audit.formats.shorten import cut
 from audit.outputs.identity import identity
 from audit.targets.target import Catalogued, Target
-from audit.wording.shorten import cut
-from dpcore.command.input_file import read_text
+from dpcore.cli.input_file import read_text
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 

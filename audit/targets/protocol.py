@@ -4,7 +4,7 @@ r"""A distributed protocol as a target: the server's view of a round, for the va
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
 
 The first word is an instance; the others are arguments of
-``accounting.protocol_guarantees.plan.choose``. A dataset is the value of one user (a number in [0,
+``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user (a number in [0,
 1], a list of them for vectors); the others hold 0. One run is one round of the real protocol, in
 which all but the honest users drop out before their input. The output is the server's view: the sum
 in steps; for bits, the number of ones per coordinate; for a local protocol, the message of that
@@ -22,19 +22,24 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.protocol_guarantees.plan import Plan, choose
+from accounting.protocol_guarantees.plan_protocol import Plan, choose
 from audit.targets.target import Catalogued, Known, Law, Shifted, read_words
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
-from dpcore.protocols.aggregation import Aggregation, IdealAggregation, RelaxedAggregation, Shuffler
-from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.ideal_aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+)
+from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import Protocol, run
+from dpcore.protocols.run_protocol import Protocol, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import Rng
-from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
 r"""The secure sums: with noise of one draw, a draw per user, or in masked messages."""

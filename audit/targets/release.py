@@ -19,12 +19,12 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.composition.noisy_threshold import most_exposed
+from accounting.composition.noisy_threshold_guarantee import most_exposed
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
-from accounting.queries.released import epsilon_at, plan
+from accounting.queries.release_answer import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
-from audit.targets.mechanisms import has_law, law_of
+from audit.targets.local_and_selection import has_law, law_of
 from audit.targets.target import Catalogued, Known, Law, Shifted, read_words, typed
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import current
 from audit.outputs.copies import captured, copies
@@ -29,7 +29,7 @@ from audit.outputs.output_parser import Outputs, join, require_readable
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
-from dpcore.numbers.exponential import ExpRational
+from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import RationalLike, integer, whole_number
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.spec_syntax import read_keys
@@ -37,7 +37,7 @@ from dpcore.spec_syntax import read_keys
 if TYPE_CHECKING:
     from typing import Self
 
-    from audit.catalogue import Subject
+    from audit.broken_mechanisms import Subject
 
 FORMS: Final = "f(dataset), f(dataset, rng) or f(dataset, n, rng)"
 r"""The accepted signatures of a callable.
@@ -272,8 +272,8 @@ class Catalogued(Vectorised):
 
         ``own`` has additional fields of this class, ``about`` those of its subject.
         """
-        from audit.catalogue.entry import Subject
-        from audit.catalogue.entry import seeded as stream
+        from audit.broken_mechanisms.catalogue_entry import Subject
+        from audit.broken_mechanisms.catalogue_entry import seeded as stream
 
         def function(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
             return np.asarray(run(dataset, n, stream(rng) if seeded else SYSTEM))

@@ -11,9 +11,9 @@ continual:tree,horizon=64,epsilon=1
 release:count,rows_per_user=2,epsilon=1
                            a release from a table, see ``audit.targets.release``
 local:randomised-response,values=4,epsilon=1
-                           reports of one user, see ``audit.targets.mechanisms``
+                           reports of one user, see ``audit.targets.local_and_selection``
 select:above-threshold,epsilon=1
-                           a private choice, see ``audit.targets.mechanisms``
+                           a private choice, see ``audit.targets.local_and_selection``
 bandit:dist-dp-se,epsilon=1
                            what the server sees of a bandit run
 bandit:mine.py:Policy      the same for a user's policy
@@ -88,7 +88,7 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
     r"""Build a target from its parts."""
-    from audit.catalogue.entry import Subject
+    from audit.broken_mechanisms.catalogue_entry import Subject
 
     subject = Subject(
         name=spelling,
@@ -143,7 +143,7 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
         return made
     if name.endswith(".py"):
         return found(spelling)
-    from dpcore.noise_text import LAWS, read_noise  # imports every law: slow
+    from dpcore.parse_noise import LAWS, read_noise  # imports every law: slow
 
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
@@ -163,12 +163,12 @@ _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "b
 
 
 def _catalogued(spelling: str) -> Target:
-    from audit.catalogue import find_subject
+    from audit.broken_mechanisms import find_subject
 
     if subject := find_subject(spelling):
         return Catalogued(spelling=spelling, function=subject.run, subject=subject)
-    from audit.catalogue import ENTRIES
-    from dpcore.noise_text import LAWS
+    from audit.broken_mechanisms import ENTRIES
+    from dpcore.parse_noise import LAWS
 
     known = [subject.name for entry in ENTRIES for subject in (entry.twin, entry)]
     hint = did_you_mean(spelling, [*known, *LAWS, *_AUDITS])
@@ -189,7 +189,7 @@ def target_of(given: Auditable, *, seeded: bool = True) -> Target:
         case str():
             return read_target(given, seeded=seeded)
         case Noise():
-            from dpcore.noise_text import write_noise
+            from dpcore.parse_noise import write_noise
 
             return NoiseAdded(spelling=write_noise(given), noise=given, seeded=seeded)
         case Provided():

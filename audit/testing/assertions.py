@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 # Imported here, not in the first example of a property, because hypothesis times each example.
-import audit.exact.proof
-import audit.sample  # noqa: F401 - as above
-from audit.assembly import Audit
-from audit.claims.claim import Claim
+import audit.known_laws.proof
+import audit.sample_layer  # noqa: F401 - as above
 from audit.claims.curve_claim import CurveClaim
+from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import CAUSES, format_p_value
-from audit.evidence.event import Witness
-from audit.evidence.measured_fraction import unmeasured_pairs
+from audit.formats.shorten import cut
 from audit.outputs.copies import copies
-from audit.report.report import AuditReport
+from audit.report.audit_report import AuditReport
 from audit.report.sentences import leak, values_alone
+from audit.run_audit import Audit
 from audit.spec import AuditSpec
+from audit.statistical_tests.coverage import unmeasured_pairs
+from audit.statistical_tests.event import Witness
 from audit.targets.neighbours import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable
-from audit.wording.shorten import cut
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational

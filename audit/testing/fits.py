@@ -9,8 +9,8 @@ from audit.claims.verdicts import INTERRUPTED, format_p_value
 from audit.fit.fit import FitReport, fit
 from audit.testing.assertions import Refuted
 from dpcore.noise import Noise
-from dpcore.noise_text import write_noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
+from dpcore.parse_noise import write_noise
 
 _RUNS: Final = 20_000
 _ALPHA: Final = "1e-6"

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.verdicts import VERDICTS, format_p_value, level_upper
+from audit.formats.junit_and_sarif import Case, Outcome
+from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.report.sentences import FAULTS
-from audit.wording.ci_formats import Case, Outcome
-from audit.wording.result import Result, Statement, computed, fact, format_share
 
 CheckVerdict: TypeAlias = Literal["refuted", "fault", "passed", "nothing_measured"]
 StepVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from accounting.claims.guarantee import Guarantee
+from accounting.guarantees.guarantee import Guarantee
 from bandits.audit_targets.server_view import ABSENT, ARMS, ServerView, Views, claim_of
-from bandits.combinatorial.cucb import Cucb
-from bandits.combinatorial.decisions import Bools, Unions
-from bandits.combinatorial.problem import Problem
-from bandits.combinatorial.streams import StreamPrivatizer
+from bandits.combinatorial_problem import Problem
 from bandits.play_combinatorial import Coins, Game
+from bandits.policies.cucb import Cucb
+from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
+from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.sampling.rng import Rng
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from accounting.claims.guarantee import Guarantee
+from accounting.guarantees.guarantee import Guarantee
 from bandits.actions import Actions, LinearModel
 from bandits.audit_targets.server_view import (
     ABSENT,
@@ -31,7 +31,7 @@ from bandits.batch import Ask, Encoding
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
-from bandits.worlds.environment import Environment
+from bandits.worlds.reward_environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng
 

@@ -8,7 +8,7 @@ Proofs: docs/proofs/bandits.md.
 
 ``Privatizer.release`` makes one draw of the total noise of distributed users, which is correct only
 if each share has its intended law. :class:`Devices` runs the protocol itself
-(``dpcore.protocols.run``), so that an audit sees the messages of devices.
+(``dpcore.protocols.run_protocol``), so that an audit sees the messages of devices.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from accounting.claims.guarantee import Guarantee
-from accounting.composition.composition_theorems import per_user
-from accounting.protocol_guarantees.plan import (
+from accounting.composition.returning_users import per_user
+from accounting.guarantees.guarantee import Guarantee
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.protocol_guarantees.plan_protocol import (
     mechanism_guarantee,
     protocol_guarantee,
 )
-from accounting.release.derive_guarantee import guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination
+from bandits.policies.batch_schedule import Schedule
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import Schedule
+from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.privatizer import Privatizer, Releasing
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.environment import Environment
+from bandits.worlds.reward_environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.arrays import Integers
-from dpcore.protocols.aggregation import IdealAggregation, Shuffler
-from dpcore.protocols.modular_sums import LocalSum, ShuffledPure
+from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
+from dpcore.protocols.noisy_sums import LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run
+from dpcore.protocols.run_protocol import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.server import Total
 
 PathName: TypeAlias = Literal["release", "devices"]

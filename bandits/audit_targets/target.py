@@ -27,20 +27,20 @@ from bandits.audit_targets.server_view import (
     view_of,
 )
 from bandits.batch import check_word
-from bandits.combinatorial.cucb import FAMILY, Cucb
-from bandits.combinatorial.streams import StreamRelease
 from bandits.play_combinatorial import cucb_of
-from bandits.policies.elimination import NAMES, BatchedElimination
+from bandits.policies.cucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
+from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import ALGORITHMS, LINEAR, is_own, own_policy, read_algorithm
-from bandits.policies.setting import Setting
+from bandits.policies.successive_elimination import NAMES, BatchedElimination
 from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.combinatorial_outcomes import StreamRelease
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.user_pool import SteadyPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
-from dpcore.command.options import share
+from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
 from dpcore.sampling.rng import SYSTEM, SeededRng
@@ -175,9 +175,9 @@ def audit_view(
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
     ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
     :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
-    both; the policy's releases must have one law (``bandits.privatizers.returning_users``).
+    both; the policy's releases must have one law (``bandits.privatizers.user_pool``).
 
-    >>> from bandits.privatizers.sums import SumPrivatizer
+    >>> from bandits.privatizers.batch_sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
     >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
     Fraction(1, 2)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.certificates.canonical import ascii_text, digest_of
-from accounting.certificates.parse import (
+from accounting.certificates.certificate_format import ascii_text, digest_of
+from accounting.certificates.parse_certificate import (
     Malformed,
     exactly,
     items,
@@ -27,18 +27,18 @@ from accounting.certificates.parse import (
     text_of,
     whole,
 )
-from accounting.certificates.verdict import Allowance, Finding, Status, Verdict, judged
+from accounting.certificates.verify import Allowance, Finding, Status, Verdict, judged
 from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
-from accounting.claims.claim import Assumed, Pure
 from accounting.composition.compose import compose
-from bandits.combinatorial.cucb import FAMILY
-from bandits.combinatorial.streams import StreamPrivatizer, StreamTrust
-from bandits.policies.elimination import NAMES
+from accounting.guarantees.stated_guarantees import Assumed, Pure
+from bandits.policies.cucb import FAMILY
 from bandits.policies.registry import LINEAR
+from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer, StreamTrust
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST
 from bandits.privatizers.privatizer import NEW, POOLED
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Scope

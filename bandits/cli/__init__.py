@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from bandits.cli.run import run
-from dpcore.command.options import AsJson, argument, command_group, named, option
-from dpcore.command.picture import check_picture
-from dpcore.command.terminal import say, show
+from dpcore.cli.figure_file import check_picture
+from dpcore.cli.options import AsJson, argument, command_group, named, option
+from dpcore.cli.terminal import say, show
 
 __all__ = ["commands", "compare", "plot"]
 
@@ -102,7 +102,7 @@ def plot(
     The plot has one panel per epsilon and, for a folder, the lower bound of a hard instance, which
     regret.csv does not contain. It needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
     """
-    from bandits.experiments.regret_curves import (
+    from bandits.experiments.regret_table import (
         bounds_of,
         draw_results,
         read_lines,

@@ -2,9 +2,9 @@ r"""The command ``dpcore papers`` (formerly ``dpcore claims``), which checks pub
 
 from __future__ import annotations
 
-from dpcore.command.options import AsJson, command_group, flag
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import show
+from dpcore.cli.options import AsJson, command_group, flag
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
 
 papers = command_group("papers")
 claims = command_group("claims")

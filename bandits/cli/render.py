@@ -10,7 +10,7 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.summary import Ratio, Row, for_each_user, lower_bounds, remarks
 from bandits.policies.registry import Entry
 from bandits.worlds import Preset
-from dpcore.command.terminal import aligned
+from dpcore.cli.terminal import aligned
 from dpcore.numbers.rounding import up
 
 _DIGITS: Final = 12

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
 
-from bandits.combinatorial.streams import StreamRelease
 from bandits.experiments.experiment import Experiment, limits
 from bandits.policies.registry import read_algorithm
+from bandits.privatizers.combinatorial_outcomes import StreamRelease
 from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.worlds import FromFile, preset_of
-from bandits.worlds.arms import OWN
+from bandits.worlds.independent_arms import OWN
 from bandits.worlds.preset import Preset
-from dpcore.command.options import argument, flag, named, option, read_jobs, share, with_fields
-from dpcore.command.output_file import made_folder
-from dpcore.command.progress import progress_bar
-from dpcore.command.terminal import page, say
+from dpcore.cli.options import argument, flag, named, option, read_jobs, share, with_fields
+from dpcore.cli.output_file import made_folder
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import page, say
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 

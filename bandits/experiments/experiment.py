@@ -17,15 +17,15 @@ import numpy as np
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, check_word
-from bandits.combinatorial.cucb import Cucb
-from bandits.combinatorial.problem import Problem
+from bandits.combinatorial_problem import Problem
 from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
-from bandits.policies.elimination import NAMES
+from bandits.policies.batch_schedule import ScheduleName
+from bandits.policies.cucb import Cucb
 from bandits.policies.policy import Policy
+from bandits.policies.policy_settings import RunParameters, Setting
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
-from bandits.policies.schedule import ScheduleName
-from bandits.policies.setting import RunParameters, Setting
+from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
 from bandits.worlds import Worlds, preset_of
@@ -128,7 +128,7 @@ class Experiment(RunParameters):
 
     Equal experiments give equal results.
 
-    Other fields are those of :class:`~bandits.policies.setting.Setting`. By default ``schedule`` is
+    Other fields are those of :class:`~bandits.policies.policy_settings.Setting`. By default ``schedule`` is
     that of the preset with the paper's radius and exact with the exact radius; ``arms`` and
     ``users`` are those of the preset.
 
@@ -231,7 +231,7 @@ class Experiment(RunParameters):
         r"""The users of one run, who arrive in an order drawn from ``seed``."""
         if self.max_visits is None:
             return NEW_USERS
-        from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+        from bandits.privatizers.user_pool import Pool, SteadyPrivatizer
 
         if not isinstance(policy.privatizer, SteadyPrivatizer):
             return NEW_USERS
@@ -336,7 +336,7 @@ def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tupl
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
-        from bandits.policies.returning_users import RETURNING
+        from bandits.policies.returning_user_noise import RETURNING
 
         yield "does not support returning users; use one of", RETURNING
     if plan.factor != 1:
@@ -349,7 +349,7 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
     if not isinstance(plan, Deployment):
         raise InvalidParameter("deployment", plan, "must be a Deployment")
     if visits is not None:
-        from bandits.privatizers.returning_users import people, visits_of
+        from bandits.privatizers.user_pool import people, visits_of
 
         object.__setattr__(experiment, "max_visits", visits_of(visits))
         if experiment.users is not None:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from accounting.errors import NotDerived
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.regret_curves import (
+from bandits.experiments.regret_table import (
     COLUMNS,
     bounds_of,
     draw_results,
@@ -31,11 +31,11 @@ from bandits.experiments.regret_curves import (
 )
 from bandits.experiments.summary import ROWS, SCHEMA, write_json
 from bandits.worlds import Worlds
-from dpcore.command.output_file import check_writable, write_whole
-from dpcore.command.picture import NEEDED
+from dpcore.cli.figure_file import NEEDED
+from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
-from dpcore.noise_text import read_noise, read_sensitivity
+from dpcore.parse_noise import read_noise, read_sensitivity
 
 TABLE: Final = "regret.csv"
 PICTURE: Final = "regret.svg"

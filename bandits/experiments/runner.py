@@ -1,7 +1,7 @@
 r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
 
 With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment, even one ended by
-``kill -9``, can be resumed. The file has JSON records of :mod:`dpcore.command.state_file`: the
+``kill -9``, can be resumed. The file has JSON records of :mod:`dpcore.cli.state_file`: the
 first defines the experiment, each later one is a finished cell, in order. A cell is on disk before
 the next is stored, so at most the last record is torn. A torn record is dropped and its cell
 computed again, with the same bytes. The first record also contains the version of the draws and a
@@ -25,20 +25,20 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.batch import arms_and_horizon
-from bandits.combinatorial.cucb import Cucb
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.play import Run, play
 from bandits.play_combinatorial import Coins, play_together
+from bandits.policies.cucb import Cucb
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.combinatorial import BitWorld
-from bandits.worlds.environment import Environment
-from dpcore.command.state_file import StateFile, open_state
-from dpcore.command.workers import checked_jobs, in_processes, width_of
+from bandits.worlds.reward_environment import Environment
+from dpcore.cli.state_file import StateFile, open_state
+from dpcore.cli.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Sensitivity
-from dpcore.noise_text import write_noise, write_sensitivity
 from dpcore.numbers.arrays import one_thread
+from dpcore.parse_noise import write_noise, write_sensitivity
 from dpcore.sampling.rng import SeededRng
 
 SCHEMA: Final = "dpcore-bandit-state/2"

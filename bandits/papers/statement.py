@@ -13,7 +13,7 @@ from fractions import Fraction
 from inspect import signature
 from typing import Any, Final, Literal, ParamSpec, TypeAlias
 
-from accounting.claims.bound import Bound
+from accounting.guarantees.bound import Bound
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 from dpcore.numbers.rounding import down, up
 

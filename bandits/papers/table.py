@@ -12,7 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from bandits.papers import code, csb, cz, lzj, tkms, utility
+from bandits.papers import (
+    chen_et_al,
+    chowdhury_zhou,
+    li_zhou_ji,
+    released_code,
+    tenenbaum_et_al,
+    utility,
+)
 from bandits.papers.statement import Judgement, LaterRow
 
 
@@ -22,7 +29,7 @@ def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
     >>> len(rows(quick=True)) < len(rows())
     True
     """
-    papers = (cz, lzj, tkms, csb, utility, code)
+    papers = (chowdhury_zhou, li_zhou_ji, tenenbaum_et_al, chen_et_al, utility, released_code)
     return tuple(row for paper in papers for row in paper.rows(quick=quick))
 
 

@@ -16,10 +16,10 @@ from typing import Final
 
 from flint import arb
 
-from accounting.claims.bound import Bound
+from accounting.guarantees.bound import Bound
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS, tkms_bits
-from accounting.release.curve import PrivacyCurve
-from bandits.papers.csb import least_threshold
+from bandits.papers.chen_et_al import least_threshold
 from bandits.papers.statement import Claim, Found, LaterRow
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

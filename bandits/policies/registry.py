@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
-from bandits.combinatorial.cucb import FAMILY
-from bandits.policies.elimination import NAMES, BatchedElimination, DpSe
+from bandits.policies.batch_schedule import Schedule
+from bandits.policies.cucb import FAMILY
 from bandits.policies.linear_phased_elimination import (
     FAMILIES,
     MODELS,
@@ -32,14 +32,19 @@ from bandits.policies.linear_phased_elimination import (
     PhasedElimination,
 )
 from bandits.policies.policy import Policy
-from bandits.policies.schedule import Schedule
-from bandits.policies.setting import EXACT_SCALING, Setting
+from bandits.policies.policy_settings import EXACT_SCALING, Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import NAMES, BatchedElimination, DpSe
 from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
+from bandits.privatizers.batch_sums import (
+    BitPrivatizer,
+    PureShufflePrivatizer,
+    SumPrivatizer,
+    Trust,
+)
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
-from dpcore.command.user_code import UserCode
+from dpcore.cli.user_code import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.protocols.shuffled_bits import BinaryShuffle
@@ -226,7 +231,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     most: int | None = None
     if setting.max_visits is not None and name != NAMES["none"]:
         # Local import: the module loads the ledger, which runs of new users do not need.
-        from bandits.policies.returning_users import most_users, steady_of
+        from bandits.policies.returning_user_noise import most_users, steady_of
 
         privatizer: Privatizer = steady_of(name, setting)
         most = most_users(setting)

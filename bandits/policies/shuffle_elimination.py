@@ -24,7 +24,7 @@ from typing import ClassVar, Final, TypeAlias
 from flint import arb
 
 from bandits.batch import arms_and_horizon, word
-from bandits.policies.elimination import Elimination, EliminationState
+from bandits.policies.successive_elimination import Elimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import RadiusName, tkms_width
 from dpcore.errors import InvalidParameter
@@ -76,7 +76,7 @@ def reporting(privatizer: Privatizer, sums: Sums) -> int:
 class ShuffleElimination(Elimination):
     r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE with 2^t (``batch`` None).
 
-    >>> from bandits.privatizers.sums import BitPrivatizer
+    >>> from bandits.privatizers.batch_sums import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     >>> vb = ShuffleElimination(privatizer=privatizer)
     >>> vb.name, vb.choose(vb.init(2, 1000))

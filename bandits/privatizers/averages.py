@@ -20,23 +20,23 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from accounting.budget.calibrate import calibrate
-from accounting.claims.claim import ApproxBound, PureBound
-from accounting.claims.guarantee import Guarantee
+from accounting.calibration.calibrate import calibrate
 from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
 from accounting.protocol_guarantees.paper_parameters import lzj_vector
-from accounting.protocol_guarantees.plan import mechanism_guarantee
+from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.theorems.real_gaussian import real_gaussian_ratio
+from accounting.published_bounds.real_gaussian import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, word
-from bandits.papers.lzj import lzj_classical_gaussian
+from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.law_of_sum import summed
+from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, check_fields, integer

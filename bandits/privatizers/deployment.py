@@ -14,10 +14,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from accounting.claims.claim import Assumed, Pure
-from accounting.claims.guarantee import Guarantee
 from accounting.errors import NotDerived
-from accounting.protocol_guarantees.plan import mechanism_guarantee
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import Assumed, Pure
+from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import certified_shuffle
 from bandits.batch import word
 from dpcore.errors import InvalidParameter
@@ -28,13 +28,13 @@ from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
-from dpcore.protocols.modular_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run
+from dpcore.protocols.run_protocol import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
-from dpcore.secure_aggregation.round import size_neighbourhood
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
 r"""The ideal functionality in one draw, or the masked aggregation of dpcore by messages."""
@@ -57,7 +57,7 @@ class Deployment:
     At least a fraction ``honest`` follows the protocol and keeps its noise secret; the others may
     collude with the server. The guarantee of a release is derived for the smallest remaining set,
     :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release over
-    :class:`dpcore.secure_aggregation.aggregation.MaskedAggregation`.
+    :class:`dpcore.secure_aggregation.masked_aggregation.MaskedAggregation`.
     """
 
     honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users protects")

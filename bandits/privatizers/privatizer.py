@@ -23,9 +23,9 @@ from typing import Any, Final, Generic, TypeVar, final
 
 import numpy as np
 
-from accounting.claims.bound import Bound
-from accounting.claims.claim import Approx, Assumed, Pure
-from accounting.claims.guarantee import Guarantee, order_above_one, probability
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.guarantee import Guarantee, order_above_one, probability
+from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure
 from bandits.batch import Ask, Encoding, Plays, Pulls, ReleasedSum
 from bandits.privatizers.deployment import (
     EVERYONE,
@@ -42,7 +42,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
-from dpcore.protocols.modular_sums import (
+from dpcore.protocols.noisy_sums import (
     AggregatedSum,
     CentralSum,
     LocalSum,

@@ -26,11 +26,11 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis.laplace_sums import quick_tail
-from dpcore.continual.stream import variance
+from dpcore.continual.continual_sum import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
-from dpcore.laws.law_of_sum import summed
 from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.floating import Floats

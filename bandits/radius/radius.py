@@ -18,13 +18,13 @@ from typing import Final, Literal, TypeAlias
 from flint import arb
 
 from bandits.batch import failure_probability_of, word
+from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.sums import SumPrivatizer
 from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers
-from dpcore.protocols.modular_sums import ModularSum
+from dpcore.protocols.noisy_sums import ModularSum
 
 RadiusName: TypeAlias = Literal["exact", "paper"]
 

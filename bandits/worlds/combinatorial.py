@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bandits.combinatorial.decisions import Bools, Listed, Paths, SpanningTrees, Unions
-from bandits.combinatorial.problem import (
+from bandits.combinatorial_problem import (
     Coverage,
     Exhaustive,
     GreedyCoverage,
@@ -27,8 +26,9 @@ from bandits.combinatorial.problem import (
     Linear,
     Problem,
 )
-from bandits.worlds.environment import Environment
+from bandits.super_arms import Bools, Listed, Paths, SpanningTrees, Unions
 from bandits.worlds.preset import Preset
+from bandits.worlds.reward_environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, positive_rational
 

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.registry import WorldKind
-from bandits.policies.schedule import ScheduleName
-from bandits.worlds.environment import Environment, Reordered
-from dpcore.command.input_file import require_plain
+from bandits.worlds.reward_environment import Environment, Reordered
+from dpcore.cli.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 

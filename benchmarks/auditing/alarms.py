@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.catalogue import ENTRIES, Subject
-from audit.evidence.anytime_valid_test import watch
-from audit.evidence.baseline_bounds import BASELINES
-from audit.evidence.prequential_test import BERGER_BOOS_SHARE, gather
+from audit.broken_mechanisms import ENTRIES, Subject
+from audit.statistical_tests.anytime_valid_test import watch
+from audit.statistical_tests.clopper_pearson_baselines import BASELINES
+from audit.statistical_tests.fixed_sample_test import BERGER_BOOS_SHARE, gather
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     JAX_PRIVACY,

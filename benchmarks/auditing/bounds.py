@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.evidence.prequential_test import gather
+from audit.statistical_tests.fixed_sample_test import gather
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     JAX_PRIVACY,
@@ -56,7 +56,11 @@ def bounds(effort: Effort) -> Iterator[Row]:
     r"""Discrete Laplace at epsilon = 1: medians, and how often each bound exceeds epsilon."""
     python = effort.peer_python
     known = JAX_PRIVACY.version(python)
-    peer = "re-derived: audit.evidence.baseline_bounds" if known is None else f"jax_privacy {known}"
+    peer = (
+        "re-derived: audit.statistical_tests.clopper_pearson_baselines"
+        if known is None
+        else f"jax_privacy {known}"
+    )
     for runs, target, few, repeats in _SIZES:
         count = effort.count(few, repeats)
         work = partial(_bounds, runs, None if known is None else python)

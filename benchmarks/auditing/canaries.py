@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from audit.evidence.baseline_bounds import gaussian_epsilon
-from audit.evidence.one_run import largest_rejected, one_run_p_value
-from audit.training.canaries import canaries
+from audit.statistical_tests.clopper_pearson_baselines import gaussian_epsilon
+from audit.statistical_tests.one_run_canaries import largest_rejected, one_run_p_value
+from audit.training.canary_audit import canaries
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 
 __all__ = ["canary_rows"]

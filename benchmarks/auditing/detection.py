@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.assembly import Audit
-from audit.catalogue import ENTRIES, Entry, Layer, Subject
-from audit.claims.claim import Claim
+from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject
 from audit.claims.curve_claim import CurveClaim
-from audit.evidence.prequential_test import resolution
-from audit.features.feature import read_feature
+from audit.claims.tested_claim import Claim
+from audit.features.parse_feature import read_feature
 from audit.replay.replay import replay
-from audit.runs.block import Plan
-from audit.sample import draw, sample
+from audit.run_audit import Audit
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import draw, sample
 from audit.spec import AuditSpec
+from audit.statistical_tests.fixed_sample_test import resolution
 from audit.targets.target import Catalogued
 from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share
 

@@ -22,7 +22,7 @@ from benchmarks.machine import best_seconds, write
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
-from dpcore.noise_text import read_noise
+from dpcore.parse_noise import read_noise
 
 _FIGURES = ((10**4, "1/20", 1000), (10**5, "1/50", 400), (10**6, "1/200", 200))
 _ALPHA = "0.05"

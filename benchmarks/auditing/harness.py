@@ -18,9 +18,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from audit.catalogue import Subject
-from audit.claims.claim import Claim
+from audit.broken_mechanisms import Subject
 from audit.claims.curve_claim import CurveClaim
+from audit.claims.tested_claim import Claim
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from dpcore.numbers.clopper_pearson import lower_end, upper_end
 

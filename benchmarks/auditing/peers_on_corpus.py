@@ -26,12 +26,12 @@ from typing import Any, Final
 
 from joblib import Parallel, delayed
 
-from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
-from audit.corpus.entry import ROLES, Entry, Role, entries, find
-from audit.corpus.environment import Environment, Worker, cache_folder
-from audit.corpus.judge import Answer, judge
+from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
+from audit.published_failures.corpus_entry import ROLES, Entry, Role, entries, find
+from audit.published_failures.environment import Environment, Worker, cache_folder
+from audit.published_failures.judge import Answer, judge
 from benchmarks.auditing.harness import ALPHA
 from benchmarks.auditing.peers import PEERS, Peer, Question
 from benchmarks.machine import write

@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.catalogue import find
-from audit.claims.claim import Claim
+from audit.broken_mechanisms import find
 from audit.claims.curve_claim import CurveClaim
-from audit.evidence.anytime_valid_test import watch
-from audit.evidence.combine_tests import weigh_views
-from audit.evidence.prequential_test import gather
-from audit.evidence.view import View
-from audit.features.feature import Feature, read_feature
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.claims.tested_claim import Claim
+from audit.features.parse_feature import Feature, read_feature
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
+from audit.statistical_tests.anytime_valid_test import watch
+from audit.statistical_tests.fixed_sample_test import gather
+from audit.statistical_tests.multiple_testing import weigh_views
+from audit.statistical_tests.view import View
 from audit.targets.target import Vectorised
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn
 from benchmarks.machine import AS_INSTALLED, best_seconds, interleaved
@@ -82,14 +82,14 @@ def _timed(what: str, line: list[str], shown: str, repeats: int, limit: float | 
 def speed(effort: Effort) -> Iterator[Row]:
     r"""Times of separate processes on one core, with start-up, and of the statistics alone."""
     repeats = effort.count(2, 7)
-    for module in ("audit", "audit.sample"):
+    for module in ("audit", "audit.sample_layer"):
         code = f"import {module}"
         yield _timed(code, [sys.executable, "-c", code], f"python -c '{code}'", repeats)
     for spelled, limit in (("1e5", _MOST_SECONDS), ("1e6", None)):
         words = [*_AUDIT.split(), "-n", spelled]
         yield _timed(
             f"an audit of {spelled} runs, vectorised, one core, start-up included",
-            [sys.executable, "-m", "dpcore.command.app", *words],
+            [sys.executable, "-m", "dpcore.cli.app", *words],
             " ".join(["dpcore", *words]),
             repeats,
             limit,

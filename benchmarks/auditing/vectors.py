@@ -19,11 +19,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.claim import Claim
 from audit.claims.curve_claim import read_claim
-from audit.features.feature import read_feature
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.claims.tested_claim import Claim
+from audit.features.parse_feature import read_feature
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
 from audit.targets.target import Vectorised
 from audit.targets.target_syntax import as_target
 from benchmarks.auditing.battery import BATTERY, EPSILON, Case

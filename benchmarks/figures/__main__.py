@@ -20,7 +20,7 @@ from benchmarks.figures.real import real_rewards
 from benchmarks.figures.returning import returning_users
 from benchmarks.figures.section import Effort, Section
 from benchmarks.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
-from dpcore.command.picture import check_picture
+from dpcore.cli.figure_file import check_picture
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from accounting.budget.dpsgd import TrainingRun
+from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.cli.plot import draw_epochs, over_epochs
 
 __all__ = ["NAME", "draw_dpsgd"]

@@ -16,20 +16,20 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from accounting.budget.calibrate import calibrate
-from accounting.claims.renyi_conversion import approx_from_renyi
+from accounting.calibration.calibrate import calibrate
 from accounting.composition.compose import compose
-from accounting.composition.composition_theorems import advanced_over_splits, per_user
+from accounting.composition.returning_users import advanced_over_splits, per_user
 from accounting.errors import NotDerived
-from accounting.release.curve import PrivacyCurve
+from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import arms_and_horizon, check_word
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
-from bandits.policies.elimination import BatchedElimination
-from bandits.policies.schedule import exact_schedule
-from bandits.privatizers.returning_users import Pool, SteadyPrivatizer, visits_of
+from bandits.policies.batch_schedule import exact_schedule
+from bandits.policies.successive_elimination import BatchedElimination
+from bandits.privatizers.user_pool import Pool, SteadyPrivatizer, visits_of
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.environment import cz_instance
+from bandits.worlds.reward_environment import cz_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -105,7 +105,7 @@ def visit_noise(
 ) -> VisitLaw:
     r"""The least noise for which ``route`` certifies (epsilon, delta) over ``max_visits`` releases.
 
-    ``exact`` composes privacy losses, by ``accounting.budget.calibrate``, within 0.12% of the least
+    ``exact`` composes privacy losses, by ``accounting.calibration.calibrate``, within 0.12% of the least
     parameter. ``renyi`` composes Renyi divergences at each order. ``advanced`` composes the
     (epsilon, delta) of a visit by the better of Dwork, Rothblum and Vadhan's theorem and basic
     composition. The latter two are within 0.5%. For ``binomial``, shuffled bits, ``advanced`` is

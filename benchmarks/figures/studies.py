@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bandits.policies.elimination import BatchedElimination
-from bandits.policies.schedule import RELEASED
-from bandits.privatizers.sums import SumPrivatizer, Trust
+from bandits.policies.batch_schedule import RELEASED
+from bandits.policies.successive_elimination import BatchedElimination
+from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.regret_plots import Curve, Panel
 from bandits.worlds import preset_of

@@ -24,8 +24,8 @@ from bandits.experiments.summary import mean_and_error, paired_ratio
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy
 from bandits.privatizers.privatizer import RunGuarantee
-from bandits.worlds.environment import Environment
-from dpcore.command.workers import in_processes, width_of
+from bandits.worlds.reward_environment import Environment
+from dpcore.cli.workers import in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, write_rational
 from dpcore.sampling.rng import SeededRng
@@ -105,7 +105,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
 def best_of(world: Environment) -> frozenset[int]:
     r"""The arms with the largest mean.
 
-    >>> from bandits.worlds.environment import Bernoulli
+    >>> from bandits.worlds.reward_environment import Bernoulli
     >>> sorted(best_of(Bernoulli(means=(0.5, 0.25, 0.5))))
     [0, 2]
     """

@@ -5,8 +5,8 @@ that takes items one after another. ``accounting.guarantee`` derives the guarant
 docs/proofs/continual.md.
 """
 
+from dpcore.continual.continual_sum import ContinualSum, RunningSum, Total
 from dpcore.continual.square_root import SquareRootSum
-from dpcore.continual.stream import ContinualSum, RunningSum, Total
 from dpcore.continual.tree import DoublingSum, TreeSum
 
 __all__ = ["ContinualSum", "DoublingSum", "RunningSum", "SquareRootSum", "Total", "TreeSum"]

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from flint import arb, arb_series, ctx
 
-from dpcore.continual.stream import ContinualSum, variance
+from dpcore.continual.continual_sum import ContinualSum, variance
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 from dpcore.numbers.parameter import integer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
-from dpcore.continual.stream import ContinualSum, variance
+from dpcore.continual.continual_sum import ContinualSum, variance
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.sampling.rng import Rng
 

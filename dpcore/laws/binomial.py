@@ -20,10 +20,10 @@ from dpcore.laws.poisson import log_ratio
 from dpcore.noise import Covered
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact, Whole
-from dpcore.sampling.coins import bernoulli
+from dpcore.sampling.bernoulli import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.wide_gaussian import Centred, Shifted
+from dpcore.sampling.unimodal_rejection import Centred, Shifted
 
 _TABLE_VARIANCE: Final = 1 << 22
 _MOST_COINS: Final = 1 << 12

@@ -24,7 +24,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product, square
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.coins import bernoulli_exp
+from dpcore.sampling.bernoulli import bernoulli_exp
 from dpcore.sampling.inversion import (
     EXTRA,
     FIXED_BITS,
@@ -35,7 +35,7 @@ from dpcore.sampling.inversion import (
     symmetric_table,
 )
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.wide_gaussian import Centred
+from dpcore.sampling.unimodal_rejection import Centred
 
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 1 << 12

@@ -19,9 +19,9 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.parameter import Exact, integer
-from dpcore.sampling.coins import geometric_exp
+from dpcore.sampling.bernoulli import geometric_exp
+from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
 from dpcore.sampling.inversion import Batch
-from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
 

@@ -17,10 +17,10 @@ from dpcore.laws.count_noise import CountNoise, table_of_counts
 from dpcore.noise import Covered
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.coins import bernoulli
+from dpcore.sampling.bernoulli import bernoulli
 from dpcore.sampling.inversion import Batch, invert
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.wide_gaussian import Centred, Shifted
+from dpcore.sampling.unimodal_rejection import Centred, Shifted
 
 _TABLE_MEAN: Final = 1 << 22
 _MOST_UNITS: Final = 1 << 12

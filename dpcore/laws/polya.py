@@ -27,7 +27,8 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.coins import bernoulli, geometric_exp
+from dpcore.sampling.bernoulli import bernoulli, geometric_exp
+from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
 from dpcore.sampling.inversion import (
     FIXED_BITS,
     Batch,
@@ -38,7 +39,6 @@ from dpcore.sampling.inversion import (
     invert,
     table_of_masses,
 )
-from dpcore.sampling.laplace_digits import LaplaceDigits
 from dpcore.sampling.rng import Rng
 
 _MOST_WHOLE: Final = 1 << 12

@@ -29,7 +29,7 @@ from dpcore.noise import batch_of
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.floating import exp_neg
-from dpcore.sampling.coins import bernoulli, bernoulli_exp
+from dpcore.sampling.bernoulli import bernoulli, bernoulli_exp
 from dpcore.sampling.inversion import BLOCK, Uniform, in_blocks
 from dpcore.sampling.rng import Rng, below
 

@@ -27,7 +27,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, Whole
-from dpcore.sampling.coins import geometric_exp
+from dpcore.sampling.bernoulli import geometric_exp
 from dpcore.sampling.inversion import FIXED_BITS, fixed_point, invert, table_of_masses
 from dpcore.sampling.rng import Rng, below
 

@@ -4,8 +4,9 @@ r"""Frequency oracles in the local model: users randomise their values, the serv
 ``frequencies`` the estimates with their intervals, ``shuffled`` reports in a random order.
 """
 
-from dpcore.local.frequencies import Frequencies
-from dpcore.local.frequency_oracles import (
+from dpcore.local.frequency_estimates import Frequencies
+from dpcore.local.local_report import LocalReport
+from dpcore.local.randomizers import (
     FAMILIES,
     Encoding,
     HadamardResponse,
@@ -15,7 +16,6 @@ from dpcore.local.frequency_oracles import (
     UnaryEncoding,
     read_report,
 )
-from dpcore.local.report import LocalReport
 from dpcore.local.shuffled import ShuffledReports
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.local.report import LocalReport, Reports
+from dpcore.local.local_report import LocalReport, Reports
 from dpcore.mechanism import Scope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Of, Whole, check_fields

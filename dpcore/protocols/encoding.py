@@ -21,7 +21,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Of, RationalLike, Whole, check_fields, integer, rational
-from dpcore.sampling.coins import bernoulli
+from dpcore.sampling.bernoulli import bernoulli
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 

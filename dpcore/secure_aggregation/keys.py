@@ -36,7 +36,7 @@ from dpcore.secure_aggregation.messages import (
     most_bytes,
     read_header,
 )
-from dpcore.secure_aggregation.round import Round
+from dpcore.secure_aggregation.round_parameters import Round
 from dpcore.secure_aggregation.shamir import ELEMENT_BYTES, read_element, write_element
 
 _NONCE_BYTES: Final = 12

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.arrays import Integers
-from dpcore.secure_aggregation.round import ROUND_BYTES, SERVER, Round
+from dpcore.secure_aggregation.round_parameters import ROUND_BYTES, SERVER, Round
 from dpcore.secure_aggregation.shamir import ELEMENT_BYTES, read_element, write_element
 
 TAG_BYTES: Final = 32

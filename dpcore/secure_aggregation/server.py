@@ -10,7 +10,7 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 state unchanged. The caller decides when to close a step: this returns the next state and a message
 for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
 **Each step must be closed only once**, which
-:class:`dpcore.secure_aggregation.device.AggregationServer` ensures. A semi-honest server learns
+:class:`dpcore.secure_aggregation.network_round.AggregationServer` ensures. A semi-honest server learns
 only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
@@ -51,7 +51,7 @@ from dpcore.secure_aggregation.messages import (
     UnmaskRequest,
     read_header,
 )
-from dpcore.secure_aggregation.round import SERVER, Round, check_identity, neighbours_of
+from dpcore.secure_aggregation.round_parameters import SERVER, Round, check_identity, neighbours_of
 from dpcore.secure_aggregation.shamir import interpolate, weights
 
 Outbox = dict[str, bytes]

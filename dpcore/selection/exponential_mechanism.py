@@ -31,10 +31,10 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.exponential import ExpRational
+from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
-from dpcore.sampling.coins import bernoulli_exp
+from dpcore.sampling.bernoulli import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng, below
 
 _ZERO: Final = "with epsilon 0 the choice would not depend on the scores"

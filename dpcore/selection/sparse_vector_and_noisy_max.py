@@ -22,7 +22,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.exponential import ExpRational
+from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection.exponential_mechanism import A_TRUTH, checked_scores, shared

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from audit.assembly import Audit
-from audit.assembly import audit as audit_in_python
 from audit.cli.options import read_spec
-from audit.corpus.entry import entries
-from audit.report.report import AuditReport
+from audit.published_failures.corpus_entry import entries
+from audit.report.audit_report import AuditReport
+from audit.run_audit import Audit
+from audit.run_audit import audit as audit_in_python
 from audit.spec import AuditSpec
 from audit.testing.assertions import Refuted, check_private
 from tests.support.audit.command import Shell

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import dpcore.command.app
+import dpcore.cli.app
 from tests.support.bandits.command import Bandit, registered
 
 
@@ -14,6 +14,6 @@ from tests.support.bandits.command import Bandit, registered
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Bandit:
-    monkeypatch.setattr(dpcore.command.app, "_registered", registered)
+    monkeypatch.setattr(dpcore.cli.app, "_registered", registered)
     monkeypatch.chdir(tmp_path)
     return Bandit(capsys)

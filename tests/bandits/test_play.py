@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from bandits.batch import Commit, Pulls, Released
 from bandits.play import Run, _Score, play
-from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Choice, Policy
+from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.environment import Bernoulli, ClippedNormal, Environment
+from bandits.worlds.reward_environment import Bernoulli, ClippedNormal, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.support.bandits.worlds import Counted, Given

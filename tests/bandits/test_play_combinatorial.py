@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bandits import play_combinatorial
-from bandits.combinatorial.cucb import Cucb, CucbName, cucb
-from bandits.combinatorial.decisions import Unions
-from bandits.combinatorial.problem import Problem
-from bandits.combinatorial.streams import StreamRelease, Tables
+from bandits.combinatorial_problem import Problem
 from bandits.play import Run
 from bandits.play_combinatorial import Coins, Game, play_together
+from bandits.policies.cucb import Cucb, CucbName, cucb
+from bandits.privatizers.combinatorial_outcomes import StreamRelease, Tables
+from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import (
     BitWorld,
     correlated,

@@ -10,7 +10,7 @@ import pytest
 
 from bandits import regret_plots
 from bandits.regret_plots import LOOKS, Curve, Panel, draw_panels, looks_of
-from dpcore.command.picture import check_picture
+from dpcore.cli.figure_file import check_picture
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 

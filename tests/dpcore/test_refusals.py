@@ -25,10 +25,10 @@ from dpcore import (
 )
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
-from dpcore.noise_text import noise_from_json
+from dpcore.parse_noise import noise_from_json
 from tests.effort import by_day
 from tests.support.dpcore.refusals import ident, names, refusal
-from tests.support.dpcore.scripted import NeverAsked
+from tests.support.dpcore.scripted_rng import NeverAsked
 from tests.support.laws import BEYOND_INT64, EVERYDAY, centre
 
 LAPLACE = DiscreteLaplace(scale=10)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from accounting.budget.calibrate import read_noise_family
-from accounting.claims.claim import read_claim
-from audit.claims.claim import Claim
+from accounting.calibration.calibrate import read_noise_family
+from accounting.guarantees.stated_guarantees import read_claim
+from audit.claims.tested_claim import Claim
 from audit.search.spaces import read_space
 from audit.targets.target_syntax import read_target
 from bandits.policies.registry import read_algorithm
 from dpcore import Scope
 from dpcore.errors import InvalidParameter
-from dpcore.noise_text import LAWS, read_noise, read_sensitivity, write_sensitivity
+from dpcore.parse_noise import LAWS, read_noise, read_sensitivity, write_sensitivity
 from dpcore.spec_syntax import did_you_mean, find_name
 
 # Each reader with the name it gives what was typed, a spec that it reads, and its last key anew.

@@ -27,20 +27,20 @@ PAGES = "docs/proofs"
 # The functions that every bound and every sample rests on: no change may unbind one.
 NEED_A_PROOF = (
     "dpcore.sampling.rng:Rng",
-    "dpcore.sampling.coins:bernoulli_exp",
+    "dpcore.sampling.bernoulli:bernoulli_exp",
     "dpcore.sampling.inversion:InversionTable.fill",
     "dpcore.sampling.inversion:table_of_masses",
-    "dpcore.sampling.wide_gaussian:Centred._fill",
+    "dpcore.sampling.unimodal_rejection:Centred._fill",
     "dpcore.numbers.enclosure:narrow",
     "dpcore.numbers.floating:exp_neg",
     "dpcore.analysis.coin_sums:upper_tail",
     "dpcore.protocols.encoding:FixedPoint",
     "dpcore.secure_aggregation.server:finish",
-    "accounting.loss.discrete_loss:Listing.above",
-    "accounting.loss.discrete_loss:Listing.below",
+    "accounting.pld.discrete_pld:Listing.above",
+    "accounting.pld.discrete_pld:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
-    "accounting.ledger.charging:charged",
-    "audit.evidence.prequential_test:Evidence",
+    "accounting.ledger.charge_transaction:charged",
+    "audit.statistical_tests.fixed_sample_test:Evidence",
     "bandits.radius.certified:certified_width",
 )
 

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-import dpcore.command.app
+import dpcore.cli.app
 from tests.effort import by_day
 from tests.repository.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
-from tests.support.typed import Answer, typed
+from tests.support.run_command import Answer, typed
 
 SHORT, LONG = 2, 100
 
@@ -32,7 +32,7 @@ def test_every_command_has_its_row() -> None:
     rows = {row.words for row in COMMANDS}
     words: set[tuple[str, ...]] = {("sample",), ("pmf",)}
     for group in ("budget", "protocol"):
-        loaded = dpcore.command.app._load(dpcore.command.app._registered()[group])
+        loaded = dpcore.cli.app._load(dpcore.cli.app._registered()[group])
         words |= {(group, name) for name in loaded.commands}
     assert rows == words
 
@@ -70,7 +70,7 @@ def test_a_command_that_fails_is_seen(
     def broken(argument: str, text: str) -> None:
         raise RuntimeError("slip")
 
-    monkeypatch.setattr(dpcore.command.app, "read_law", broken)
+    monkeypatch.setattr(dpcore.cli.app, "read_law", broken)
     found = wrong(typed(capsys, *line(Random(1), COMMANDS[0])))
     assert found is not None
     assert "70" in found
@@ -79,7 +79,7 @@ def test_a_command_that_fails_is_seen(
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(LONG))
 def test_hostile_lines_in_real_processes(seed: int) -> None:
-    start = "import dpcore.command.app; dpcore.command.app.main()"
+    start = "import dpcore.cli.app; dpcore.cli.app.main()"
     rng = Random(seed)
     row = rng.choice(COMMANDS)
     words = line(rng, row)

@@ -10,7 +10,7 @@ import pytest
 from dpcore import Scope
 from tests.effort import by_day, effort
 from tests.repository.pages import Block, PageError, blocks, first_example, run_alone, run_page
-from tests.support import warm
+from tests.support import forked_commands
 
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
     by_day = effort(1, 2) == 1  # by night every command is a process of its own
     text = page.read_text(encoding="utf-8")
-    run_page(str(page.relative_to(ROOT)), text, folder, warm.run if by_day else None)
+    run_page(str(page.relative_to(ROOT)), text, folder, forked_commands.run if by_day else None)
 
 
 def test_a_newcomers_pages_state_the_default_relation_and_the_words_of_a_report() -> None:

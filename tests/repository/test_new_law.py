@@ -7,8 +7,8 @@ from pathlib import Path
 
 import dpcore
 from dpcore.noise import Noise
-from dpcore.noise_text import LAWS
-from tests.support.accounting.laws import Triangle
+from dpcore.parse_noise import LAWS
+from tests.support.accounting.unregistered_law import Triangle
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from typer.main import get_command
 
-from dpcore.command.app import app
+from dpcore.cli.app import app
 
 ROOT: Final = Path(__file__).parents[2]
 TEXTS: Final = [
@@ -189,7 +189,10 @@ def test_every_extra_target_and_path_that_a_text_mentions_exists() -> None:
 def test_an_extra_a_target_or_a_path_that_does_not_exist_is_seen() -> None:
     assert absent("`pip install dpcore[plot,plots]` (extra `nope`)") == ["plots", "nope"]
     assert absent("`make test`, `make nonsense`, make a face") == ["make nonsense"]
-    assert absent("`dpcore/sampling/rng.py`, `audit/catalogue/*.py`, `docs/proofs/<law>.md`") == []
+    assert (
+        absent("`dpcore/sampling/rng.py`, `audit/broken_mechanisms/*.py`, `docs/proofs/<law>.md`")
+        == []
+    )
     assert absent("`dpcore/rngs.py`, `audit/features_*.py`") == [
         "dpcore/rngs.py",
         "audit/features_*.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository.test_oldest import run
+from tests.repository.test_oldest_dependencies import run
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")

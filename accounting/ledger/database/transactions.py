@@ -19,9 +19,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
-from accounting.ledger.database import place
+from accounting.ledger.database import database_url
 from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
-from accounting.ledger.database.waiting import waited_for_process, waited_for_session
+from accounting.ledger.database.lock_holder import waited_for_process, waited_for_session
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
 
 _PATIENCE: Final = 60  # the time in seconds for which a charge waits for others
@@ -39,8 +39,8 @@ class Store:
     r"""One database. Connections are pooled and reused, but never across a fork."""
 
     def __init__(self, url: str) -> None:
-        address = place.address_of(url)
-        self.where, self.is_file = place.where_of(address), place.is_file(address)
+        address = database_url.address_of(url)
+        self.where, self.is_file = database_url.where_of(address), database_url.is_file(address)
         # Resolved now, as by the driver, so that a later change of the folder has no effect.
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
         # If links lead to another file later, that file is not the open one, and is refused.
@@ -77,8 +77,10 @@ class Store:
         ``create`` the tables, or the file, need not exist yet.
         """
         if create and self.is_file:
-            place.identity(self._path, self.where)  # refuses a device, whose mode must not change
-            place.made_private(self._real)
+            database_url.identity(
+                self._path, self.where
+            )  # refuses a device, whose mode must not change
+            database_url.made_private(self._real)
         with self._transaction(reads=False, create=create) as connection:
             if not self.is_file:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
@@ -100,7 +102,7 @@ class Store:
         Call it inside a writing transaction.
         """
         if self.is_file:
-            place.settle_in(self._path, ledger)
+            database_url.settle_in(self._path, ledger)
 
     def must_hold_tables(self, connection: Connection) -> None:
         r"""Raise :class:`LedgerUnavailable` for a database without a ledger."""
@@ -124,7 +126,7 @@ class Store:
         if self.is_file:
             for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
                 with suppress(FileNotFoundError):  # without a log all data are in the file
-                    place.bring_to_disk(path, how)
+                    database_url.bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
         r"""The error for a charge that timed out, naming the blocking process."""
@@ -139,7 +141,7 @@ class Store:
 
     @contextmanager
     def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
-        if self.is_file and not create and place.identity(self._path, self.where) is None:
+        if self.is_file and not create and database_url.identity(self._path, self.where) is None:
             # Opening a missing file would create an empty one.
             reason = "there is no such file: create a ledger with dpcore ledger open"
             raise LedgerUnavailable(self.where, reason)
@@ -156,14 +158,14 @@ class Store:
                     yield connection
                 return
             with using(self._real):
-                place.refuse_mounted(self._real, self.where)
+                database_url.refuse_mounted(self._real, self.where)
                 if not reads:
                     self._shorten_log()
                 with engine.begin() as connection:
                     _begin(connection, reads=reads)
                     file = connection.info["file"]
                     self._must_be(file)
-                    connection.info["home"] = place.home_of(self._real)
+                    connection.info["home"] = database_url.home_of(self._real)
                     yield connection
             # A write to a file that has been moved or removed must not be acknowledged.
             self._must_be(file)
@@ -184,7 +186,7 @@ class Store:
 
     def _must_be(self, opened: tuple[int, int]) -> None:
         self.file = self.file or opened
-        if not self.file == opened == place.identity(self._path, self.where):
+        if not self.file == opened == database_url.identity(self._path, self.where):
             reason = "was moved, removed or replaced while it was open: open it again"
             raise LedgerUnavailable(self.where, reason)
 
@@ -219,7 +221,7 @@ class Store:
 
 
 def _engine(address: URL) -> Engine:
-    if not place.is_file(address):
+    if not database_url.is_file(address):
         return create_engine(address, pool_pre_ping=True, pool_timeout=_PATIENCE)
     named = {"timeout": _PATIENCE, "factory": FileConnection}
     engine = create_engine(address, connect_args=named, pool_timeout=_PATIENCE)

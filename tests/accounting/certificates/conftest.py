@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from accounting import deadline
-from accounting.certificates import estimate, evidence
-from accounting.kernel import laws
-from accounting.kernel.exact import exact_value
+from accounting.certificates import estimate, prove_claim
+from accounting.kernel import law_tables
+from accounting.kernel.rational_claims import exact_value
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,13 @@ def forgotten() -> Iterator[None]:
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coarse tables of the kernel: wider ends in a moment, and never a false one."""
-    monkeypatch.setattr(laws, "_FINE", 64)
-    monkeypatch.setattr(evidence, "_FEW_SLOTS", 1 << 8)
+    monkeypatch.setattr(law_tables, "_FINE", 64)
+    monkeypatch.setattr(prove_claim, "_FEW_SLOTS", 1 << 8)
 
 
 def clear() -> None:
     for remembered in (
-        exact_value, evidence._plan_for, evidence._reaches, evidence._curve,
-        evidence._decided,        estimate._rows, estimate._combined,
+        exact_value, prove_claim._plan_for, prove_claim._reaches, prove_claim._curve,
+        prove_claim._decided,        estimate._rows, estimate._combined,
     ):  # fmt: skip
         remembered.cache_clear()

@@ -13,9 +13,9 @@ from scipy.stats import norm
 
 from accounting import Status, verify
 from accounting.certificates import estimate
-from accounting.certificates.parse import part_of
+from accounting.certificates.parse_certificate import part_of
 from tests.accounting.certificates.conftest import clear
-from tests.support.accounting.claiming import certificate, enclosed, noise
+from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 from tests.support.dpcore.mutants import mutated
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from accounting.certificates.canonical import digest_of
-from accounting.certificates.certificate import Certificate
+from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.certify import Certificate
 from accounting.certificates.export import OPEN, nist_lines, registry_entry, yaml_lines
-from accounting.certificates.verdict import Verdict, verify
-from tests.support.typed import typed
+from accounting.certificates.verify import Verdict, verify
+from tests.support.run_command import typed
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "certificates"
 NAMES = ("one_gaussian", "thousand_laplaces", "returning_users")

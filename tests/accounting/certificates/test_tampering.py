@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Status, verify
-from accounting.certificates.canonical import digest_of
-from accounting.certificates.certificate import Certificate
-from tests.accounting.certificates.test_certificate import move, resealed
+from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.certify import Certificate
+from tests.accounting.certificates.test_certify import move, resealed
 from tests.effort import effort, spread
 from tests.support.dpcore.refusals import refusal
 

@@ -18,8 +18,14 @@ from typing import Any
 import pytest
 
 from accounting import Status, deadline, verify
-from accounting.kernel import neighbours
-from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
+from accounting.kernel import worst_case_neighbours
+from tests.support.accounting.handwritten_certificates import (
+    cell,
+    certificate,
+    exactly,
+    noise,
+    stated,
+)
 from tests.support.accounting.neighbours import Truth, largest_loss, renyi, size
 
 ONE_SIDED = ("poisson", "binomial", "polya")
@@ -189,6 +195,6 @@ def test_two_directions_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> Non
         ways = (1,) if symmetric else (1, -1)
         return [[(sign * step, count) for step, count in shift] for sign in ways]
 
-    monkeypatch.setattr(neighbours, "_directions", all_up_or_all_down)
+    monkeypatch.setattr(worst_case_neighbours, "_directions", all_up_or_all_down)
     bad, _ = faults(5, 20, TURNING, ("box",))
     assert bad != []

@@ -20,24 +20,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Status, deadline, verify
-from accounting.certificates import parse
+from accounting.certificates import parse_certificate
 from accounting.composition.compose import compose
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
-from accounting.kernel.neighbours import NORMS
+from accounting.kernel.worst_case_neighbours import NORMS
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Toeplitz
-from accounting.release.curve import PrivacyCurve
-from accounting.release.derive_guarantee import PoissonSampled
-from accounting.release.matrix_mechanism import MatrixCurve, MatrixMechanism
-from accounting.release.real_curve import RealCurve
+from accounting.privacy_curves.derive_guarantee import PoissonSampled
+from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
-from dpcore.noise_text import noise_from_json, read_noise
+from dpcore.parse_noise import noise_from_json, read_noise
 from tests.effort import by_day
-from tests.support.accounting import samples
-from tests.support.accounting.claiming import cell, certificate, exactly, noise, stated
-from tests.support.accounting.shown import Shown
+from tests.support.accounting import subsampled_releases
+from tests.support.accounting.handwritten_certificates import (
+    cell,
+    certificate,
+    exactly,
+    noise,
+    stated,
+)
+from tests.support.accounting.neighbour_lower_bounds import Shown
 
 pytestmark = pytest.mark.usefixtures("coarse")
 
@@ -201,7 +207,7 @@ def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert math.isclose(shown.pure(), 1.8)
     # Without the table the claim holds, and the property test tries it and finds it too small.
     assert (claim, shown.pure()) in claims(shown, [L2_FOR_AN_AMOUNT])
-    monkeypatch.setattr(parse, "norms_of", lambda *_: NORMS)
+    monkeypatch.setattr(parse_certificate, "norms_of", lambda *_: NORMS)
     assert verify(certificate([L2_FOR_AN_AMOUNT], [claim], scope)).holds
     assert too_small(claim, shown.pure())
 
@@ -236,9 +242,9 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
             case "poisson":
                 source = PoissonSampled(curve=source, rate="1/2")
             case "poisson-replaced":
-                source = samples.replaced(curve=source, rate="1/2")
+                source = subsampled_releases.replaced(curve=source, rate="1/2")
             case "poisson-group":
-                source = samples.poisson(curve=source, rate="1/2", members=2)
+                source = subsampled_releases.poisson(curve=source, rate="1/2", members=2)
         total = compose((source, 1))
         if total.scope != scope:
             return True

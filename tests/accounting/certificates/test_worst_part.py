@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from accounting import Allowance, Malformed, Status
-from accounting.certificates.canonical import digest_of
-from accounting.certificates.certificate import certify
+from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.certify import certify
 from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
-from accounting.release.curve import PrivacyCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 
 DELTA = "1/1000"

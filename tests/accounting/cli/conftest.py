@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-import dpcore.command.app
-from tests.support.typed import Command
+import dpcore.cli.app
+from tests.support.run_command import Command
 
 POINTS: Final = {
     name: EntryPoint(name, f"accounting.cli.{module}:{name}", "dpcore.commands")
@@ -21,7 +21,7 @@ POINTS: Final = {
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dpcore.command.app, "_registered", lambda: POINTS)
+    monkeypatch.setattr(dpcore.cli.app, "_registered", lambda: POINTS)
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from accounting import guarantee, verify
-from accounting.budget.continual import MECHANISMS
-from accounting.certificates.certificate import Certificate
+from accounting.calibration.running_sums import MECHANISMS
+from accounting.certificates.certify import Certificate
 from accounting.cli import answers, composition_options
 from dpcore.local import FAMILIES
-from dpcore.noise_text import noise_from_json, read_noise
+from dpcore.parse_noise import noise_from_json, read_noise
 from tests.support.dpcore.refusals import refusal
-from tests.support.typed import Command
+from tests.support.run_command import Command
 
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=400"]
 LAPLACE = ["--noise", "discrete-laplace:scale=20"]

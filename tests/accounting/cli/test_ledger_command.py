@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 
 from accounting.cli.composition_options import read_names
-from accounting.ledger import AlreadyCharged, BudgetExhausted, LedgerDamaged, history
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    LedgerDamaged,
+    hash_chain,
+)
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.typed import Answer, typed
+from tests.support.run_command import Answer, typed
 
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]
 
@@ -68,7 +73,7 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
         "budget     rho=1/2 for each year (UTC)", "periods    none"
     ]  # fmt: skip
     for number, (year, code) in enumerate(((2026, 0), (2026, 0), (2027, 0), (2026, 2))):
-        monkeypatch.setattr(history, "now", lambda at=year: f"{at}-06-01T00:00:00+00:00")
+        monkeypatch.setattr(hash_chain, "now", lambda at=year: f"{at}-06-01T00:00:00+00:00")
         found = command("charge", "--batch", number, "--users", "ada", *GAUSSIAN)
         assert found.code == code
     assert "before the last charge in 2027: charges in an earlier period are refused" in found.err

@@ -10,13 +10,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accounting.budget.dpsgd import TrainingRun
-from accounting.claims.bound import Bound
+from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.cli.plot import Training, draw, draw_epochs, over_epochs
+from accounting.guarantees.bound import Bound
 from dpcore import InvalidParameter
-from dpcore.command.picture import check_picture
+from dpcore.cli.figure_file import check_picture
 from tests.support.dpcore.refusals import refusal
-from tests.support.typed import Command
+from tests.support.run_command import Command
 
 
 def bound(lower: float | None, upper: float) -> Bound:
@@ -74,7 +74,7 @@ def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.Mo
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     # The twin writes in place, and the old picture is gone.
-    monkeypatch.setattr("dpcore.command.picture.write_whole", in_its_place)
+    monkeypatch.setattr("dpcore.cli.figure_file.write_whole", in_its_place)
     draw(path, NARROW, title="a total")
     assert path.read_bytes() != before
 

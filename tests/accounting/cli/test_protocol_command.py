@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from accounting.protocol_guarantees import render
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.protocol_guarantees import format_plan
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.release.curve import PrivacyCurve
 from dpcore import Sensitivity
-from dpcore.laws.law_of_sum import summed
-from dpcore.noise_text import read_noise
+from dpcore.laws.sum_of_shares import summed
+from dpcore.parse_noise import read_noise
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.typed import Answer, typed
+from tests.support.run_command import Answer, typed
 
 INSTANCES = (
     "pure",
@@ -46,7 +46,7 @@ SIMULATION_KEYS = {
 
 
 class Command:
-    """The command in this process: the code of a real one from ``dpcore.command.app.run`` on."""
+    """The command in this process: the code of a real one from ``dpcore.cli.app.run`` on."""
 
     def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
         self.streams = streams
@@ -123,8 +123,10 @@ def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
 def test_no_pure_guarantee_is_infinity_in_words(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert render._number(math.inf) == "infinity"
-    monkeypatch.setattr(render, "_number", mutated(render._number, 'else "infinity"', "else value"))
+    assert format_plan._number(math.inf) == "infinity"
+    monkeypatch.setattr(
+        format_plan, "_number", mutated(format_plan._number, 'else "infinity"', "else value")
+    )
     # Two of twelve hide less than 1e-6 of the mass: no epsilon is enough.
     words = ("--dropouts", 11, "--runs", 1, "--json")
     with pytest.raises(json.JSONDecodeError):  # nothing is printed: Infinity is not JSON

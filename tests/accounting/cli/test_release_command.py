@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.typed import Answer, typed
+from tests.support.run_command import Answer, typed
 
 LINES = ["user_id,city,amount"] + [f"u{i % 40},{'ab'[i % 2]},{i % 7}.25" for i in range(400)]
 

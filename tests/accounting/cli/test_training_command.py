@@ -13,10 +13,10 @@ import pytest
 
 import accounting
 from accounting import TrainingRun, verify
-from accounting.budget.dpsgd import Sampling
-from accounting.interop.write_events import event_from_json, event_to_json
+from accounting.calibration.dpsgd_run import Sampling
+from accounting.interop.event_json import event_from_json, event_to_json
 from dpcore.errors import InvalidParameter
-from tests.support.typed import Command
+from tests.support.run_command import Command
 
 RUN = ["--noise-multiplier", "1.1", "--batch-size", 256, "--examples", 60000, "--delta", "1e-5"]
 EVENT = {

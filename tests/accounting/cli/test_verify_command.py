@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 from accounting import Finding, Status, Verdict, verify
-from accounting.certificates.canonical import digest_of
-from accounting.certificates.certificate import certify
+from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.certify import certify
 from accounting.cli import certificate_readers
-from accounting.release.curve import PrivacyCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certificate import certificate_of
 from bandits.certificates.recheck import SCHEMA
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear
-from tests.support.accounting.claiming import certificate, enclosed, noise
-from tests.support.typed import Answer, typed
+from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
+from tests.support.run_command import Answer, typed
 
 READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", certificate_readers.GROUP)
 Verify = Callable[..., Answer]

@@ -22,12 +22,12 @@ from accounting import (
     guarantee,
     per_user,
 )
-from accounting.claims.bound import Bound
-from accounting.claims.claim import BoundedRange
 from accounting.composition.compose import Composition
-from accounting.composition.from_json import guarantee_from_json
+from accounting.composition.guarantee_from_json import guarantee_from_json
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.stated_guarantees import BoundedRange
 from accounting.law_pairs import bounded_range
-from accounting.ledger.request import for_user
+from accounting.ledger.charge_request import for_user
 from dpcore import (
     DiscreteGaussian,
     DiscreteGaussianSum,
@@ -46,12 +46,12 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import precision
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from tests.effort import by_day, effort
-from tests.support.accounting import many
-from tests.support.accounting.amounts import ends
-from tests.support.accounting.lists import curve
+from tests.support.accounting import brute_force_compositions as many
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.release_lists import curve
+from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal, refused
-from tests.support.dpcore.second_path import real
 
 LAPLACE = DiscreteLaplace(scale=2)
 NARROW = DiscreteGaussian(sigma_squared=1)

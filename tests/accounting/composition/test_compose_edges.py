@@ -21,12 +21,12 @@ from accounting import (
     routes,
 )
 from accounting.descriptions.sampling_schemes import Poisson
-from accounting.fourier.pld_composition import ContourIntegral
-from accounting.fourier.real_loss import TabledLoss
 from accounting.law_pairs.registry import pair_of
-from accounting.loss.cell_table import Focus
-from accounting.loss.integer_cells import IntegerPair
-from accounting.theorems.real_gaussian import real_gaussian_delta
+from accounting.numerical_composition.cell_refinement import TabledLoss
+from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.loss_table import Focus
+from accounting.published_bounds.real_gaussian import real_gaussian_delta
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -39,8 +39,8 @@ from dpcore import (
 )
 from dpcore.laws.poisson import Poisson as PoissonNoise
 from dpcore.selection import NoisyMax
-from tests.support.accounting.amounts import ends
-from tests.support.accounting.lists import curve, sampled
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.release_lists import curve, sampled
 from tests.support.dpcore.refusals import refusal
 
 INF, TINY = math.inf, Fraction(1, 10**15)

@@ -21,24 +21,24 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from accounting import Approx, PrivacyCurve, Pure
-from accounting.claims.bound import Bound
-from accounting.fourier import enumeration
-from accounting.fourier.enumeration import Enumeration
+from accounting.guarantees.bound import Bound
 from accounting.law_pairs.gaussian import GaussianPair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
-from accounting.release import dominating_pairs as ways
-from accounting.release.composed_loss import ComposedLoss, listed_loss, loss_of
-from accounting.release.derive_guarantee import PoissonSampled
+from accounting.numerical_composition import few_outcomes
+from accounting.numerical_composition.few_outcomes import Enumeration
+from accounting.privacy_curves import dominating_pairs as ways
+from accounting.privacy_curves.choose_composition_method import ComposedLoss, listed_loss, loss_of
+from accounting.privacy_curves.derive_guarantee import PoissonSampled
 from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import effort
-from tests.support.accounting.brute import gaussian, laplace, real
-from tests.support.accounting.lines import of_pairs
-from tests.support.accounting.sampled_worlds import hockey_stick
-from tests.support.accounting.worlds import binomial, poisson, skellam
+from tests.support.accounting.brute_force import gaussian, laplace, real
+from tests.support.accounting.brute_force_pairs import binomial, poisson, skellam
+from tests.support.accounting.brute_force_subsampling import hockey_stick
+from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated
 
 World = list[tuple[Any, Any]]
@@ -298,11 +298,11 @@ def test_hidden_mass_that_is_forgotten_is_seen() -> None:
     broken = mutated(Enumeration._product, "hidden = one.hidden + two.hidden", "hidden = 0")
     with mpmath.workdps(DIGITS), pytest.MonkeyPatch.context() as patch:
         truth = hockey_stick(product([one.worlds[1]] * 2), Fraction(1))
-        found = enumeration.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
+        found = few_outcomes.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
         assert found is not None
         assert truth <= real(Fraction(found.upper))
-        patch.setattr(enumeration.Enumeration, "_product", broken)
-        found = enumeration.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
+        patch.setattr(few_outcomes.Enumeration, "_product", broken)
+        found = few_outcomes.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
         assert found is None or not truth <= real(Fraction(found.upper))
 
 

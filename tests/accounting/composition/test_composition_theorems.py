@@ -1,231 +1,102 @@
-r"""Users who come back: every route against a computation of its own, and the order they keep."""
+"""Composition of claims: against every outcome of randomised response, and advanced composition."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import pytest
-from mpmath import mp, mpf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-import accounting.composition.composition_theorems as module
-from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
-from accounting.composition.composition_theorems import Route
-from accounting.release.curve import PrivacyCurve
-from accounting.release.derive_guarantee import PoissonSampled
-from dpcore import (
-    Binomial,
-    DiscreteGaussian,
-    DiscreteGaussianSum,
-    DiscreteLaplace,
-    InvalidParameter,
-    PolyaDifference,
-    Scope,
-    Skellam,
-)
-from tests.effort import by_day
+from accounting import PrivacyCurve, Pure, StatedGuarantee, compose
+from accounting.composition import returning_users as theorems
+from accounting.composition.returning_users import advanced_over_splits
+from accounting.convert_guarantees import as_rdp, as_zcdp
+from dpcore import DiscreteGaussian, InvalidParameter
+from dpcore.numbers.parameter import RationalLike
+from tests.support.accounting.brute_force import real
+from tests.support.accounting.brute_force_subsampling import hockey_stick
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refusal
-from tests.support.dpcore.second_path import real
-from tests.support.laws import LAWS
 
-DELTA = Fraction(1, 10**6)
-REPLACE = Scope()
-ADD_REMOVE = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
+World = list[tuple[Any, Any]]
 
 
-def visit(noise: Any, sensitivity: Any = 1, scope: Scope = REPLACE) -> PrivacyCurve:
-    return PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
+def round_of(epsilon: RationalLike, delta: RationalLike = 0) -> World:
+    """Both worlds' chances of the four outcomes of the worst (epsilon, delta) mechanism."""
+    kept, odds = 1 - real(Fraction(delta)), mpmath.exp(real(Fraction(epsilon)))
+    return [
+        (real(Fraction(delta)), 0),
+        (kept * odds / (1 + odds), kept / (1 + odds)),
+        (kept / (1 + odds), kept * odds / (1 + odds)),
+        (0, real(Fraction(delta))),
+    ]
 
 
-SKELLAM, GAUSSIAN = visit(Skellam(variance=400)), visit(DiscreteGaussian(sigma_squared=400))
-LAPLACE = visit(DiscreteLaplace(scale=20))
-POLYA = visit(PolyaDifference(shape="0.9", scale=2))
-SAMPLED = PoissonSampled(
-    curve=visit(DiscreteGaussian(sigma_squared=4), scope=ADD_REMOVE), rate="1/100"
+def product(rounds: list[World]) -> World:
+    return [
+        (mpmath.fprod(p for p, _ in path), mpmath.fprod(q for _, q in path))
+        for path in itertools.product(*rounds)
+    ]
+
+
+@given(
+    st.lists(st.fractions(Fraction(1, 10), 2, max_denominator=50), min_size=1, max_size=4),
+    st.sampled_from(["1e-6", "1/20"]),
 )
+@settings(max_examples=20, deadline=None)
+def test_sums_bound_what_really_happens(each: list[Fraction], delta: str) -> None:
+    with mpmath.workdps(30):
+        world = product([round_of(e)[1:3] for e in each])
+        claims: list[StatedGuarantee] = [Pure(e) for e in each]
+        for words in (
+            claims,
+            [as_zcdp(c) for c in claims],
+            [as_rdp(c, [2, 8, 40]) for c in claims],
+        ):
+            at = Fraction(compose(*words).epsilon(delta).upper)
+            assert hockey_stick(world, at) <= real(delta) * (1 + mpmath.mpf(10) ** -20)
 
 
-def upper(found: Sequence[Route], method: str) -> Fraction | float:
-    (route,) = (each for each in found if each.method == method)
-    assert route.bound is not None, route.reason
-    return route.bound.upper
-
-
-def table(guarantee: Any, visits: int, delta: Fraction = DELTA) -> tuple[Route, ...]:
-    return routes(per_user(guarantee, max_visits=visits), delta)
-
-
-def law_of(curve: PrivacyCurve, reach: int) -> list[tuple[Any, Any]]:
-    law = LAWS[curve.noise.name]
-    return [(law.pmf(curve.noise, k), law.pmf(curve.noise, k - 1)) for k in range(-reach, reach)]
-
-
-def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> Any:
-    """The least over a fine grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1 - 1/a)."""
-    with mp.workdps(25):
-        atoms = law_of(curve, reach)
-        low = [(p, mp.log(q / p)) for p, q in atoms]
-
-        def at(order: Any) -> Any:
-            moment = mp.log(mp.fsum(p * mp.exp((1 - order) * l) for p, l in low)) / (order - 1)
-            extra = -mp.log(order * real(delta)) / (order - 1) + mp.log(1 - 1 / order)
-            return visits * moment + extra
-
-        place = min((at(1 + mpf(2) ** (mpf(i) / 4)), i) for i in range(-8, 40))[1]
-        fine = [mpf(2) ** (mpf(place) / 4 + mpf(i) / 100) for i in range(-25, 26)]
-        return min(at(1 + each) for each in fine)
-
-
-@by_day(1)
-@pytest.mark.parametrize("visits", [1, 16, 512])
-def test_renyi_is_the_least_over_orders(visits: int) -> None:
-    curve = visit(Skellam(variance=20))
-    truth = by_orders(curve, 75, visits, DELTA)
-    found = real(Fraction(upper(table(curve, visits), "renyi")))
-    # The grid is coarser than the search, by less than 1e-5.
-    assert truth * (1 - mpf(10) ** -5) <= found <= truth * (1 + mpf(10) ** -9)
-
-
-def response_delta(epsilon: Any, visits: int, total: Any) -> Any:
-    """delta of k randomised responses at epsilon each, at the total given."""
-    with mp.workdps(40):
-        p = 1 / (1 + mp.exp(-epsilon))
-        found = mpf(0)
-        for wrong in range(visits + 1):
-            lost = (visits - 2 * wrong) * epsilon
-            if lost > total:
-                mass = mp.binomial(visits, wrong) * p ** (visits - wrong) * (1 - p) ** wrong
-                found += mass * (1 - mp.exp(total - lost))
-        return found
-
-
-@pytest.mark.parametrize("visits", [2, 16, 64])
-def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> None:
-    found = table(Pure("1/10"), visits)
-    for method in ("exact", "optimal"):
-        total = real(Fraction(upper(found, method)))
-        at = response_delta(mpf(1) / 10, visits, total)
-        assert at <= real(DELTA) * (1 + mpf(10) ** -6)
-        assert at >= real(DELTA) * (1 - mpf(10) ** -4)
-    # What a randomised response at 1/10 needs at delta/B is a little less than 1/10.
-    assert Fraction(999, 10000) < upper(found, "basic") / visits <= Fraction(1, 10)
-
-
-@pytest.mark.parametrize("visits", [1, 16, 1024])
-def test_advanced_is_at_most_the_even_split(visits: int) -> None:
-    # Half of delta to the slack, half to the rounds, by the formula; a search does no worse.
-    each = visit_epsilon(DELTA / 2 / visits)
-    with mp.workdps(25):
-        slack = real(DELTA / 2)
-        even = each * mp.sqrt(2 * visits * -mp.log(slack)) + visits * each * mp.expm1(each)
-    found = real(Fraction(upper(table(GAUSSIAN, visits), "advanced")))
-    assert mpf("0.5") * even < found <= even * (1 + mpf(10) ** -4)
-
-
-@pytest.mark.parametrize("visits", [1, 64])
-def test_basic_shares_delta_equally(visits: int) -> None:
-    truth = visits * visit_epsilon(DELTA / visits)
-    found = real(Fraction(upper(table(GAUSSIAN, visits), "basic")))
-    assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
-
-
-def visit_epsilon(delta: Fraction) -> Any:
-    return real(Fraction(GAUSSIAN.epsilon(delta).upper))
-
-
-def test_paper_bounds_of_sums() -> None:
-    # 16 terms of variance 1 under a step of 4 are 1/2-concentrated, up to xi: see CZ, Lemma 4.
-    total = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared=1), 4), max_visits=3)
-    bound = module._paper(total, DELTA).upper
-    assert (
-        upper(table(ZCdp("3/2"), 1), "zcdp")
-        <= bound
-        < Fraction("1.0005") * Fraction(upper(table(ZCdp("3/2"), 1), "zcdp"))
+@pytest.mark.parametrize("e", ["1/1000", "1/20", "1"])
+@pytest.mark.parametrize("rounds", [1, 30, 1000])
+@pytest.mark.parametrize("slack", ["1e-6", "1/2"])
+def test_advanced_is_the_formula_and_above_the_exact_total(e: str, rounds: int, slack: str) -> None:
+    each, left = Fraction(e), Fraction(slack)
+    found = Fraction(theorems._forward(each, rounds, left))
+    with mpmath.workdps(40):
+        truth = real(each) * mpmath.sqrt(2 * rounds * mpmath.log(1 / real(left)))
+        truth += rounds * real(each) * mpmath.expm1(real(each))
+        assert 0 <= real(found) - truth <= truth * mpmath.mpf(10) ** -18
+    assert compose((Pure(e), rounds)).epsilon(left).upper <= found
+    low = mutated(
+        theorems._forward, "each * spread + rounds * each * each.expm1()", "each * spread"
     )
-    low = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared="1/5")), max_visits=2)
-    assert "sigma_squared >= 1/4" in refusal(lambda: module._paper(low, DELTA), NotDerived)
+    assert low(each, rounds, left) < found
 
 
-def reason(found: Sequence[Route], method: str) -> str:
-    (route,) = (each for each in found if each.method == method)
-    assert route.bound is None
-    return route.reason
+def test_splits_of_a_curve_that_comes_back() -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
 
+    def epsilon_of(delta: Fraction) -> Fraction | float:
+        return curve.epsilon(delta).upper
 
-@by_day(3)
-@pytest.mark.parametrize(
-    ("guarantee", "without"),
-    [
-        (LAPLACE, {"paper"}),
-        (POLYA, {"paper"}),
-        (Pure("1/10"), {"paper"}),
-        (Approx("1/10", "1e-9"), {"renyi", "paper", "zcdp"}),
-        (ZCdp("1/800"), {"exact", "paper"}),
-        (Rdp({2: "1/400", 8: "1/100"}), {"exact", "paper", "zcdp"}),
-        (SAMPLED, {"paper", "zcdp"}),
-        (visit(Binomial(trials=100, probability="1/2")), {"renyi", "paper", "zcdp"}),
-        (Assumed(Pure("1/10"), "said so"), {"paper"}),
-    ],
-    ids=["laplace", "polya", "pure", "approx", "zcdp", "rdp", "sampled", "binomial", "assumed"],
-)
-def test_routes_bound_or_say_why(guarantee: Any, without: set[str]) -> None:
-    found = table(guarantee, 2)
-    assert {route.method for route in found if route.bound is None} == without
-    for route in found:
-        assert (route.bound is None) == bool(route.reason)
-        data = route.to_json()
-        assert (data["epsilon"] is None) == (route.bound is None)
-    if "exact" not in without:
-        exact = upper(found, "exact")
-        best = min(route.bound.upper for route in found if route.bound is not None)
-        assert best >= exact * Fraction(999, 1000)
-
-
-def test_what_is_infinite_is_said_to_be() -> None:
-    found = table(Approx("1/10", "1e-3"), 4)
-    assert upper(found, "exact") == math.inf
-    assert reason(found, "basic") == "it gives no finite epsilon at this delta"
-
-
-def test_assumptions_stay() -> None:
-    total = per_user(Assumed(Pure("1/10"), "said so"), max_visits=3)
-    assert any("said so" in reason for reason in total.assumptions)
-    assert any("at most 3 batches" in reason for reason in total.assumptions)
-    assert total.scope.unit.value == "user"
-
-
-def test_bad_input_is_refused() -> None:
-    assert "max_visits" in refusal(lambda: per_user(SKELLAM, max_visits=0))
-    with pytest.raises(InvalidParameter, match="has unit user"):
-        per_user(Pure(1, scope=Scope(unit="user")), max_visits=2)  # type: ignore[arg-type]  # read by value
-    for delta in (0, 1, -1, 2):
-        with pytest.raises(InvalidParameter, match="delta"):
-            routes(per_user(SKELLAM, max_visits=2), delta)
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("_renyi", "rounds * _divergence", "_divergence"),
-        ("_zcdp", "rounds * _rho", "_rho"),
-        ("_optimal", "compose((claim, rounds))", "compose((claim, 1))"),
-        ("_basic", "rounds * each", "each"),
-    ],
-)
-def test_a_route_that_forgets_rounds_is_seen(
-    monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str
-) -> None:
-    def orderly() -> bool:
-        found = table(Pure("1/10"), 64)
-        exact = Fraction(upper(found, "exact"))
-        return all(
-            route.bound is None or route.bound.upper >= exact * Fraction(999999, 1000000)
-            for route in found
-        )
-
-    assert orderly()
-    monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
-    assert not orderly()
+    found = advanced_over_splits(epsilon_of, 64, "1e-6")
+    assert found.lower is None
+    # Any split is a true bound; the search is at least as good as an even grid of them.
+    parts = [Fraction(n, 40 * 10**6) for n in range(1, 40)]
+    total = Fraction(1, 10**6)
+    assert found.upper <= min(
+        theorems._forward(Fraction(epsilon_of(d / 64)), 64, total - d) for d in parts
+    )
+    assert advanced_over_splits(lambda d: math.inf, 3, "1e-6").upper == math.inf
+    # A pure round needs no part of delta.
+    pure = advanced_over_splits(lambda d: Fraction(1, 20), 1000, "1e-6").upper
+    assert pure == theorems._forward(Fraction(1, 20), 1000, total)
+    assert theorems._forward(Fraction(10**6), 5, total) == math.inf
+    for rounds, delta in ((0, "1e-6"), (3, 0), (3, 1)):
+        with pytest.raises(InvalidParameter, match="rounds" if rounds < 1 else "delta"):
+            advanced_over_splits(epsilon_of, rounds, delta)

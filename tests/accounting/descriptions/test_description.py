@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guarantee, verify
 from accounting.cli.composition_options import Releases
-from accounting.composition.from_json import guarantee_from_json
+from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.descriptions.description import Description, description_from_json
 from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, Laplace
 from accounting.descriptions.sampling_schemes import (
@@ -29,16 +29,16 @@ from accounting.descriptions.sampling_schemes import (
     TruncatedPoisson,
     read_scheme,
 )
-from accounting.ledger.request import cost, for_user
+from accounting.ledger.charge_request import cost, for_user
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
-from accounting.release.curve import PrivacyCurve, described
-from accounting.release.matrix_mechanism import MatrixMechanism
-from accounting.release.real_curve import RealCurve
+from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve, described
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
-from dpcore.noise_text import noise_from_json, read_noise
-from tests.support.accounting import samples
+from dpcore.parse_noise import noise_from_json, read_noise
+from tests.support.accounting import subsampled_releases
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -119,11 +119,11 @@ NARROW = RealCurve(noise=NORMAL, sensitivity=1, scope=Scope(relation=ADDED))
 OLD: list[tuple[dict[str, Any], Any]] = [
     (
         {"claim": "group-sampled", "members": 3, "rate": "1/100", "curve": CURVE},
-        samples.poisson(curve=NARROW, rate="1/100", members=3),
+        subsampled_releases.poisson(curve=NARROW, rate="1/100", members=3),
     ),
     (
         {"claim": "shift-sampled", "weights": ["1/2", "1/2"], "curve": CURVE},
-        samples.shifted(curve=NARROW, weights=["1/2", "1/2"]),
+        subsampled_releases.shifted(curve=NARROW, weights=["1/2", "1/2"]),
     ),
     (CURVE, NARROW),
     (

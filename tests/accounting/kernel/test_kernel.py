@@ -13,10 +13,15 @@ from typing import Any, Final
 import pytest
 from mpmath import MPContext
 
-from accounting.kernel import cells, convolution, delta_bounds, laws
+from accounting.kernel import (
+    cells,
+    convolution,
+    delta_bounds,
+    law_tables,
+)
 from accounting.kernel.convolution import Listing, Plan
 from accounting.kernel.delta_bounds import Curve
-from accounting.kernel.laws import Round
+from accounting.kernel.law_tables import Round
 from accounting.kernel.series import Fixed
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
@@ -222,7 +227,7 @@ MUTANTS: Final = [
     (cells, "_above", "-_floor(slack - high", "_floor(high - slack", SKELLAM, COARSE),
     (cells, "_below", "yield place, mass + part", "yield place + 1, mass + part", SKELLAM, COARSE),
     (cells, "_below", "-(-want * p // excess)", "0", SKELLAM, COARSE),
-    (laws, "of_masses", "// q) + 1)", "// (2 * q)) + 1)", SKELLAM, COARSE),
+    (law_tables, "of_masses", "// q) + 1)", "// (2 * q)) + 1)", SKELLAM, COARSE),
     (Listing, "_trimmed", "+= lost", "+= lost + gained", GAUSSIAN, NARROW),
     (
         Listing,
@@ -250,37 +255,37 @@ MUTANTS: Final = [
         COARSE,
     ),
     (delta_bounds, "_single", "f_high * most", "f_high * q // 2", ("skellam", 1), COARSE),
-    (laws, "_of_table", "k = i - shift", "k = i + shift", ("poisson", 1), COARSE),
-    (laws, "_of_laplace", "reversed(here)", "here", ("discrete-laplace", 1), COARSE),
+    (law_tables, "_of_table", "k = i - shift", "k = i + shift", ("poisson", 1), COARSE),
+    (law_tables, "_of_laplace", "reversed(here)", "here", ("discrete-laplace", 1), COARSE),
     (
-        laws,
+        law_tables,
         "_gaussian",
         "x * x / (2 * variance)",
         "x * x / (2 * variance + 1)",
         ("discrete-gaussian", 1),
         COARSE,
     ),
-    (laws, "_polya", "shape.numerator + k", "shape.numerator + 1 + k", ("polya", 1), COARSE),
-    (laws, "_poisson", "(k + 1)", "(k + 2)", ("poisson", 1), COARSE),
-    (laws, "_binomial", "trials - k", "trials + 1 - k", ("binomial", 1), COARSE),
-    (laws, "_of_reals", "below[0], above[1]", "below[0], below[1]", "reals", COARSE),
+    (law_tables, "_polya", "shape.numerator + k", "shape.numerator + 1 + k", ("polya", 1), COARSE),
+    (law_tables, "_poisson", "(k + 1)", "(k + 2)", ("poisson", 1), COARSE),
+    (law_tables, "_binomial", "trials - k", "trials + 1 - k", ("binomial", 1), COARSE),
+    (law_tables, "_of_reals", "below[0], above[1]", "below[0], below[1]", "reals", COARSE),
     (
-        laws._Gaussian,
+        law_tables._Gaussian,
         "_power",
         "- self.fixed.one * move",
         "- 2 * self.fixed.one * move",
         "reals",
         COARSE,
     ),
-    (laws._Gaussian, "_below", "x + move", "x - move", "reals", COARSE),
-    (laws._Gaussian, "masses", "each.here, x, -1", "each.there, x, -1", "reals", COARSE),
+    (law_tables._Gaussian, "_below", "x + move", "x - move", "reals", COARSE),
+    (law_tables._Gaussian, "masses", "each.here, x, -1", "each.there, x, -1", "reals", COARSE),
 ]
 
 
 def proves_a_falsehood(bounds: Any, truth: tuple[Any, Any]) -> bool:
     try:
         low, high = bounds()
-    except (ArithmeticError, ValueError, IndexError, laws.Refused):
+    except (ArithmeticError, ValueError, IndexError, law_tables.Refused):
         return False
     least, most = (Fraction(int(end * 10**50), 10**50) for end in truth)
     return bool(low > most + SLACK or high < least - SLACK)

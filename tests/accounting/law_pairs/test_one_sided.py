@@ -21,8 +21,8 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.support.accounting.brute import close
-from tests.support.accounting.worlds import Worlds, agrees, binomial, poisson, polya
+from tests.support.accounting.brute_force import close
+from tests.support.accounting.brute_force_pairs import Worlds, agrees, binomial, poisson, polya
 
 POINTS = ("0", "1/1000", "1/10", "1/3", "1", "5/2", "7")
 

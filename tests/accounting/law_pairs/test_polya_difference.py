@@ -10,18 +10,18 @@ import pytest
 from flint import arb
 
 from accounting import PrivacyCurve
-from accounting.claims.claim import PureBound
-from accounting.fourier.real_loss import TabledLoss
+from accounting.convert_guarantees import as_pure
+from accounting.guarantees.stated_guarantees import PureBound
 from accounting.law_pairs.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
-from accounting.loss.integer_cells import table_of
+from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pairs.pair import Coordinates
-from accounting.theorems.claim_conversion import as_pure
+from accounting.pld.integer_cells import table_of
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
-from tests.support.accounting.brute import close, real
-from tests.support.accounting.worlds import Worlds, agrees, difference, polya
+from tests.support.accounting.brute_force import close, real
+from tests.support.accounting.brute_force_pairs import Worlds, agrees, difference, polya
 
 SHAPES = [("1/2", "1", 2), ("9/10", "3/2", 3), ("1/16", "1", 1), ("2", "1", 2), ("5/2", "3/2", 3)]
 

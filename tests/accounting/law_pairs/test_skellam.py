@@ -18,8 +18,8 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
-from tests.support.accounting.brute import close, real
-from tests.support.accounting.worlds import Worlds, skellam
+from tests.support.accounting.brute_force import close, real
+from tests.support.accounting.brute_force_pairs import Worlds, skellam
 from tests.support.dpcore.mutants import mutated
 
 

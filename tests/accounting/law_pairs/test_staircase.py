@@ -16,8 +16,8 @@ from accounting.law_pairs import staircase
 from accounting.law_pairs.staircase import StaircasePair
 from dpcore import DiscreteLaplace, Sensitivity, Staircase
 from dpcore.numbers.enclosure import narrow, precision
-from tests.support.accounting.brute import mass_of
-from tests.support.accounting.lists import curve
+from tests.support.accounting.brute_force import mass_of
+from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mutants import mutated
 
 CASES = [("2", 3, 2, 3), ("3", 4, 1, 3), ("1", 2, 1, 5), ("5/2", 3, 3, 7)]

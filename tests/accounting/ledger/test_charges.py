@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accounting.claims.claim import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.adaptive_composition.privacy_filter import ApproxFilter
 from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger import (
     AlreadyCharged,
     BudgetExhausted,
@@ -22,9 +23,8 @@ from accounting.ledger import (
     LedgerDamaged,
     LedgerUnavailable,
 )
-from accounting.ledger.names import name, sorted_names
-from accounting.release.curve import PrivacyCurve
-from accounting.theorems.filter import ApproxFilter
+from accounting.ledger.user_names import name, sorted_names
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
@@ -32,7 +32,7 @@ from tests.effort import by_day
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
-# Who pays what, when, and what of it is refused, on either database: test_model.py.
+# Who pays what, when, and what of it is refused, on either database: test_ledger_model.py.
 
 
 def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from accounting.ledger import AlreadyCharged, Ledger, LedgerDamaged, LedgerUnavailable, Receipt
-from accounting.ledger import charging as book
+from accounting.ledger import charge_transaction as book
 from tests.support.ledger.budget import BUDGET, per_user
-from tests.support.ledger.power import Change, apply, compiled, cut_after, played
+from tests.support.ledger.power_cuts import Change, apply, compiled, cut_after, played
 from tests.support.ledger.server import Server
 from tests.support.ledger.workers import charge_on, processes
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.nightly
 CHARGES = 40
 WRITER = """
 import os, sys
-from accounting.claims.claim import ZCdp
+from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import Ledger, Request
 from accounting.ledger.database import transactions
 from tests.support.ledger.budget import BUDGET

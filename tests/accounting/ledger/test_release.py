@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from accounting import guarantee, guarantee_from_json
-from accounting.claims.claim import Approx, Pure
+from accounting.guarantees.stated_guarantees import Approx, Pure
 from accounting.ledger import (
     AlreadyCharged,
     BudgetExhausted,
@@ -24,7 +24,7 @@ from accounting.ledger import (
     ValueLost,
     backup,
 )
-from accounting.ledger.charging import Book
+from accounting.ledger.charge_transaction import Book
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.local import (

@@ -14,7 +14,7 @@ from accounting.pairs.pair import Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore import DiscreteGaussian, DiscreteLaplace, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from tests.support.accounting.brute import Brute, close, laplace
+from tests.support.accounting.brute_force import Brute, close, laplace
 
 LAPLACES = [("1/4", 1), ("1", 1), ("1", 6), ("10", 1), ("10", 7), ("3", 40), ("100", 1)]
 

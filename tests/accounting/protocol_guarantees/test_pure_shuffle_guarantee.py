@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from flint import arb
 
-from accounting.claims.claim import PureBound
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import PureBound
 from accounting.protocol_guarantees import pure_shuffle_guarantee
-from accounting.protocol_guarantees.plan import choose, protocol_guarantee
+from accounting.protocol_guarantees.plan_protocol import choose, protocol_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.pure_shuffle import PureShuffle
@@ -196,7 +196,7 @@ def test_what_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     refusal(lambda: purity(shuffle(12, 1, 3000, "1/1000", 8, 1), 12))
     refusal(lambda: purity("shuffle", 1))
     monkeypatch.setattr(
-        "accounting.protocol_guarantees.plan.plan_pure_shuffle", lambda **_: ALL_COUNTED
+        "accounting.protocol_guarantees.plan_protocol.plan_pure_shuffle", lambda **_: ALL_COUNTED
     )
     with pytest.raises(NotDerived, match="certified only for Pure"):
         choose(instance="pure-shuffle", users=12, epsilon=1)

@@ -25,7 +25,7 @@ from accounting.queries import (
     TopK,
 )
 from accounting.queries.query import Additive, Moves, Query, noisy, spread
-from accounting.queries.released import epsilon_at, guarantee_of, plan, release
+from accounting.queries.release_answer import epsilon_at, guarantee_of, plan, release
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity

@@ -17,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it brings no types
 import pytest
 
 from accounting import certify, compose, verify
-from accounting.claims.claim import Pure
+from accounting.guarantees.stated_guarantees import Pure
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.queries import (
     Count,

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.descriptions.real_noise import Gaussian
-from accounting.release.real_curve import RealCurve
+from accounting.privacy_curves.real_noise_curve import RealCurve
 from audit.claims import curve_claim
-from audit.claims.claim import Claim
 from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.tested_claim import Claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down
-from tests.audit.exact.test_direction import masses
+from tests.audit.known_laws.test_direction import masses
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 
@@ -296,8 +296,8 @@ def test_accounting_is_imported_only_for_a_curve() -> None:
     code = (
         "import sys; from audit.claims.curve_claim import read_claim; read_claim('epsilon=1');"
         "assert not any(m.startswith('accounting') for m in sys.modules);"
-        "read_claim('rho=1'); assert 'accounting.claims.renyi_conversion' in sys.modules;"
-        "assert not {'accounting.release', 'accounting.composition'} & {*sys.modules}"
+        "read_claim('rho=1'); assert 'accounting.guarantees.renyi_to_epsilon' in sys.modules;"
+        "assert not {'accounting.privacy_curves', 'accounting.composition'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

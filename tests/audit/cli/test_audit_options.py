@@ -17,11 +17,11 @@ HALF = ["half-scale", "-n", 2000, "--seed", 7]
 
 
 def test_several_pairs_come_from_a_file(audit: Shell, here: Path) -> None:
-    (here / "steps.py").write_text(
+    (here / "step_functions.py").write_text(
         "def steps(dataset, rng):\n    return max(dataset, 3) + 2 * int(rng.integers(2))\n"
     )
     (here / "pairs.toml").write_text("[[pair]]\na = 1\nb = 0\n[[pair]]\na = 4\nb = 3\n")
-    words = ("steps.py:steps", "-n", 2000, "--seed", 7, "--claim", "epsilon=1")
+    words = ("step_functions.py:steps", "-n", 2000, "--seed", 7, "--claim", "epsilon=1")
     found = audit(*words, "--pairs", "pairs.toml", "--json").json
     assert found["pairs"] == [[1, 0], [4, 3]]
     assert found["pair"] == [4, 3]
@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 def test_what_cannot_be_is_refused_by_name(
     audit: Shell, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.sandbox.jobs._PATIENCE", 0.5)
+    monkeypatch.setattr("audit.sandbox.parallel_jobs._PATIENCE", 0.5)
     words, told = REFUSED[case]
     answer = audit("half-scale", *words)
     assert answer.code == 2, answer.err

@@ -11,12 +11,18 @@ from typing import Any
 
 import pytest
 
-from audit.claims.claim import Claim
-from audit.exact.divergence import decide, delta_point, epsilon_point, hockey_stick, renyi_point
+from audit.claims.tested_claim import Claim
+from audit.known_laws.divergence import (
+    decide,
+    delta_point,
+    epsilon_point,
+    hockey_stick,
+    renyi_point,
+)
 from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
-from dpcore.noise_text import read_noise
+from dpcore.parse_noise import read_noise
 from tests.support.audit.command import Shell
 
 ONE, TWO = "discrete-laplace:scale=1@0", "discrete-laplace:scale=1@1"
@@ -291,7 +297,7 @@ def test_what_no_precision_tells_is_undecided(
     def stuck(*_: object, **__: object) -> Any:
         return type(wide)(Fraction(0), Fraction(1, 2))
 
-    monkeypatch.setattr("audit.exact.divergence.hockey_stick", stuck)
+    monkeypatch.setattr("audit.known_laws.divergence.hockey_stick", stuck)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4", "--json")
     assert (answer.code, answer.json["verdict"]) == (4, "undecided")
     assert answer.json["points"][0]["delta"]["worse"] == [0.0, 0.5]
@@ -300,7 +306,7 @@ def test_what_no_precision_tells_is_undecided(
     def tired(*_: object, **__: object) -> Any:
         raise PrecisionExhausted("no more bits")
 
-    monkeypatch.setattr("audit.exact.divergence.epsilon_at", tired)
+    monkeypatch.setattr("audit.known_laws.divergence.epsilon_at", tired)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
     assert answer.code == 4
     assert "is discontinuous" in answer.out

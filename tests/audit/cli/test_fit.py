@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from audit.cli.single import replay_command
+from audit.cli.layer_commands import replay_command
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -112,7 +112,7 @@ def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], rea
 
 
 def replayed(*words: str) -> tuple[int, str]:
-    """Exit code and standard output; a refusal is raised, as ``dpcore.command.app`` expects it."""
+    """Exit code and standard output; a refusal is raised, as ``dpcore.cli.app`` expects it."""
     app = typer.Typer()
     app.command()(replay_command)
     outcome = CliRunner().invoke(app, [*words])

@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.claims.claim import Claim
-from audit.evidence.prequential_test import block_ends, gather
+from audit.claims.tested_claim import Claim
 from audit.features import additive, learned_score
 from audit.features.additive import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader
-from audit.features.feature import read_feature
 from audit.features.learned_score import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
+from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume.checkpoint import resume
-from audit.runs.block import Plan
-from audit.sample import draw, report_of, sample
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import draw, report_of, sample
+from audit.statistical_tests.fixed_sample_test import block_ends, gather
 from audit.targets.target import Target, Vectorised
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort

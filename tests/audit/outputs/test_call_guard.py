@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import dpcore.command.app
-from audit.claims.claim import Claim
+import dpcore.cli.app
+from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import TimeUp, Watchdog, failure, reading, stdout_to_stderr
-from audit.runs.block import Plan
+from audit.runs.draw_plan import Plan
 from audit.runs.drawn import DrawnRuns
-from audit.sample import report_of
+from audit.sample_layer import report_of
 from audit.targets.target import Scalar
 from tests.support.audit.command import ROOT, at
 
@@ -157,27 +157,27 @@ def test_no_way_out_looks_like_a_verdict(
     def broken(argument: str, text: str) -> None:
         raise error
 
-    monkeypatch.setattr(dpcore.command.app, "read_law", broken)
+    monkeypatch.setattr(dpcore.cli.app, "read_law", broken)
     for stream in (Closed(), None):
         monkeypatch.setattr(sys, "stderr", stream)
-        code = dpcore.command.app.run(["sample", "discrete-laplace:scale=1", *words])
-        assert code == dpcore.command.app.DEFECT
+        code = dpcore.cli.app.run(["sample", "discrete-laplace:scale=1", *words])
+        assert code == dpcore.cli.app.DEFECT
 
 
 def test_a_usage_error_without_a_standard_error_is_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Closed())
-    assert dpcore.command.app.run(["sample", "x"]) == 2
+    assert dpcore.cli.app.run(["sample", "x"]) == 2
 
 
 LEAVE = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
-import dpcore.command.app
-dpcore.command.app._PATIENCE = 0.1
+import dpcore.cli.app
+dpcore.cli.app._PATIENCE = 0.1
 point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')
-dpcore.command.app._registered = lambda: {{'audit': point}}
-dpcore.command.app.main()
+dpcore.cli.app._registered = lambda: {{'audit': point}}
+dpcore.cli.app.main()
 """
 
 

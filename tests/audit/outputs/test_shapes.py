@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pytest
 
-from audit.assembly import audit
-from audit.report.report import AuditReport
+from audit.report.audit_report import AuditReport
+from audit.run_audit import audit
 from tests.effort import by_day
 
 Rng: TypeAlias = np.random.Generator

@@ -12,7 +12,7 @@ import pytest
 
 import audit.replay.replay
 import audit.replay.rng_hooks
-from audit.catalogue import find
+from audit.broken_mechanisms import find
 from audit.errors import TargetFailed
 from audit.replay.findings import Finding, ReplayReport
 from audit.replay.replay import replay
@@ -73,7 +73,7 @@ def test_a_correct_mechanism_gives_no_error(
 
 def named(name: str, **options: Any) -> ReplayReport:
     entry = find(name)
-    twins = [e.twin for e in audit.catalogue.ENTRIES]
+    twins = [e.twin for e in audit.broken_mechanisms.ENTRIES]
     subject = entry or next(twin for twin in twins if twin.name == name)
     target = Vectorised(spelling=name, function=subject.run)
     return replay(target, subject.pair, **options)

@@ -16,7 +16,7 @@ import pytest
 from audit.errors import TargetFailed
 from audit.replay.declared import declare
 from audit.replay.replay import replay
-from audit.replay.run import MOST_HANGS
+from audit.replay.run_on_tape import MOST_HANGS
 from dpcore import DiscreteLaplace
 from tests.effort import effort
 from tests.support.replay_targets import faulty

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from audit.claims.claim import Claim
+from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import VerdictWord
 from audit.errors import TargetFailed
-from audit.evidence.baseline_bounds import BaselineFinding
-from audit.evidence.event import Witness
-from audit.evidence.sample_outcome import Outcome
+from audit.formats import html_page
+from audit.formats.shorten import distinct, printable
 from audit.report import figures
+from audit.report.audit_report import AuditReport
 from audit.report.figure_data import Bin, Histogram, histogram
 from audit.report.figures import curve_figure, histogram_figure, trace_figure
-from audit.report.report import AuditReport
 from audit.search.search import SearchResult
-from audit.wording import html
-from audit.wording.shorten import distinct, printable
+from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
+from audit.statistical_tests.event import Witness
+from audit.statistical_tests.sample_outcome import Outcome
 from tests.effort import by_day
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import (
@@ -37,7 +37,7 @@ from tests.support.audit.html_documents import (
     refuted,
     shown_of,
 )
-from tests.support.audit.words import in_event, spans, worded
+from tests.support.audit.parse_witness import in_event, spans, worded
 from tests.support.dpcore.mutants import mutated, rewired
 
 every = pytest.mark.parametrize("name", DOCUMENTS)
@@ -182,7 +182,7 @@ def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
 
 
 def test_a_text_that_is_not_escaped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "code", Markup)
+    monkeypatch.setattr(html_page, "code", Markup)
     assert "script" in Visible.of(replace(refuted(), target=NASTY).to_html()).tags
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import audit
-from audit.evidence.event import Witness
-from dpcore.command.progress import in_notebook, notebook_bar
+from audit.statistical_tests.event import Witness
+from dpcore.cli.progress import in_notebook, notebook_bar
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import NASTY
 

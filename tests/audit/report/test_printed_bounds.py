@@ -13,19 +13,19 @@ import pytest
 from markupsafe import Markup
 
 from audit.claims import verdicts as levels
-from audit.claims.claim import Claim
-from audit.evidence.baseline_bounds import BaselineFinding
-from audit.evidence.event import Witness
-from audit.evidence.sample_outcome import Outcome
-from audit.evidence.trace import Trace
+from audit.claims.tested_claim import Claim
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport
+from audit.replay.compare_runs import moves
 from audit.replay.distance import root
-from audit.replay.evidence import moves
-from audit.report import figures, sections, sentences
-from audit.report import report as model
-from audit.report.record import ExactFinding
-from audit.report.report import AuditReport
+from audit.report import audit_report as model
+from audit.report import figures, html_sections, sentences
+from audit.report.audit_record import ExactFinding
+from audit.report.audit_report import AuditReport
+from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
+from audit.statistical_tests.event import Witness
+from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.trace import Trace
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.dpcore.mutants import mutated, rewired
@@ -166,7 +166,7 @@ def nearest(value: Any, digits: int = 4) -> str:
 
 
 def test_a_page_that_rounds_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "down", nearest)
+    monkeypatch.setattr(html_sections, "down", nearest)
     reports = [report_of(seed) for seed in SEEDS]
     assert any(wrong(in_page(report.to_json(), report.to_html())) for report in reports)
 

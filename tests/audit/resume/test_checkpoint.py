@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
-from audit.features.feature import read_feature
-from audit.report.report import AuditReport
+from audit.claims.tested_claim import Claim
+from audit.features.parse_feature import read_feature
+from audit.report.audit_report import AuditReport
 from audit.resume import checkpoint
 from audit.resume.checkpoint import resume, stored_seed
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
 from audit.targets.target import Scalar, Target, Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
@@ -280,10 +280,10 @@ SCRIPT = f"""
 import os, random, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from audit.resume.checkpoint import resume
-from audit.claims.claim import Claim
+from audit.claims.tested_claim import Claim
 from audit.outputs.call_guard import stdout_to_stderr
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
 from audit.targets.target_syntax import read_target
 plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=3_000, seed=7, alpha="1e-9")
 with stdout_to_stderr():

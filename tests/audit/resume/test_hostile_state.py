@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.evidence.sample_outcome import versions
 from audit.outputs.stored import pack
 from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
-from audit.runs.block import Plan
+from audit.runs.draw_plan import Plan
+from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target_syntax import read_target
-from dpcore.command.state_file import next_record, started
+from dpcore.cli.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.effort import spread
 from tests.support.audit import plans
@@ -193,8 +193,8 @@ def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
-        "from audit.claims.claim import Claim\n"
-        "from audit.runs.block import Plan\n"
+        "from audit.claims.tested_claim import Claim\n"
+        "from audit.runs.draw_plan import Plan\n"
         "from audit.targets.target_syntax import read_target\n"
         "from dpcore.errors import InvalidParameter\n"
         "plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=600)\n"

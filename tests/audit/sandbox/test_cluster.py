@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from audit.sample import sample
-from audit.sandbox.jobs import dask_cluster
+from audit.sample_layer import sample
+from audit.sandbox.parallel_jobs import dask_cluster
 from audit.targets.target_syntax import read_target
-from tests.audit.sandbox.test_jobs import AWK, plan
+from tests.audit.sandbox.test_parallel_jobs import AWK, plan
 
 pytestmark = pytest.mark.nightly  # a cluster takes seconds to start
 

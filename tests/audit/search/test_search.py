@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.catalogue import find
-from audit.claims.claim import Claim
+from audit.broken_mechanisms import find
+from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
-from audit.evidence.prequential_test import gather
-from audit.features.feature import read_feature
+from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave
-from audit.runs.block import Plan, Stream
+from audit.runs.draw_plan import Plan, Stream
 from audit.search import search as module
 from audit.search.search import SHARE, STREAM, SearchResult, training_runs
 from audit.search.spaces import Space, key, read_space
+from audit.statistical_tests.fixed_sample_test import gather
 from audit.targets.target import Block, Target
 from audit.targets.target_syntax import as_target, read_target, target_of
 from dpcore.errors import InvalidParameter

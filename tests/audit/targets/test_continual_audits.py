@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.assembly import audit
-from audit.report.report import AuditReport
+from audit.report.audit_report import AuditReport
+from audit.run_audit import audit
 from audit.targets.continual import target_of
 from audit.targets.target import Catalogued
 from audit.targets.target_syntax import read_target

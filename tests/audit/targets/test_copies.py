@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import audit.targets.target
 from audit.errors import TargetFailed
-from audit.features.feature import own_map
+from audit.features.parse_feature import own_map
 from audit.outputs.identity import identity
 from audit.replay.declared import declare
 from audit.replay.replay import replay
 from audit.targets.target_syntax import as_target
-from audit.training.dpsgd import dpsgd
+from audit.training.dpsgd_step import dpsgd
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -276,7 +276,7 @@ def test_a_map_of_ones_own_may_return_one_buffer(monkeypatch: pytest.MonkeyPatch
         buffer[0] = output
         return buffer
 
-    monkeypatch.setattr("audit.features.feature.load", lambda _: kept)
+    monkeypatch.setattr("audit.features.parse_feature.load", lambda _: kept)
     assert list(own_map("any:kept")([1, 2])) == [[1], [2]]
 
 

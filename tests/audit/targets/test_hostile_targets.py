@@ -20,22 +20,22 @@ STARTS = f"""
 import contextlib, ctypes, io, json, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
-import audit.cli.run, audit.layers, audit.sandbox.sandbox, audit.sample, audit.cli.output
-import dpcore.command.app
+import audit.cli.audit_command, audit.run_layers, audit.sandbox.sandboxed_target, audit.sample_layer, audit.cli.output
+import dpcore.cli.app
 point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
-dpcore.command.app._registered = lambda: {{"audit": point}}
+dpcore.cli.app._registered = lambda: {{"audit": point}}
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are this process's children
 if sys.argv[1] == "within":  # the twin: what is audited runs within the auditor
-    from audit.features.feature import read_feature
+    from audit.features.parse_feature import read_feature
     from audit.targets.target_syntax import read_target
-    from audit.sandbox.sandbox import Sandbox
+    from audit.sandbox.sandboxed_target import Sandbox
     Sandbox.target = lambda self, text, *, seeded=True: read_target(text, seeded=seeded)
     Sandbox.feature = lambda self, text: read_feature(text)
-    dpcore.command.app._PATIENCE = 0.1
+    dpcore.cli.app._PATIENCE = 0.1
 warm = "audit count --claim epsilon=1 --pair 0 1 -n 400 --layers sample --json".split()
 with contextlib.redirect_stdout(io.StringIO()):
-    assert dpcore.command.app.run(warm) == 0
+    assert dpcore.cli.app.run(warm) == 0
 for line in sys.stdin:
     folder, words = json.loads(line)
     if not (child := os.fork()):
@@ -46,7 +46,7 @@ for line in sys.stdin:
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.argv = ["dpcore", *words]
-        dpcore.command.app.main()
+        dpcore.cli.app.main()
         os._exit(99)
     _, status = os.waitpid(child, 0)
     # Whoever it left behind, zombies too, would now be a child of this process.

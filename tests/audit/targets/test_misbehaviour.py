@@ -25,7 +25,7 @@ from tests.support.audit.command import (
     process,
     started,
 )
-from tests.support.typed import Answer
+from tests.support.run_command import Answer
 
 
 def failed(answer: Answer) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import audit
-from audit.catalogue import ENTRIES
+from audit.broken_mechanisms import ENTRIES
 from audit.search.spaces import read_space
 from audit.targets.neighbours import doubts, read_pairs_file, require_neighbours
 from audit.testing.assertions import assert_private

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.protocol_guarantees.plan import Plan as ProtocolPlan
-from accounting.protocol_guarantees.plan import protocol_guarantee
+from accounting.protocol_guarantees.plan_protocol import Plan as ProtocolPlan
+from accounting.protocol_guarantees.plan_protocol import protocol_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from audit.claims.claim import Claim
-from audit.exact.divergence import epsilon_at
-from audit.exact.proof import join_layers, prove
-from audit.report.report import AuditReport
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.claims.tested_claim import Claim
+from audit.known_laws.divergence import epsilon_at
+from audit.known_laws.proof import join_layers, prove
+from audit.report.audit_report import AuditReport
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
 from audit.targets.protocol import read_plan, target_of
 from audit.targets.target import Known, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.protocols.modular_sums import AggregatedSum
+from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from tests.alpha_budget import buy_alpha

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 from scipy.stats import chisquare
 
-from accounting.composition.noisy_threshold import least_threshold
+from accounting.composition.noisy_threshold_guarantee import least_threshold
 from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
 from accounting.queries.query import Moves, Query, noisy
 from audit import audit
-from audit.targets.mechanisms import law_of
+from audit.targets.local_and_selection import law_of
 from audit.targets.release import target_of
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter

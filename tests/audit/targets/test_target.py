@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
+from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
-from audit.evidence.anytime_valid_test import watch
-from audit.evidence.prequential_test import gather
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
+from audit.statistical_tests.anytime_valid_test import watch
+from audit.statistical_tests.fixed_sample_test import gather
 from audit.targets.program import Program
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import GROUP, provided, read_target

@@ -190,7 +190,7 @@ HEAVY = (
     "accounting",
     "audit.report",
     "audit.targets",
-    "audit.sample",
+    "audit.sample_layer",
 )
 
 CONFTEST = f"""

@@ -25,7 +25,7 @@ from audit.testing.strategies import (
 )
 from dpcore import Norm, SeededRng, Sensitivity
 from dpcore.noise import Noise
-from dpcore.noise_text import LAWS, read_noise, write_noise
+from dpcore.parse_noise import LAWS, read_noise, write_noise
 from tests.support.dpcore.refusals import refused
 
 Pair = tuple[list[Any], list[Any]]

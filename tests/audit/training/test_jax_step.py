@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from audit.training.dpsgd import dpsgd
+from audit.training.dpsgd_step import dpsgd
 from audit.training.library_steps import JaxPrivacyStep
 from audit.training.step_report import Stated
 from tests.alpha_budget import buy_alpha

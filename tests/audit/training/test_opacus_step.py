@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from scipy import optimize, stats
 
-from audit.assembly import audit
-from audit.training.dpsgd import dpsgd
+from audit.run_audit import audit
+from audit.training.dpsgd_step import dpsgd
 from audit.training.library_steps import OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 import audit
-from accounting.composition.composition_theorems import per_user
-from accounting.release.curve import PrivacyCurve
+from accounting.composition.returning_users import per_user
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import Policy
 from bandits.audit_targets.server_view import view_of
 from bandits.audit_targets.target import AuditTarget, audit_view, both, target
 from bandits.batch import ReleasedSum
-from bandits.policies.elimination import BatchedElimination
-from bandits.policies.returning_users import steady_for
+from bandits.policies.returning_user_noise import steady_for
+from bandits.policies.successive_elimination import BatchedElimination
+from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment, SumProtocol
-from bandits.privatizers.sums import SumPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.alpha_budget import buy_alpha

@@ -18,20 +18,20 @@ from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
 from bandits.audit_targets.target import across, audit_view, lead, second, target
 from bandits.batch import Pulls, Released
-from bandits.combinatorial import streams as totals
-from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
+from bandits.policies.successive_elimination import BatchedElimination
+from bandits.privatizers import combinatorial_outcomes as totals
 from bandits.privatizers.averages import AveragePrivatizer
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.arrays import Integers
-from dpcore.protocols.modular_sums import LocalSum
+from dpcore.protocols.noisy_sums import LocalSum
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day

@@ -15,7 +15,7 @@ import pytest
 from bandits.audit_targets.server_view import _Fixed
 from bandits.batch import Released, ReleasedSum
 from bandits.play import _Sent
-from bandits.policies.elimination import BatchedElimination, EliminationState
+from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace

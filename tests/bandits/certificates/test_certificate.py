@@ -11,23 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.certificates.canonical import digest_of
-from accounting.claims.claim import Pure
+from accounting.certificates.certificate_format import digest_of
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import Pure
 from bandits.certificates.certificate import _worst, certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
 from bandits.play import Run, play, run_guarantee
-from bandits.policies.elimination import BatchedElimination, DpSe
 from bandits.policies.policy import Policy
+from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
-from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.privatizers.batch_sums import (
+    BitPrivatizer,
+    PureShufflePrivatizer,
+    SumPrivatizer,
+    Trust,
+)
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
-from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
-from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
-from bandits.worlds.environment import Bernoulli
+from bandits.privatizers.user_pool import Pool, SteadyPrivatizer
+from bandits.worlds.reward_environment import Bernoulli
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release
 from dpcore.sampling.rng import SeededRng

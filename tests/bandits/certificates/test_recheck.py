@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from accounting import Status
-from accounting.certificates.canonical import digest_of
-from accounting.certificates.canonical import required_assumptions as ordinary
-from accounting.certificates.certificate import certify
-from accounting.claims.claim import Pure
+from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.certificate_format import required_assumptions as ordinary
+from accounting.certificates.certify import certify
 from accounting.cli.certificate_readers import verdict_of
 from accounting.composition.compose import compose
-from accounting.release.curve import PrivacyCurve
+from accounting.guarantees.stated_guarantees import Pure
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.certificate import certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, UNKNOWN, recheck, required_assumptions
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from accounting.certificates.canonical import digest_of
-from accounting.composition.composition_theorems import per_user
-from accounting.release.curve import PrivacyCurve
+from accounting.certificates.certificate_format import digest_of
+from accounting.composition.returning_users import per_user
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
-from bandits.policies.returning_users import RETURNING, steady_for
+from bandits.policies.returning_user_noise import RETURNING, steady_for
 from tests.effort import by_day
 from tests.support.bandits.command import Bandit
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accounting.release.curve import PrivacyCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.runner import run_cells

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.claims.bound import Bound
-from accounting.claims.claim import Pure
 from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.stated_guarantees import Pure
 from bandits.certificates import certificate
-from bandits.experiments import regret_curves as tidy
+from bandits.experiments import regret_table as tidy
 from bandits.experiments import results, summary
 from bandits.experiments.experiment import Cell, Experiment
-from bandits.experiments.regret_curves import (
+from bandits.experiments.regret_table import (
     COLUMNS,
     PlotLine,
     draw_results,

@@ -13,9 +13,9 @@ import pytest
 
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
-from bandits.policies.schedule import ScheduleName
+from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.privatizers.sums import BitPrivatizer
+from bandits.privatizers.batch_sums import BitPrivatizer
 from bandits.radius.radius import RadiusName
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate

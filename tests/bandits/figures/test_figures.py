@@ -11,11 +11,11 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from accounting.composition.composition_theorems import per_user, routes
-from accounting.release.curve import PrivacyCurve
+from accounting.composition.returning_users import per_user, routes
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.experiments.experiment import Cell
-from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.worlds.environment import Bernoulli, Environment
+from bandits.privatizers.user_pool import SteadyPrivatizer
+from bandits.worlds.reward_environment import Bernoulli, Environment
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
 from benchmarks.figures.returning_table import Route, visit_noise

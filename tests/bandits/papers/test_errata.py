@@ -15,15 +15,20 @@ from typing import Any
 import mpmath
 import pytest
 
-from accounting.claims.bound import Bound
+from accounting.guarantees.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import cz_shuffled, tkms_bits
-from bandits.papers import code, csb, cz, tkms
+from bandits.papers import (
+    chen_et_al,
+    chowdhury_zhou,
+    released_code,
+    tenenbaum_et_al,
+)
 from bandits.papers.statement import LOOSE, Judgement, answer, decimals
 from bandits.papers.table import lines, replay, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
-from tests.support.accounting.brute import close, real
+from tests.support.accounting.brute_force import close, real
 from tests.support.dpcore.mutants import mutated
 
 mpf = mpmath.mpf
@@ -64,9 +69,9 @@ def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
                 assert abs(mpmath.log(shown_face / simulated)) <= spent * (1 + mpf(10) ** -30)
     assert find("ours: Theorem 3", "epsilon = 1,").exact.upper == 1
     chosen = cz_shuffled(1024, 1, "1/1000", form="printed")
-    kind = mutated(cz.leaking_aggregation, "here / there", "there / here")
+    kind = mutated(chowdhury_zhou.leaking_aggregation, "here / there", "there / here")
     assert kind(chosen, Fraction(1, 4)).upper < 0
-    lazy = mutated(cz.leaking_aggregation, "up = ball(spent).exp()", "up = arb(1)")
+    lazy = mutated(chowdhury_zhou.leaking_aggregation, "up = ball(spent).exp()", "up = arb(1)")
     assert lazy(chosen, Fraction(1, 4)).upper < Fraction("1.01")
 
 
@@ -231,7 +236,7 @@ def test_erratum_5_the_tail_is_heavier_than_the_proof_allows() -> None:
         # Where Chernoff's bound holds, t <= E[B], the claim does too: the check can tell.
         near = log_tail(users, chance, int(mpmath.ceil(2 * mean)))
         assert near[1] < -(mean**2) / (3 * mean)
-    row = tkms._tail(users, Fraction(1, 2))()
+    row = tenenbaum_et_al._tail(users, Fraction(1, 2))()
     assert row.verdict == "fails"
     assert float(low) == pytest.approx(float(row.exact.lower or 0), rel=1e-12)
     assert float(high) == pytest.approx(float(row.exact.upper), rel=1e-12)
@@ -256,9 +261,9 @@ def nodes_of(horizon: int, datum: int) -> int:
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 64, 100])
 def test_erratum_7_levels_of_the_tree(horizon: int) -> None:
     most = max(nodes_of(horizon, datum) for datum in range(1, horizon + 1))
-    assert csb.csb_tree_levels(horizon) == most
+    assert chen_et_al.csb_tree_levels(horizon) == most
     if horizon > 1:
-        row = csb._tree("Lemma 1", horizon, Fraction(1), 1)()
+        row = chen_et_al._tree("Lemma 1", horizon, Fraction(1), 1)()
         with mpmath.workdps(40):
             assert close(row.exact, most / mpmath.log(horizon, 2), relative="1e-15")  # type: ignore[arg-type]  # an enclosure
         assert row.verdict == "fails"
@@ -269,7 +274,7 @@ def test_erratum_7_one_and_a_half_epsilon_and_the_bonus() -> None:
     assert (row.verdict, row.exact) == ("fails", Enclosure.exactly(Fraction(3, 2)))
     assert find("Theorem 7 (Algorithm 3)", "T = 4,").exact == Enclosure.exactly(Fraction(3, 4))
     assert find("ours: scale K levels", "T = 4,").exact == Enclosure.exactly(1)
-    fewer = mutated(csb.csb_tree_levels, ".bit_length()", ".bit_length() - 1")
+    fewer = mutated(chen_et_al.csb_tree_levels, ".bit_length()", ".bit_length() - 1")
     assert fewer(4) != nodes_of(4, 1)
     for constant, label in ((mpf(4), "4"), (4 * mpmath.sqrt(2), "4 sqrt 2")):
         name = f"Algorithm 2, its bonus with c = {label}"
@@ -332,10 +337,10 @@ def test_erratum_9a_the_wrong_rate() -> None:
     assert close(lost.exact, epsilon, relative="1e-15")  # type: ignore[arg-type]  # an enclosure
     # The formula "corrected" is the right scale, and nothing fails any more.
     corrected = mutated(
-        code.swapped_scale, "(-(-1 / ball(scale)).expm1())", "(-1 / ball(scale)).exp()"
+        released_code.swapped_scale, "(-(-1 / ball(scale)).expm1())", "(-1 / ball(scale)).exp()"
     )
     assert 32 in corrected(Fraction(32))
-    assert 32 not in code.swapped_scale(Fraction(32))
+    assert 32 not in released_code.swapped_scale(Fraction(32))
 
 
 def test_erratum_9b_one_draw_for_all_arms() -> None:
@@ -346,9 +351,9 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
     here = {(z + 1, z) for z in range(-50, 51)}
     there = {(z, z) for z in range(-50, 51)}
     assert not here & there
-    assert code.shared_draw_delta((2, 2), noise, half).lower > 0
-    assert code.shared_draw_delta((0, 0), noise, half) == Enclosure.exactly(0)
-    blind = mutated(code.shared_draw_delta, "len(set(moves)) > 1", "False")
+    assert released_code.shared_draw_delta((2, 2), noise, half).lower > 0
+    assert released_code.shared_draw_delta((0, 0), noise, half) == Enclosure.exactly(0)
+    blind = mutated(released_code.shared_draw_delta, "len(set(moves)) > 1", "False")
     assert blind((1, 0), noise, half) != row.exact
     assert find("ours: one draw for each arm", "").verdict == "holds"
 
@@ -356,7 +361,7 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
 def test_thresholds_are_least() -> None:
     noise = PolyaDifference(shape=3, scale=5)
     for failure in (Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**20)):
-        t = csb.least_threshold(noise, failure)
+        t = chen_et_al.least_threshold(noise, failure)
         assert noise.enclose_sf(t).upper <= failure < noise.enclose_sf(t - 1).lower
 
 

@@ -15,9 +15,9 @@ from scipy import stats
 
 from accounting import PrivacyCurve
 from accounting.protocol_guarantees import paper_parameters
-from accounting.theorems import noise_bounds
-from accounting.theorems.real_gaussian import real_gaussian_delta
-from bandits.papers import cz, lzj, utility
+from accounting.published_bounds import noise_bounds
+from accounting.published_bounds.real_gaussian import real_gaussian_delta
+from bandits.papers import chowdhury_zhou, li_zhou_ji, utility
 from bandits.papers.statement import Judgement
 from dpcore import Sensitivity
 from dpcore.errors import InvalidParameter
@@ -25,7 +25,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import ceil_sqrt
-from tests.support.accounting.brute import close, real
+from tests.support.accounting.brute_force import close, real
 from tests.support.dpcore.mutants import mutated
 
 mpf = mpmath.mpf
@@ -214,7 +214,7 @@ def test_cz(users: int, epsilon: str) -> None:
     assert (pure.precision, pure.threshold) == (g, ceil_of(lambda: g / real(e) * log()))
     assert pure.modulus == users * g + 2 * pure.threshold + 1
     assert pure.share == DiscreteLaplace(scale=g / e).share(users)
-    local = cz.cz_local(users, e, p, constant=2)
+    local = chowdhury_zhou.cz_local(users, e, p, constant=2)
     assert local.threshold == ceil_of(lambda: 2 * g / real(e) * mpmath.sqrt(2 * users * log()))
     g = ceil_of(lambda: real(s * e) * mpmath.sqrt(users) - mpf(10) ** -40)
     renyi = paper_parameters.cz_renyi(users, e, p, s)
@@ -259,8 +259,8 @@ def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     noise = found.planned_noise
     assert isinstance(noise, Skellam)
     lemma = noise_bounds.skellam_renyi_bound(32, noise.variance, found.precision)
-    printed = cz.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
-    corrected = cz.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
+    printed = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
+    corrected = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
     # The exact divergence stays below all of them.
     exact = PrivacyCurve(noise=noise, sensitivity=1).enclose_renyi(32)
@@ -277,7 +277,7 @@ def test_the_corrected_bound_follows_from_the_lemma(
     assert isinstance(noise, Skellam)
     for order in (2, 3, 8, 32, 100):
         lemma = noise_bounds.skellam_renyi_bound(order, noise.variance, found.precision)
-        assert lemma <= cz.cz_renyi_bound(
+        assert lemma <= chowdhury_zhou.cz_renyi_bound(
             order, Fraction(epsilon), Fraction(scaling), form="corrected"
         )
 
@@ -303,8 +303,8 @@ def test_the_real_gaussian_curve(ratio: str, epsilon: str) -> None:
 
 
 def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
-    algorithm = lzj.lzj_scalar(100, 20, Fraction(1), Fraction("1e-6"))
-    lemma = lzj.lzj_scalar_lemma(100, 20, Fraction(1), Fraction("1e-6"))
+    algorithm = li_zhou_ji.lzj_scalar(100, 20, Fraction(1), Fraction("1e-6"))
+    lemma = li_zhou_ji.lzj_scalar_lemma(100, 20, Fraction(1), Fraction("1e-6"))
     with mpmath.workdps(40):
         two, one = mpmath.log(mpf(2) * 10**6), mpmath.log(mpf(10) ** 6)
         assert algorithm.bits == ceil_of(lambda: 180 * 400 * 4 * two / 100)

@@ -15,15 +15,15 @@ import pytest
 
 from bandits.batch import Pulls, Released, ReleasedSum
 from bandits.play import play
-from bandits.policies.elimination import BatchedElimination, DpSe
+from bandits.policies.batch_schedule import PAPER, RELEASED, exact_schedule
+from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
-from bandits.policies.schedule import PAPER, RELEASED, exact_schedule
-from bandits.policies.setting import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
-from bandits.worlds.environment import Bernoulli
+from bandits.worlds.reward_environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
@@ -169,7 +169,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from bandits.worlds.environment import Bernoulli, Environment
+from bandits.worlds.reward_environment import Bernoulli, Environment
 from bandits.play import play
 from bandits.policies.policy import Choice, Policy
 from bandits.batch import Commit, Pulls, Released

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import ApproxBound, PureBound
 from accounting.composition.compose import compose
+from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.batch import Encoding
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import PureBound
-from accounting.claims.guarantee import Guarantee
-from accounting.release.curve import PrivacyCurve
-from accounting.theorems.claim_conversion import as_pure
+from accounting.convert_guarantees import as_pure
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import PureBound
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.play import Run, play, run_guarantee
-from bandits.policies.elimination import BatchedElimination, means_of
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import BatchedElimination, means_of
 from bandits.privatizers import deployment as module
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
 from bandits.privatizers.privatizer import (
     NEW_USERS,
@@ -31,15 +32,14 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.environment import Bernoulli, Environment
+from bandits.worlds.reward_environment import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.modular_sums import AggregatedSum
+from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
-from dpcore.secure_aggregation.aggregation import MaskedAggregation
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.bandits.worlds import Counted

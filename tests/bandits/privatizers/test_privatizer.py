@@ -11,30 +11,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.claims.claim import Assumed, Pure
 from accounting.errors import NotDerived
-from accounting.protocol_guarantees.plan import choose
+from accounting.guarantees.stated_guarantees import Assumed, Pure
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.protocol_guarantees.plan_protocol import choose
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.release.curve import PrivacyCurve
-from accounting.release.derive_guarantee import guarantee
 from audit.fit.fit import fit
 from bandits.play import Run, play
-from bandits.policies.elimination import BatchedElimination
+from bandits.policies.successive_elimination import BatchedElimination
+from bandits.privatizers.batch_sums import (
+    BitPrivatizer,
+    PureShufflePrivatizer,
+    SumPrivatizer,
+    Trust,
+)
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SUM_ONLY
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Unprotected, Users
-from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
-from bandits.privatizers.sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer, Trust
-from bandits.worlds.environment import Bernoulli
+from bandits.privatizers.user_pool import Pool, SteadyPrivatizer
+from bandits.worlds.reward_environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.protocols.aggregation import IdealAggregation, RelaxedAggregation, Shuffler
-from dpcore.protocols.modular_sums import AggregatedSum, ShuffledPure
+from dpcore.protocols.ideal_aggregation import IdealAggregation, RelaxedAggregation, Shuffler
+from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run
+from dpcore.protocols.run_protocol import run
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day

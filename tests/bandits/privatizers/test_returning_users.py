@@ -14,17 +14,18 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from accounting.claims.claim import PureBound
-from accounting.composition.composition_theorems import per_user
+from accounting.composition.returning_users import per_user
+from accounting.convert_guarantees import as_pure
 from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import PureBound
 from accounting.ledger import Ledger
-from accounting.theorems.claim_conversion import as_pure
 from bandits.batch import Pulls, Released
 from bandits.play import Run, play
-from bandits.policies.elimination import BatchedElimination, EliminationState
+from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers import deployment
+from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.returning_users import (
+from bandits.privatizers.user_pool import (
     Book,
     LedgerBook,
     Names,
@@ -32,8 +33,7 @@ from bandits.privatizers.returning_users import (
     SteadyPrivatizer,
     visits_budget,
 )
-from bandits.privatizers.sums import SumPrivatizer
-from bandits.worlds.environment import Bernoulli
+from bandits.worlds.reward_environment import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.radius import certified as radius_exact
 from bandits.radius.certified import (
     certified_gap,

@@ -15,11 +15,11 @@ from scipy.spatial import KDTree
 
 from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Ask, Encoding, Plays
-from bandits.combinatorial.decisions import Unions
-from bandits.combinatorial.problem import Problem
+from bandits.combinatorial_problem import Problem
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer
+from bandits.super_arms import Unions
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import (
     GAP,

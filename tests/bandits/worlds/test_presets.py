@@ -10,10 +10,10 @@ import pytest
 
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import PRESETS, preset_of
-from bandits.worlds.arms import FEATURES, letor_arms, obd_arms
-from bandits.worlds.environment import ClippedNormal, Reordered, Table, cz_instance
+from bandits.worlds.independent_arms import FEATURES, letor_arms, obd_arms
+from bandits.worlds.reward_environment import ClippedNormal, Reordered, Table, cz_instance
 from dpcore.errors import InvalidParameter
-from tests.support.typed import typed
+from tests.support.run_command import typed
 
 
 def test_the_presets_are_known_by_name_and_name_known_algorithms() -> None:

@@ -16,7 +16,7 @@ from dpcore import Enclosure
 from dpcore.analysis import coin_sums as contour
 from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day
-from tests.support.dpcore.coins import Coins
+from tests.support.dpcore.exact_coin_sums import Coins
 from tests.support.dpcore.mutants import mutated, rewired
 
 

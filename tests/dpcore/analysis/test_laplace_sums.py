@@ -18,7 +18,7 @@ import dpcore
 from dpcore import InvalidParameter, PolyaDifference
 from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.analysis.polya_integral import Integrand, integral
-from dpcore.command.app import run
+from dpcore.cli.app import run
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.dpcore.mutants import mutated
 

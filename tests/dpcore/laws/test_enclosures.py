@@ -14,13 +14,13 @@ from mpmath import mp, mpf
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, InvalidParameter, Noise
 from dpcore.analysis import coin_sums as contour
 from dpcore.analysis import theta
-from dpcore.laws.law_of_sum import summed
+from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Divisible
 from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day
-from tests.support.dpcore import second_path
+from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.exact_law import coarser
+from tests.support.enumerate_random_choices import coarser
 from tests.support.laws import (
     EXAMPLES,
     LAWS,
@@ -41,7 +41,8 @@ def holds(enclosure: Enclosure, value: Any) -> bool:
     slack = abs(value) * mpf(10) ** -55
     lower, upper = Fraction(enclosure.lower), Fraction(enclosure.upper)
     return bool(
-        second_path.real(lower) <= value + slack and value - slack <= second_path.real(upper)
+        mpmath_precision.real(lower) <= value + slack
+        and value - slack <= mpmath_precision.real(upper)
     )
 
 
@@ -53,7 +54,7 @@ def tight(enclosure: Enclosure, bits: int) -> bool:
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "cdf", "sf"])
 def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
-    with second_path.digits(60):
+    with mpmath_precision.digits(60):
         for k in places(noise):
             if not spelled(noise, k):
                 continue
@@ -150,7 +151,7 @@ def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
             assert second(noise, function, place) == 0
     assert noise.enclose_cdf(abs(k)).upper <= 1 + Fraction(1, 1 << 100)
     if spelled(noise, k):
-        with second_path.digits(60):
+        with mpmath_precision.digits(60):
             assert holds(noise.enclose_pmf(k), second(noise, "pmf", k))
 
 
@@ -177,7 +178,7 @@ def around(moment: Fraction | Enclosure) -> Enclosure:
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
 def test_moments_are_those_of_mpmath(noise: Noise) -> None:
     law: Any = LAWS[noise.name]
-    with second_path.digits(60):
+    with mpmath_precision.digits(60):
         if hasattr(law, "variance"):
             found = law.mean(noise) if hasattr(law, "mean") else mpf(0), law.variance(noise)
         elif (brute := brute_moments(noise)) is not None:
@@ -298,16 +299,16 @@ def test_one_share_more_or_less_is_seen(law: str) -> None:
 @pytest.mark.parametrize("order", ["-2", "0", "1/10", "1", "7/2", "20"])
 def test_log_moments_are_those_of_mpmath(v: str, order: str) -> None:
     variance, c = Fraction(v), Fraction(order)
-    with second_path.digits(60):
+    with mpmath_precision.digits(60):
         spread = int(abs(c) * variance) + 40 * reach(DiscreteGaussian(sigma_squared=variance))
-        rate, tilt = -1 / (2 * second_path.real(variance)), second_path.real(c)
+        rate, tilt = -1 / (2 * mpmath_precision.real(variance)), mpmath_precision.real(c)
         tilted = sum(mp.exp(rate * k * k + tilt * k) for k in range(-spread, spread + 1))
         exact = mp.log(tilted / total(variance))
         with precision(160):
             enclosure = Enclosure.of(theta.log_moment(variance, ball(c)))
         slack = mpf(10) ** -40
-        assert second_path.real(Fraction(enclosure.lower)) <= exact + slack
-        assert exact - slack <= second_path.real(Fraction(enclosure.upper))
+        assert mpmath_precision.real(Fraction(enclosure.lower)) <= exact + slack
+        assert exact - slack <= mpmath_precision.real(Fraction(enclosure.upper))
         assert Fraction(enclosure.width) < Fraction(1, 1 << 60)
 
 
@@ -316,7 +317,7 @@ def test_a_wrong_partition_is_seen() -> None:
     wrong = mutated(
         DiscreteGaussian.pmf_ball, "theta.partition(v)", "(2 * arb.pi() * ball(v)).sqrt()"
     )
-    with second_path.digits(60), precision(200):
+    with mpmath_precision.digits(60), precision(200):
         assert not holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))
 
 
@@ -329,7 +330,7 @@ def test_a_contour_sum_without_its_error_term_would_be_seen(variance: str) -> No
     term = "real += arb(0, (alias * decay / (1 - decay) * points).upper())"
     blind = mutated(contour._contour, term, "pass", _GUARD=-150)
     seeing = rewired(contour._contour, _GUARD=-150)
-    with second_path.digits(60), precision(200):
+    with mpmath_precision.digits(60), precision(200):
         for code, right in ((blind, False), (seeing, True)):
             tail = rewired(contour.upper_tail, _contour=code)(theta.ThetaSum(variance=exact), 1)
             assert holds(Enclosure.of(tail), second(noise, "sf", 0)) == right

@@ -12,10 +12,10 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import Noise
-from tests.support.dpcore.layers import Layer
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.references import LAYERS
-from tests.support.exact_law import Forking, alike
+from tests.support.dpcore.sampler_layers import Layer
+from tests.support.enumerate_random_choices import Forking, alike
 from tests.support.laws import centre, reach
 
 

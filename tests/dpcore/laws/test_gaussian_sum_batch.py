@@ -16,9 +16,9 @@ from dpcore.laws.discrete_gaussian_sum import GaussianSumBatch, deviation_from_g
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
-from tests.support.dpcore import second_path
+from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.scripted import Digits
+from tests.support.dpcore.scripted_rng import Digits
 
 # Small sigma_squared: the deviation is large enough to be seen.
 WIDE_RIPPLES = [(3, Fraction(1, 4)), (2, Fraction(1, 3)), (5, Fraction(2, 5)), (4, Fraction(1))]
@@ -27,8 +27,8 @@ FAR = 24
 
 @cache
 def masses(count: int, variance: Fraction) -> dict[int, Any]:
-    with second_path.digits(60):
-        v = second_path.real(variance)
+    with mpmath_precision.digits(60):
+        v = mpmath_precision.real(variance)
         one = {k: mp.exp(-k * k / (2 * v)) for k in range(-FAR, FAR + 1)}
         total = sum(one.values())
         law = {0: mp.mpf(1)}
@@ -44,20 +44,20 @@ def masses(count: int, variance: Fraction) -> dict[int, Any]:
 def chance(count: int, variance: Fraction, k: int) -> Any:
     r"""P(X = k) e^(k^2/2V) / P(X = 0)."""
     law = masses(count, variance)
-    return law[k] / law[0] * mp.exp(second_path.real(Fraction(k * k, 2 * count) / variance))
+    return law[k] / law[0] * mp.exp(mpmath_precision.real(Fraction(k * k, 2 * count) / variance))
 
 
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
 def test_the_deviation_bounds_every_chance(count: int, variance: Fraction) -> None:
     most = Enclosure.of(deviation_from_gaussian(ThetaSum(variance=variance, count=count)))
     upper, lower = Fraction(most.upper), Fraction(most.lower)
-    with second_path.digits(50):
+    with mpmath_precision.digits(50):
         found = [chance(count, variance, k) for k in range(-2 * count, 2 * count + 1)]
-        low = (1 - second_path.real(upper)) / (1 + second_path.real(upper))
+        low = (1 - mpmath_precision.real(upper)) / (1 + mpmath_precision.real(upper))
         assert all(low <= value + mp.mpf(10) ** -25 for value in found)
         assert all(value <= 1 + mp.mpf(10) ** -25 for value in found)
         # Tight enough to mean something: half of it would be refuted.
-        half = second_path.real(lower) / 2
+        half = mpmath_precision.real(lower) / 2
         assert min(found) < (1 - half) / (1 + half)
 
 
@@ -89,7 +89,7 @@ def wrong_decisions(count: int, variance: Fraction, keeps: Any) -> list[tuple[in
         law, batch_of(DiscreteGaussian(sigma_squared=count * variance)), Fraction(2, 5)
     )
     wrong = []
-    with second_path.digits(50):
+    with mpmath_precision.digits(50):
         for k in range(-2 * count, 2 * count + 1):
             border = chance(count, variance, k)
             for word in words_near(border):
@@ -110,7 +110,7 @@ def test_words_are_kept_at_once_only_below_every_chance() -> None:
     law = ThetaSum(variance=Fraction(1, 4), count=3)
     most = Fraction(Enclosure.of(deviation_from_gaussian(law)).upper)
     batch = GaussianSumBatch(law, batch_of(DiscreteGaussian(sigma_squared=Fraction(3, 4))), most)
-    with second_path.digits(50):
+    with mpmath_precision.digits(50):
         least = min(chance(3, Fraction(1, 4), k) for k in range(3))
         assert int(batch._sure) < least * 2**64
         bold = GaussianSumBatch(law, batch._proposal, most / 4)

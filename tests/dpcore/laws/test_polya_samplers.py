@@ -22,9 +22,9 @@ from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
 from tests.dpcore.sampling.test_sample_frequencies import worst
 from tests.effort import by_day
-from tests.support.dpcore import second_path
+from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.scripted import Digits
+from tests.support.dpcore.scripted_rng import Digits
 from tests.support.laws import polya as one_sided
 
 MASS_MUTANTS = {
@@ -38,7 +38,7 @@ def test_a_table_of_wrong_masses_is_seen(name: str) -> None:
     mutant = mutated(polya._masses, *MASS_MUTANTS[name])
     noise = Polya(shape="1/4", scale=10)
     start = fixed_enclosure(noise.enclose_pmf(0, 192))
-    with second_path.digits(80):
+    with mpmath_precision.digits(80):
         masses, _ = one_sided.masses(Fraction(1, 4), Fraction(10), 80, 1 << 12)
         right = [int(mp.floor(mp.ldexp(mass, 192))) for mass in masses[:50]]
     kept = [*polya._masses(noise, start, 0, 49)]
@@ -73,24 +73,24 @@ def chance(scale: Fraction, cell: int, size: int) -> Any:
     hat = mp.mpf(1) / (1 << cell)
     if cell == last:
         hat /= 2 ** ((size >> cell) - 1 + 1)
-    return mp.exp(-size / second_path.real(scale)) / size / hat
+    return mp.exp(-size / mpmath_precision.real(scale)) / size / hat
 
 
 def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> list[Any]:
     wrong = []
-    with second_path.digits(230):
+    with mpmath_precision.digits(230):
         for scale in (Fraction(1 << 20), Fraction(10**9, 7), Fraction(3)):
             batch = sampler(scale)
             last = batch._cells - 1
             for cell, run in ((0, 0), (1, 0), (last - 1, 0), (last, 0), (last, 1), (last, 5)):
                 for low in (0, (1 << 63) + (1 << 40) + 12345, (1 << 64) - 1):
                     size = (1 << cell) + (low >> (64 - cell)) + (run << cell)
-                    for v in second_path.next_to(chance(scale, cell, size)):
+                    for v in mpmath_precision.next_to(chance(scale, cell, size)):
                         rng = Scripted(cell, low, 1 << run, v)
                         if cell != last:
                             rng._written.pop()
                         got = int(code(batch, rng, 1)[0])
-                        kept = second_path.real(v) < chance(scale, cell, size)
+                        kept = mpmath_precision.real(v) < chance(scale, cell, size)
                         if got != (size if kept else 0):
                             wrong.append((scale, cell, run, low, v))
     return wrong
@@ -126,8 +126,8 @@ def test_long_runs_are_counted_bit_by_bit() -> None:
             return flips.pop(0)
 
     size = (1 << last) * (1 + 10)
-    with second_path.digits(60):
-        border = second_path.floor_to(chance(Fraction(3), last, size), 190)
+    with mpmath_precision.digits(60):
+        border = mpmath_precision.floor_to(chance(Fraction(3), last, size), 190)
     for v, kept in ((border - Fraction(1, 1 << 100), size), (border + Fraction(1, 1 << 100), 0)):
         rng = Runs(last, 0, 256, v)
         flips[:] = [1, 1, 0]

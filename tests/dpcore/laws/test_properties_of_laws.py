@@ -28,10 +28,10 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow, precision
 from dpcore.sampling.inversion import Difference
 from tests.effort import by_day
-from tests.support.dpcore import second_path
+from tests.support.dpcore import mpmath_precision
+from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.scripted import NeverAsked
-from tests.support.dpcore.second_path import real
+from tests.support.dpcore.scripted_rng import NeverAsked
 from tests.support.laws import polya as one_sided
 from tests.support.laws import polya_difference as two_sided
 from tests.support.laws import reach
@@ -55,7 +55,7 @@ def test_contours_hold_what_plain_sums_find(shape: Fraction, scale: Fraction) ->
     one = Branch(right=shape, left=Fraction(0), scale=scale)
     two = Branch(right=shape, left=shape, scale=scale)
     law, difference = Polya(shape=shape, scale=scale), PolyaDifference(shape=shape, scale=scale)
-    with second_path.digits(50):
+    with mpmath_precision.digits(50):
         for k in (0, 1, 2, 9, 60, 300):
             found = narrow(partial(branch_contour.mass, one, k), 100)
             assert holds(found, one_sided.pmf(law, k)), k
@@ -108,7 +108,7 @@ def test_a_mutant_of_the_contour_is_caught(name: str) -> None:
     mutant = mutated(branch_contour._integral, *CONTOUR_MUTANTS[name])
     two = Branch(right=Fraction(9, 10), left=Fraction(9, 10), scale=Fraction(10))
     law = PolyaDifference(shape="0.9", scale=10)
-    with precision(200), second_path.digits(50):
+    with precision(200), mpmath_precision.digits(50):
         gap = branch_contour._saddle(two, 7)
         found = Enclosure.of(mutant(two, 7, gap, lambda _: acb(1)))
         assert not holds(found, two_sided.pmf(law, 7))

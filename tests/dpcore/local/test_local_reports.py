@@ -23,15 +23,15 @@ from dpcore.local import (
     RandomisedResponse,
     SubsetSelection,
     UnaryEncoding,
-    frequencies,
-    frequency_oracles,
+    frequency_estimates,
+    randomizers,
 )
-from dpcore.local import frequency_oracles as draws
-from dpcore.local.frequency_oracles import GRID, below, flip, inner_product_counts
+from dpcore.local import randomizers as draws
+from dpcore.local.randomizers import GRID, below, flip, inner_product_counts
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.sampling.rng import Rng, SeededRng, Words
 from tests.support.dpcore.mutants import mutated
-from tests.support.exact_law import Forking, unroll
+from tests.support.enumerate_random_choices import Forking, unroll
 
 
 class Symmetric(UnaryEncoding):
@@ -96,8 +96,8 @@ def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = [rng.choose([Fraction(1, bound)] * bound, "below") for _ in range(count)]
         return np.array(drawn, dtype=np.int64)
 
-    monkeypatch.setattr(frequency_oracles, "flip", one_flip)
-    monkeypatch.setattr(frequency_oracles, "below", one_below)
+    monkeypatch.setattr(randomizers, "flip", one_flip)
+    monkeypatch.setattr(randomizers, "below", one_below)
 
 
 def unrolled(made: LocalReport, value: int) -> dict[Any, Fraction]:
@@ -257,7 +257,9 @@ def test_intervals_cover_by_exact_calculation(monkeypatch: pytest.MonkeyPatch) -
     covered = [coverage(ends, count, users) for count in range(users + 1)]
     assert min(covered) >= asked
     plain = proven_upper_end
-    monkeypatch.setattr(frequencies, "proven_upper_end", lambda s, n, level: plain(s, n, 3 * level))
+    monkeypatch.setattr(
+        frequency_estimates, "proven_upper_end", lambda s, n, level: plain(s, n, 3 * level)
+    )
     assert min(coverage(ends, count, users) for count in range(users + 1)) < asked
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.ledger.names import name, sorted_names
+from accounting.ledger.user_names import name, sorted_names
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -28,13 +28,13 @@ from dpcore import (
 from dpcore.errors import _SHOWN
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
-from dpcore.noise_text import noise_from_json, read_noise
 from dpcore.numbers.parameter import (
     Exact,
     check_fields,
     integer,
     rational,
 )
+from dpcore.parse_noise import noise_from_json, read_noise
 from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
 
 LAWS: list[tuple[Any, str]] = [

@@ -17,8 +17,8 @@ from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, _encode_block, _en
 from dpcore.sampling.rng import SYSTEM
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
-from tests.support.dpcore.scripted import Digits, NeverAsked, leading
-from tests.support.exact_law import unroll
+from tests.support.dpcore.scripted_rng import Digits, NeverAsked, leading
+from tests.support.enumerate_random_choices import unroll
 
 FLOATS = st.floats(0, 1, allow_subnormal=True)
 STEPS = st.integers(1, MOST_STEPS) | st.sampled_from([1, 2, 3, 10, 1000, 1 << 20, MOST_STEPS])

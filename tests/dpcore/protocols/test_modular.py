@@ -22,7 +22,7 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.modular_sums import (
+from dpcore.protocols.noisy_sums import (
     AggregatedSum,
     CentralSum,
     LocalSum,
@@ -31,7 +31,7 @@ from dpcore.protocols.modular_sums import (
 )
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
-from tests.support.dpcore.scripted import NeverAsked
+from tests.support.dpcore.scripted_rng import NeverAsked
 
 LAPLACE = DiscreteLaplace(scale=2)
 

@@ -13,9 +13,9 @@ from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.protocols.aggregation import IdealAggregation, Shuffler
+from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run import run
+from dpcore.protocols.run_protocol import run
 from tests.alpha_budget import buy_alpha
 from tests.support.accounting.shuffled_views import message_laws
 from tests.support.dpcore.mutants import mutated

@@ -11,9 +11,9 @@ import pytest
 
 from dpcore import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.protocols.modular_sums import AggregatedSum
-from dpcore.protocols.run import RoundRefused, run
-from dpcore.secure_aggregation.aggregation import MaskedAggregation, Step
+from dpcore.protocols.noisy_sums import AggregatedSum
+from dpcore.protocols.run_protocol import RoundRefused, run
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
 from tests.support.dpcore.mutants import mutated
 

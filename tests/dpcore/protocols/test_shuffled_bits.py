@@ -14,16 +14,16 @@ import pytest
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
 from dpcore.laws.binomial import Binomial
-from dpcore.protocols.aggregation import IdealAggregation, Shuffler
-from dpcore.protocols.modular_sums import AggregatedSum
-from dpcore.protocols.run import run
+from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
+from dpcore.protocols.noisy_sums import AggregatedSum
+from dpcore.protocols.run_protocol import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, BitSum, VectorShuffle
 from dpcore.sampling.rng import Rng, Words, permutation
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
-from tests.support.dpcore.scripted import NeverAsked
-from tests.support.exact_law import unroll
+from tests.support.dpcore.scripted_rng import NeverAsked
+from tests.support.enumerate_random_choices import unroll
 
 BINARY = BinaryShuffle(users=6, noise_bits=2, probability="1/2")
 VECTOR = VectorShuffle(users=5, precision=4, coordinates=2, noise_bits=3, probability="1/3")

@@ -27,9 +27,9 @@ from dpcore.sampling.inversion import (
     symmetric_table,
 )
 from dpcore.sampling.rng import SeededRng
-from tests.support.dpcore import second_path
+from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.scripted import Digits, leading
+from tests.support.dpcore.scripted_rng import Digits, leading
 from tests.support.dpcore.tables import (
     TIES,
     WORDS,
@@ -85,7 +85,7 @@ def test_uniform_refuses_rather_than_guess() -> None:
 @pytest.mark.parametrize("name", TIES)
 def test_a_tie_is_decided_exactly(name: str) -> None:
     table, cdf, ks = case(name)
-    with second_path.digits(110):
+    with mpmath_precision.digits(110):
         assert wrong_draws(table, cdf, next_to_thresholds(cdf, ks)) == []
 
 
@@ -94,7 +94,7 @@ def test_a_tie_is_decided_exactly(name: str) -> None:
 def test_the_first_and_the_last_cell_have_no_end(name: str, depth: int) -> None:
     # Words 0 and 2^64 - 1 are where the tails begin that a table cannot hold.
     table, cdf, _ = case(name)
-    with second_path.digits(110):
+    with mpmath_precision.digits(110):
         tiny = Fraction(1, 1 << depth)
         numbers = [tiny, 1 - tiny, tiny * Fraction(2, 3), 1 - tiny * Fraction(2, 3)]
         assert wrong_draws(table, cdf, numbers) == []
@@ -124,7 +124,7 @@ def test_a_tail_that_starts_at_two_to_the_minus_thirty_thousand_is_drawn() -> No
 def test_a_mutant_of_fill_is_caught(name: str, old: str, new: str) -> None:
     table, cdf, ks = case("gaussian 400")
     mutant = mutated(InversionTable.fill, old, new)
-    with second_path.digits(110):
+    with mpmath_precision.digits(110):
         assert wrong_draws(table, cdf, next_to_thresholds(cdf, ks), mutant)
 
 
@@ -143,7 +143,7 @@ def test_a_mutant_of_refine_is_caught(name: str) -> None:
 
     Mutant.refine = rewired(InversionTable.refine, **REFINE_MUTANTS[name])  # type: ignore[method-assign]  # a mutant
     broken = Mutant(table.first, table.thresholds.tolist(), table._cdf)
-    with second_path.digits(110):
+    with mpmath_precision.digits(110):
         assert wrong_draws(broken, cdf, next_to_thresholds(cdf, ks))
 
 

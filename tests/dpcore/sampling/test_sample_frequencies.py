@@ -20,7 +20,7 @@ from dpcore.noise import batch_of
 from dpcore.sampling.inversion import InversionTable
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.support.dpcore import second_path
+from tests.support.dpcore import mpmath_precision
 from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
@@ -52,7 +52,7 @@ def test_seeded_draws_are_the_inverse_of_the_distribution(text: str) -> None:
     # The whole path a second time: SHA-256 and AES to words (test_rng), words to V, and the least
     # k with V < F(k) by mpmath. It holds for laws that fit one table.
     noise = read_noise(text)
-    with second_path.digits(30):
+    with mpmath_precision.digits(30):
         for seed, drawn in VECTORS["draws"][text].items():
             words = SeededRng(int(seed)).words(len(drawn)).tolist()
             for word, k in zip(words, drawn, strict=True):

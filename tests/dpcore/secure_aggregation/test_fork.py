@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dpcore.secure_aggregation import device as masked_device
-from dpcore.secure_aggregation.aggregation import Step
-from dpcore.secure_aggregation.device import AggregationServer
+from dpcore.secure_aggregation import network_round as masked_device
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import AggregationRefused
-from tests.dpcore.secure_aggregation.test_device import PLAY, Ann
+from dpcore.secure_aggregation.network_round import AggregationServer
+from tests.dpcore.secure_aggregation.test_network_round import PLAY, Ann
 from tests.dpcore.test_forks import native_fork
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -15,7 +15,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.secure_aggregation.masks import LARGEST_MODULUS, add, mask, subtract
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.second_path import residues
+from tests.support.secure_aggregation.independent_server import residues
 
 KEY = bytes(range(32))
 MODULI = [2, 7, 1000, 2**31 - 1, 3 * 2**60, 2**62 - 57, 2**62]

@@ -27,10 +27,10 @@ from dpcore.secure_aggregation.messages import (
     encode,
     most_bytes,
 )
-from dpcore.secure_aggregation.round import Neighbourhood, Round, check_identity
+from dpcore.secure_aggregation.round_parameters import Neighbourhood, Round, check_identity
 from dpcore.secure_aggregation.shamir import PRIME
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.rehearsal import refusal
+from tests.support.secure_aggregation.recorded_round import refusal
 
 TERMS = Round(identifier=bytes(range(32)), users=4, dropouts=1, coordinates=3, modulus=1000)
 HEAD = 2 + 32 + (1 + 3) + 1  # of messages of "ann" to the server

@@ -11,14 +11,14 @@ from scipy.stats import chisquare
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.aggregation import Step
 from dpcore.secure_aggregation.keys import agreements, mask_key, self_mask_key
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.masks import mask, subtract
 from dpcore.secure_aggregation.messages import MaskedInput
-from dpcore.secure_aggregation.round import Neighbourhood
+from dpcore.secure_aggregation.round_parameters import Neighbourhood
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.rehearsal import Rehearsal, rehearse, take_step
+from tests.support.secure_aggregation.recorded_round import Rehearsal, rehearse, take_step
 
 M = 5
 COUNT = 20_000

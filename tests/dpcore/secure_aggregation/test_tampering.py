@@ -12,8 +12,8 @@ from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import keys as masked_keys
 from dpcore.secure_aggregation import server as masked_server
-from dpcore.secure_aggregation.aggregation import Step
 from dpcore.secure_aggregation.keys import Channel, KeyPair
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import (
     KeyAdvertisement,
     KeyList,
@@ -25,7 +25,7 @@ from dpcore.secure_aggregation.messages import (
 )
 from tests.effort import spread
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.rehearsal import (
+from tests.support.secure_aggregation.recorded_round import (
     GRAPHS,
     NAMES,
     Rehearsal,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.aggregation import Step
 from dpcore.secure_aggregation.keys import Channel
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import UnmaskReply, UnmaskRequest
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.rehearsal import GRAPHS, refusal, rehearse
+from tests.support.secure_aggregation.recorded_round import GRAPHS, refusal, rehearse
 
 PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
 PLAY = PLAYS["everyone"]

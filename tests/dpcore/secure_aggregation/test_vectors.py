@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.secure_aggregation.aggregation import Step
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import TYPES
-from tests.support.secure_aggregation.rehearsal import plain_sum, rehearse
-from tests.support.secure_aggregation.second_path import SecondServer, x25519
+from tests.support.secure_aggregation.independent_server import SecondServer, x25519
+from tests.support.secure_aggregation.recorded_round import plain_sum, rehearse
 from tests.support.secure_aggregation.vectors import PATH, ROUNDS, good, verdict
 
 VECTORS: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ import pytest
 from mpmath import mpf
 
 from accounting import guarantee
-from accounting.claims.claim import PureBound
+from accounting.guarantees.stated_guarantees import PureBound
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.selection import (
@@ -28,7 +28,7 @@ from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
-from tests.support.exact_law import Forking, unroll
+from tests.support.enumerate_random_choices import Forking, unroll
 
 # A noise of three values, so that the code can be unrolled whole; scale 2 is wider.
 SMALL = {-1: Fraction(1, 8), 0: Fraction(1, 2), 1: Fraction(3, 8)}

@@ -17,8 +17,8 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from tests.support.accounting.brute import real
-from tests.support.accounting.shown import masses, moves
+from tests.support.accounting.brute_force import real
+from tests.support.accounting.neighbour_lower_bounds import masses, moves
 
 
 @lru_cache(maxsize=512)

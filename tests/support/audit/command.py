@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import dpcore.command.app
+import dpcore.cli.app
 from tests.alpha_budget import buy_alpha
-from tests.support.typed import Answer
+from tests.support.run_command import Answer
 
 ROOT = Path(__file__).parents[3]
 
@@ -23,10 +23,10 @@ START = (
     "import sys\n"
     f"sys.path.insert(0, {str(ROOT)!r})\n"
     "from importlib.metadata import EntryPoint\n"
-    "import dpcore.command.app\n"
+    "import dpcore.cli.app\n"
     "point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')\n"
-    "dpcore.command.app._registered = lambda: {'audit': point}\n"
-    "dpcore.command.app.main()\n"
+    "dpcore.cli.app._registered = lambda: {'audit': point}\n"
+    "dpcore.cli.app.main()\n"
 )
 
 # Shared by the audits that must not refute: fewer than a hundred.
@@ -80,7 +80,7 @@ def hearing_ctrl_c() -> Iterator[None]:
 
 
 class Shell:
-    """The command in this process: faster, and the same code from ``dpcore.command.app.run`` on."""
+    """The command in this process: faster, and the same code from ``dpcore.cli.app.run`` on."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, streams: pytest.CaptureFixture[str], *command: str
@@ -89,11 +89,11 @@ class Shell:
         self.streams = streams
         self.command = command
         point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
-        patch.setattr(dpcore.command.app, "_registered", lambda: {"audit": point})
+        patch.setattr(dpcore.cli.app, "_registered", lambda: {"audit": point})
 
     def __call__(self, *words: object) -> Answer:
         self.streams.readouterr()
-        code = dpcore.command.app.run(arguments(*self.command, *words))
+        code = dpcore.cli.app.run(arguments(*self.command, *words))
         out, err = self.streams.readouterr()
         return Answer(code=code, out=out, err=err)
 

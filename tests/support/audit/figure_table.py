@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from audit.claims.claim import Claim
-from audit.evidence.sample_outcome import Outcome
-from audit.evidence.trace import Trace
+from audit.claims.tested_claim import Claim
 from audit.report.figures import curve_figure, histogram_figure, line_figure, trace_figure
-from tests.support.audit.words import worded
+from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.trace import Trace
+from tests.support.audit.parse_witness import worded
 
 RUNS = 100_000
 

@@ -10,27 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from audit.catalogue import find
-from audit.catalogue.entry import Subject
-from audit.claims.claim import Claim
+from audit.broken_mechanisms import find
+from audit.broken_mechanisms.catalogue_entry import Subject
 from audit.claims.curve_claim import CurveClaim
+from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
-from audit.evidence.baseline_bounds import BaselineFinding
-from audit.evidence.sample_outcome import Outcome
-from audit.evidence.trace import trace
-from audit.evidence.view import View
-from audit.exact.proof import prove
-from audit.features.feature import read_feature
+from audit.features.parse_feature import read_feature
 from audit.fit.fit import FitReport
+from audit.known_laws.proof import prove
 from audit.replay.findings import Finding
-from audit.report.report import AuditReport
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.report.audit_report import AuditReport
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
 from audit.search.search import SearchResult
+from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
+from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.trace import trace
+from audit.statistical_tests.view import View
 from audit.targets.target import Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
-from tests.support.audit.words import worded
+from tests.support.audit.parse_witness import worded
 
 RUNS = 4000
 COMMAND = "dpcore audit half-scale --claim epsilon=1 --pair 0 1 -n 4000 --seed 7"

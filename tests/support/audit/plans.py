@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.claims.claim import Claim
-from audit.runs.block import Plan
+from audit.claims.tested_claim import Claim
+from audit.runs.draw_plan import Plan
 
 
 def plan(**more: Any) -> Plan:

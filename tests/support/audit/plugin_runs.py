@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.effort import effort
-from tests.support import warm
+from tests.support import forked_commands
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "audit" / "testing" / "pytest_plugin.py"
@@ -70,7 +70,7 @@ def ran(folder: Path, body: str, *options: str, plugin: str = PLUGIN, head: str 
     words = ("-p", "no:cacheprovider", *own, *options)
     if effort(1, 2) == 2:  # by night a process of its own
         return started(folder, "-m", "pytest", *words)
-    code, out = warm.run(
+    code, out = forked_commands.run(
         ["pytest", *words], folder, {"COLUMNS": "300", **dict.fromkeys(OF_A_BUILD_SERVER)}
     )
     return Ran(code=code, out=out)

@@ -10,21 +10,21 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
-from audit.features.feature import read_feature
-from audit.report.report import AuditReport
-from audit.runs.block import Plan
-from audit.sample import sample
+from audit.claims.tested_claim import Claim
+from audit.features.parse_feature import read_feature
+from audit.report.audit_report import AuditReport
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
 from audit.targets.target import Vectorised
 from bandits.audit_targets.target import AuditTarget, target
 from bandits.batch import ReleasedSum
-from bandits.combinatorial.streams import StreamPrivatizer
 from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.laws.binomial import Binomial
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.protocols.modular_sums import ModularSum
+from dpcore.protocols.noisy_sums import ModularSum
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.sampling.rng import SYSTEM, Rng

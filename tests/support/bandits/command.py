@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.typed import Answer, typed
+from tests.support.run_command import Answer, typed
 
 ROOT: Final = Path(__file__).parents[3]
 
@@ -17,13 +17,13 @@ START: Final = (
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     f"sys.path.insert(0, {str(ROOT)!r})\n"
     "from importlib.metadata import EntryPoint\n"
-    "import dpcore.command.app\n"
+    "import dpcore.cli.app\n"
     "point = EntryPoint('bandit', 'bandits.cli:commands', 'dpcore.commands')\n"
-    "dpcore.command.app._registered = lambda: {'bandit': point}\n"
+    "dpcore.cli.app._registered = lambda: {'bandit': point}\n"
 )
 """The tree under test, whether or not (and from wherever) a dpcore is installed."""
 
-MAIN: Final = START + "dpcore.command.app.main()\n"
+MAIN: Final = START + "dpcore.cli.app.main()\n"
 
 
 class Bandit:

@@ -16,32 +16,32 @@ from dpcore import (
     Staircase,
 )
 from dpcore.laws import poisson, polya, polya_jumps
-from dpcore.sampling import coins
+from dpcore.sampling import bernoulli
 from dpcore.sampling.rng import Rng
-from tests.support.dpcore import layers
-from tests.support.dpcore.layers import NONE, TINY, Coin, Layer, exactly
+from tests.support.dpcore import sampler_layers
+from tests.support.dpcore.sampler_layers import NONE, TINY, Coin, Layer, exactly
 
 EXPONENTS = exactly("0", "1/1000000", "1/3", "1/2", "0.7", "999/1000", "1")
 LAPLACE = [DiscreteLaplace(scale=s) for s in ("1/3", "1/2", "1", "5/3", "4")]
 LAPLACE_ROUND = {"kind": "geometric", "rounds": 1, "open_mass": NONE}
 GAUSSIAN_STUBS: dict[str, Any] = {
-    "DiscreteLaplace": layers.ProposalProven,
-    "bernoulli_exp": layers.bernoulli_exp_proven,
+    "DiscreteLaplace": sampler_layers.ProposalProven,
+    "bernoulli_exp": sampler_layers.bernoulli_exp_proven,
     "Fraction": Fraction,
 }
 ONE_DRAW = "sum(one.sample_reference(rng) for _ in range(self.count))"
 JUMP_STUBS = {
-    "bernoulli": layers.bernoulli_proven,
-    "bernoulli_exp": layers.bernoulli_exp_proven,
-    "_two_over_e": layers.two_over_e_proven,
+    "bernoulli": sampler_layers.bernoulli_proven,
+    "bernoulli_exp": sampler_layers.bernoulli_exp_proven,
+    "_two_over_e": sampler_layers.two_over_e_proven,
 }
-JUMPS_STUBS = {"Poisson": layers.FewArrivals, "jump": layers.jump_proven}
+JUMPS_STUBS = {"Poisson": sampler_layers.FewArrivals, "jump": sampler_layers.jump_proven}
 LAYERS: tuple[Layer, ...] = (
     Layer(
         name="below",
         code=Rng.below,
         run=lambda code, rng, bound: code(rng, bound),
-        mass=layers.even,
+        mass=sampler_layers.even,
         values=range,
         cases=(*range(1, 34), 63, 64, 65, 1000, 1023, 1024, 1025),
         how={"kind": "bits", "rounds": 1, "forks_below": False},
@@ -58,10 +58,10 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Layer(
         name="bernoulli",
-        code=coins.bernoulli,
-        run=layers.call,
-        mass=layers.chance_of,
-        values=layers.both,
+        code=bernoulli.bernoulli,
+        run=sampler_layers.call,
+        mass=sampler_layers.chance_of,
+        values=sampler_layers.both,
         cases=exactly("0", "1", "1/2", "1/3", "6/7", "1/1000", "0.123456789"),
         leftover=NONE,
         broken=Fraction(1, 3),
@@ -69,9 +69,9 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Coin(
         name="bernoulli_exp up to one",
-        code=coins._bernoulli_exp_unit,
+        code=bernoulli._bernoulli_exp_unit,
         cases=EXPONENTS,
-        stubs={"bernoulli": layers.bernoulli_proven},
+        stubs={"bernoulli": sampler_layers.bernoulli_proven},
         how={"open_mass": TINY},
         broken=Fraction(1, 3),
         mutants={
@@ -84,9 +84,9 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Coin(
         name="bernoulli_exp",
-        code=coins.bernoulli_exp,
+        code=bernoulli.bernoulli_exp,
         cases=(*EXPONENTS, *exactly("1.5", "2", "3.7", "20")),
-        stubs={"_bernoulli_exp_unit": layers.decay_proven},
+        stubs={"_bernoulli_exp_unit": sampler_layers.decay_proven},
         broken=Fraction(27, 10),
         mutants={
             "rest dropped": ("return _bernoulli_exp_unit(rng, exponent)", "return True"),
@@ -95,19 +95,19 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Coin(
         name="bernoulli_exp down to the integers it asks for",
-        code=coins.bernoulli_exp,
+        code=bernoulli.bernoulli_exp,
         cases=exactly("0", "1/3", "1", "4/3", "2"),
         how={"runs": 4000},
         leftover=Fraction(1, 100),
     ),
     Layer(
         name="geometric_exp",
-        code=coins.geometric_exp,
-        run=layers.call,
-        mass=layers.geometric,
+        code=bernoulli.geometric_exp,
+        run=sampler_layers.call,
+        mass=sampler_layers.geometric,
         values=lambda _: range(40),
         cases=exactly("1", "2", "7/3", "1/2", "1/3", "3/5", "1/10"),
-        stubs={"bernoulli_exp": layers.bernoulli_exp_proven},
+        stubs={"bernoulli_exp": sampler_layers.bernoulli_exp_proven},
         how={"kind": "below", "rounds": 1, "open_mass": TINY / 10},
         by_day=1,
         broken=Fraction(3, 2),
@@ -122,12 +122,12 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Layer(
         name="geometric_exp through its rejections",
-        code=coins.geometric_exp,
-        run=layers.call,
-        mass=layers.geometric,
+        code=bernoulli.geometric_exp,
+        run=sampler_layers.call,
+        mass=sampler_layers.geometric,
         values=lambda _: range(40),
         cases=exactly("2", "1/2", "7/3"),
-        stubs={"bernoulli_exp": layers.bernoulli_exp_proven},
+        stubs={"bernoulli_exp": sampler_layers.bernoulli_exp_proven},
         how={"open_mass": Fraction(1, 1000)},
         leftover=Fraction(1, 999),
     ),
@@ -135,7 +135,7 @@ LAYERS: tuple[Layer, ...] = (
         name="discrete Laplace",
         code=DiscreteLaplace.sample_reference,
         cases=(*LAPLACE,),
-        stubs={"geometric_exp": layers.geometric_exp_proven},
+        stubs={"geometric_exp": sampler_layers.geometric_exp_proven},
         how=LAPLACE_ROUND,
         afresh=(*LAPLACE,),
         broken=DiscreteLaplace(scale="3/2"),
@@ -155,7 +155,7 @@ LAYERS: tuple[Layer, ...] = (
         name="discrete Laplace through its rejections",
         code=DiscreteLaplace.sample_reference,
         cases=(DiscreteLaplace(scale="1/2"), DiscreteLaplace(scale=2)),
-        stubs={"geometric_exp": layers.geometric_exp_proven},
+        stubs={"geometric_exp": sampler_layers.geometric_exp_proven},
         how={"open_mass": Fraction(1, 10**9)},
         leftover=Fraction(1, 10**8),
     ),
@@ -177,7 +177,7 @@ LAYERS: tuple[Layer, ...] = (
         stubs=GAUSSIAN_STUBS,
         how={"kind": "proposal", "rounds": 1, "open_mass": NONE},
         afresh=tuple(DiscreteGaussian(sigma_squared=v) for v in ("1/4", 1, 5)),
-        short={"DiscreteLaplace": layers.ShortProposal},
+        short={"DiscreteLaplace": sampler_layers.ShortProposal},
         broken=DiscreteGaussian(sigma_squared="28/3"),
         mutants_by_day=4,
         mutants={
@@ -203,7 +203,7 @@ LAYERS: tuple[Layer, ...] = (
             DiscreteGaussianSum(count=n, sigma_squared=v)
             for n, v in ((1, "1"), (2, "1/4"), (3, "1/4"), (2, "1"))
         ),
-        stubs={"DiscreteGaussian": layers.GaussianProven},
+        stubs={"DiscreteGaussian": sampler_layers.GaussianProven},
         leftover=Fraction(1, 10**20),
         broken=DiscreteGaussianSum(count=2, sigma_squared="1/4"),
         mutants={
@@ -221,7 +221,10 @@ LAYERS: tuple[Layer, ...] = (
             Staircase(epsilon=e, sensitivity=d, plateau=r)
             for e, d, r in ((3, 1, 1), ("1/2", 3, 1), (2, 3, 2), (2, 4, 4), (1, 5, 3))
         ),
-        stubs={"invert": layers.side_proven, "geometric_exp": layers.geometric_exp_proven},
+        stubs={
+            "invert": sampler_layers.side_proven,
+            "geometric_exp": sampler_layers.geometric_exp_proven,
+        },
         leftover=Fraction(1, 10**20),
         broken=Staircase(epsilon=2, sensitivity=3, plateau=2),
         mutants={
@@ -239,7 +242,7 @@ LAYERS: tuple[Layer, ...] = (
         name="staircase with no layer but the side stubbed",
         code=Staircase.sample_reference,
         cases=(Staircase(epsilon=2, sensitivity=2, plateau=1),),
-        stubs={"invert": layers.side_proven},
+        stubs={"invert": sampler_layers.side_proven},
         how={"runs": 4000},
         leftover=Fraction(1, 10),
     ),
@@ -261,7 +264,10 @@ LAYERS: tuple[Layer, ...] = (
         name="Poisson",
         code=Poisson.sample_reference,
         cases=tuple(Poisson(mean=m) for m in ("1/1000", "1/3", "1", "3/2", "2", "8/3")),
-        stubs={"_unit_poisson": layers.unit_proven, "bernoulli": layers.bernoulli_proven},
+        stubs={
+            "_unit_poisson": sampler_layers.unit_proven,
+            "bernoulli": sampler_layers.bernoulli_proven,
+        },
         how={"open_mass": Fraction(1, 10**7)},
         leftover=Fraction(1, 10**4),
         by_day=1,
@@ -283,13 +289,13 @@ LAYERS: tuple[Layer, ...] = (
     Layer(
         name="binomial",
         code=Binomial.sample_reference,
-        mass=layers.coin_mass,
-        values=layers.around_trials,
+        mass=sampler_layers.coin_mass,
+        values=sampler_layers.around_trials,
         cases=tuple(
             Binomial(trials=n, probability=p)
             for n, p in ((1, "1/2"), (1, "1/3"), (5, "1/2"), (7, "2/3"), (9, "1/1000"))
         ),
-        stubs={"bernoulli": layers.bernoulli_proven},
+        stubs={"bernoulli": sampler_layers.bernoulli_proven},
         leftover=NONE,
         broken=Binomial(trials=4, probability="1/3"),
         mutants={
@@ -303,8 +309,8 @@ LAYERS: tuple[Layer, ...] = (
     Layer(
         name="binomial with no layer stubbed",
         code=Binomial.sample_reference,
-        mass=layers.coin_mass,
-        values=layers.around_trials,
+        mass=sampler_layers.coin_mass,
+        values=sampler_layers.around_trials,
         cases=tuple(Binomial(trials=n, probability="1/3") for n in (1, 5)),
         leftover=NONE,
     ),
@@ -312,7 +318,7 @@ LAYERS: tuple[Layer, ...] = (
         name="Skellam",
         code=Skellam.sample_reference,
         cases=tuple(Skellam(variance=v) for v in ("1/50", "1/2", "1", "10/3")),
-        stubs={"Poisson": layers.PoissonProven},
+        stubs={"Poisson": sampler_layers.PoissonProven},
         leftover=Fraction(1, 10**20),
         broken=Skellam(variance="10/3"),
         mutants={
@@ -326,9 +332,12 @@ LAYERS: tuple[Layer, ...] = (
     Layer(
         name="urn",
         code=polya.urn,
-        run=layers.part,
-        cases=layers.polyas(("1/3", "1/2"), ("1/2", "2/3"), ("9/10", "1")),
-        stubs={"geometric_exp": layers.geometric_exp_proven, "bernoulli": layers.bernoulli_proven},
+        run=sampler_layers.part,
+        cases=sampler_layers.polyas(("1/3", "1/2"), ("1/2", "2/3"), ("9/10", "1")),
+        stubs={
+            "geometric_exp": sampler_layers.geometric_exp_proven,
+            "bernoulli": sampler_layers.bernoulli_proven,
+        },
         how={"open_mass": Fraction(1, 10**9), "runs": 3000},
         leftover=Fraction(1, 100),
         broken=Polya(shape="1/3", scale="3/4"),
@@ -341,8 +350,11 @@ LAYERS: tuple[Layer, ...] = (
     Layer(
         name="Polya: geometrics and an urn",
         code=Polya.sample_reference,
-        cases=layers.polyas(("1/3", "1/2"), ("4/3", "1/2"), ("5/2", "1/2"), ("2", "1/2")),
-        stubs={"geometric_exp": layers.geometric_exp_proven, "urn": layers.urn_proven},
+        cases=sampler_layers.polyas(("1/3", "1/2"), ("4/3", "1/2"), ("5/2", "1/2"), ("2", "1/2")),
+        stubs={
+            "geometric_exp": sampler_layers.geometric_exp_proven,
+            "urn": sampler_layers.urn_proven,
+        },
         how={"open_mass": Fraction(1, 10**5), "runs": 5000},
         leftover=Fraction(1, 10**3),
         # One geometric, and an urn of shape 1: the same law another way.
@@ -358,18 +370,18 @@ LAYERS: tuple[Layer, ...] = (
         name="2/e",
         code=polya_jumps._two_over_e,
         run=lambda code, rng, _: code(rng),
-        mass=layers.two_over_e_mass,
-        values=layers.both,
+        mass=sampler_layers.two_over_e_mass,
+        values=sampler_layers.both,
         cases=(None,),
-        stubs={"bernoulli": layers.bernoulli_proven},
+        stubs={"bernoulli": sampler_layers.bernoulli_proven},
         how={"open_mass": TINY},
         mutants={},
     ),
     Layer(
         name="jump",
         code=polya_jumps.jump,
-        run=layers.candidate,
-        mass=layers.jump_mass,
+        run=sampler_layers.candidate,
+        mass=sampler_layers.jump_mass,
         values=lambda _: range(1, 40),
         cases=exactly("1/3", "1", "2", "7/2", "8", "17/2"),
         stubs=JUMP_STUBS,
@@ -387,8 +399,8 @@ LAYERS: tuple[Layer, ...] = (
     Layer(
         name="sum of jumps",
         code=polya_jumps.sum_of_jumps,
-        run=layers.part,
-        cases=layers.polyas(("1/3", "3/2")),
+        run=sampler_layers.part,
+        cases=sampler_layers.polyas(("1/3", "3/2")),
         stubs=JUMPS_STUBS,
         how={"runs": 3000},
         leftover=Fraction(1, 20),

@@ -11,16 +11,16 @@ from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.noise import batch_of
+from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
 from dpcore.sampling.inversion import InversionTable
-from dpcore.sampling.laplace_digits import LaplaceDigits
-from tests.support.dpcore import second_path
-from tests.support.dpcore.scripted import Digits
+from tests.support.dpcore import mpmath_precision
+from tests.support.dpcore.scripted_rng import Digits
 from tests.support.laws import discrete_gaussian, discrete_laplace, second
 
 WORDS = 1 << 64
 LAST = WORDS - 1
 Cdf = Callable[[int], Any]
-real = second_path.real
+real = mpmath_precision.real
 
 
 def laplace_digits(scale: Fraction) -> LaplaceDigits:
@@ -37,7 +37,7 @@ def top_cdf(scale: Fraction, unit: int) -> Cdf:
 
 def digit_cdf(scale: Fraction, start: int, size: int) -> Cdf:
     r"""P(D <= k) for the digit of weight 2^start: a plain sum of e^(-d 2^start/s)."""
-    with second_path.digits(80):
+    with mpmath_precision.digits(80):
         ratio = mp.exp(-real(Fraction(2**start) / scale))
         sums = [ratio * 0]
         for d in range(size):
@@ -51,7 +51,7 @@ r"""A longer table is looked at in some places only, each by its own tail."""
 
 def sums_of(noise: Noise, first: int, last: int) -> Cdf:
     r"""F(k) for first - 1 <= k <= last, by one running sum of masses."""
-    with second_path.digits(80):
+    with mpmath_precision.digits(80):
         found = [second(noise, "cdf", first - 1)]
         for k in range(first, last + 1):
             found.append(found[-1] + second(noise, "pmf", k))
@@ -70,7 +70,7 @@ def wrong_thresholds(noise: Noise, table: InversionTable) -> list[int]:
         wrong = []
         for i in picked:
             wrong += misplaced([thresholds[i]], first + i, lambda k: second(noise, "cdf", k))
-    with second_path.digits(60):
+    with mpmath_precision.digits(60):
         if second(noise, "cdf", first - 1) * WORDS > 1:
             wrong.append(first - 1)
         # A word above every threshold is refined, which is slow: it must be rare.
@@ -92,7 +92,7 @@ def table_of(noise: Noise) -> InversionTable:
 
 def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
     r"""The k whose threshold c does not separate at F(k), that is c <= 2^64 F(k) <= c + 1."""
-    with second_path.digits(70):
+    with mpmath_precision.digits(70):
         slack = mp.mpf(10) ** -40
         wrong = []
         for k, c in enumerate(thresholds, first):

@@ -11,7 +11,7 @@ from functools import cache
 from mpmath import mp, mpf
 
 from dpcore import Noise
-from tests.support.dpcore.second_path import Real, real
+from tests.support.dpcore.mpmath_precision import Real, real
 
 PLAIN_VARIANCE = 1 << 16
 STEEP = Fraction(9, 10)

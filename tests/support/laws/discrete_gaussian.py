@@ -9,7 +9,7 @@ from functools import cache
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, Noise
-from tests.support.dpcore.second_path import Real, digits, real
+from tests.support.dpcore.mpmath_precision import Real, digits, real
 
 NAME = "discrete-gaussian"
 ROWS = (

@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, Noise
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from tests.support.dpcore.second_path import Real, digits, real
+from tests.support.dpcore.mpmath_precision import Real, digits, real
 from tests.support.laws import discrete_gaussian, inverted
 
 NAME = "discrete-gaussian-sum"

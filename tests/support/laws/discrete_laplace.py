@@ -8,7 +8,7 @@ from fractions import Fraction
 from mpmath import mp
 
 from dpcore import DiscreteLaplace, Noise
-from tests.support.dpcore.second_path import Real, real
+from tests.support.dpcore.mpmath_precision import Real, real
 
 NAME = "discrete-laplace"
 ROWS = ("scale=1/10", "scale=1/3", "scale=10", "scale=1000000", "scale=2e12")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mpmath import mp, mpf
 
-from tests.support.dpcore.second_path import Real
+from tests.support.dpcore.mpmath_precision import Real
 
 _LOST = 60  # digits that v and k themselves take, up to 2^80 each
 

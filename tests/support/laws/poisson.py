@@ -10,7 +10,7 @@ from mpmath import mp
 
 from dpcore import Noise
 from dpcore.laws.poisson import Poisson
-from tests.support.dpcore.second_path import Real, real
+from tests.support.dpcore.mpmath_precision import Real, real
 from tests.support.laws import counted
 from tests.support.laws.counted import Counted
 

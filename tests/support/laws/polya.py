@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 
 from dpcore import Noise
 from dpcore.laws.polya import Polya
-from tests.support.dpcore.second_path import Real, real
+from tests.support.dpcore.mpmath_precision import Real, real
 
 NAME = "polya"
 ROWS = (

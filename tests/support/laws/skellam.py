@@ -10,7 +10,7 @@ from mpmath import mp
 
 from dpcore import Noise
 from dpcore.laws.skellam import Skellam
-from tests.support.dpcore.second_path import Real, real
+from tests.support.dpcore.mpmath_precision import Real, real
 from tests.support.laws import inverted
 
 NAME = "skellam"

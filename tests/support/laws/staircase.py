@@ -8,7 +8,7 @@ from fractions import Fraction
 from mpmath import mp
 
 from dpcore import Noise, Staircase
-from tests.support.dpcore.second_path import Real, real
+from tests.support.dpcore.mpmath_precision import Real, real
 
 NAME = "staircase"
 ROWS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accounting.claims.claim import ZCdp
+from accounting.guarantees.stated_guarantees import ZCdp
 from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.parameter import RationalLike
 

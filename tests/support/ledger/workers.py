@@ -12,7 +12,13 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger, Receipt, history
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    Ledger,
+    Receipt,
+    hash_chain,
+)
 from dpcore import DiscreteGaussian, Mechanism
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
@@ -83,7 +89,9 @@ def charge_on(url: str, path: str, name: str, since: float | None = None) -> Non
     """
     users = [f"user {n}" for n in range(400)]
     if since is not None:
-        history.now = lambda: f"{date.fromordinal(1 + int((time.time() - since) * 200))}T00:00:00"
+        hash_chain.now = lambda: (
+            f"{date.fromordinal(1 + int((time.time() - since) * 200))}T00:00:00"
+        )
     write(path, "begun 0")
     with Ledger.create(url, budget=BUDGET, renews=None if since is None else "day") as ledger:
         number = 0

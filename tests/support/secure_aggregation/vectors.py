@@ -8,8 +8,8 @@ from typing import Any
 
 from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import server as masked_server
-from dpcore.secure_aggregation.aggregation import Step
 from dpcore.secure_aggregation.keys import Channel, KeyPair
+from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import (
     TYPES,
     KeyAdvertisement,
@@ -17,8 +17,8 @@ from dpcore.secure_aggregation.messages import (
     PublicKeys,
     UnmaskRequest,
 )
-from dpcore.secure_aggregation.round import Neighbourhood
-from tests.support.secure_aggregation.rehearsal import GRAPHS, Rehearsal, refusal, rehearse
+from dpcore.secure_aggregation.round_parameters import Neighbourhood
+from tests.support.secure_aggregation.recorded_round import GRAPHS, Rehearsal, refusal, rehearse
 
 PATH = Path(__file__).parents[2] / "vectors" / "masked_aggregation.json"
 ROUNDS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,1 @@
+r"""Adaptive composition: privacy filters and odometers."""

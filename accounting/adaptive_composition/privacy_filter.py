@@ -1,0 +1,420 @@
+r"""Privacy filters: budgets for adaptively chosen charges.
+
+A filter has a budget and one integer counter for each additive quantity. A charge is admitted iff
+every counter stays within its limit; then, whenever the releases stop and however the charges are
+chosen, all releases together stay within the budget. Only sums have this property: loss
+distributions of an adaptively chosen list do not give a filter. Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from accounting.convert_guarantees import as_approx, as_rdp, as_zcdp
+from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, rho_within
+from accounting.guarantees.stated_guarantees import (
+    Approx,
+    ApproxBound,
+    Assumed,
+    Pure,
+    PureBound,
+    Rdp,
+    StatedGuarantee,
+    Word,
+    ZCdp,
+    claim_from_json,
+    points_of,
+)
+from accounting.privacy_curves.release_curve import PairCurve
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import End
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.rounding import brief, up
+
+SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
+r"""The number of shares in a budget: a counter counts shares.
+
+It is below 2^61, so that a full counter plus one more charge fits a signed 64-bit column, and has
+many small factors, so that ten charges of a tenth use the budget exactly.
+"""
+
+_KEPT: Final = 40
+_NOTHING: Final = "must be > 0: a budget of 0 admits no charge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    r"""The cost of one charge: an integer per counter, rounded up.
+
+    An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
+    costs more than the whole budget. ``assumptions`` has the reasons of an :class:`Assumed` claim.
+    ``costs`` has the same amounts before the conversion to shares, without the limit.
+    """
+
+    amounts: tuple[int, ...]
+    assumptions: tuple[str, ...] = ()
+    costs: tuple[Fraction, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(ABC):
+    r"""A budget that holds at any stopping time, for adaptively chosen charges.
+
+    ``counters`` has the names of the summed quantities, ``limits`` their largest values as
+    integers, ``budgets`` the exact values of the limits.
+    """
+
+    kind: ClassVar[str]
+    theorem: ClassVar[str]
+
+    budget: Word
+    counters: tuple[str, ...] = field(init=False)
+    budgets: tuple[Fraction, ...] = field(init=False)
+    limits: tuple[int, ...] = field(init=False)
+
+    @abstractmethod
+    def _allowed(self) -> dict[str, Fraction]:
+        r"""The name and limit of each counter."""
+
+    @abstractmethod
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        r"""The increment of each counter by the guarantee: exact, or rounded up."""
+
+    @abstractmethod
+    def _claim(self, held: tuple[Fraction, ...]) -> Word:
+        r"""The guarantee implied by these counter values."""
+
+    def __post_init__(self) -> None:
+        allowed = self._allowed()
+        object.__setattr__(self, "counters", tuple(allowed))
+        object.__setattr__(self, "budgets", tuple(allowed.values()))
+        object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
+
+    def price(self, guarantee: Guarantee) -> Price:
+        r"""The price of one charge of ``guarantee``, see ``theorems.claim_conversion``.
+
+        >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
+        True
+
+        Raises :class:`InvalidParameter` for a scope other than the budget's, and
+        :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
+        """
+        if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PairCurve)):
+            must = "must be a claim or the exact curve of one release; for others use as_approx"
+            raise InvalidParameter("guarantee", guarantee, must)
+        if guarantee.scope != self.budget.scope:
+            raise InvalidParameter(
+                "scope",
+                guarantee.scope,
+                f"must be the scope of the budget, {self.budget.scope}: different scopes do "
+                "not compose",
+            )
+        if isinstance(guarantee, Assumed):
+            priced = self.price(guarantee.guarantee)
+            return replace(priced, assumptions=(guarantee.reason,))
+        costs = self._cost(guarantee)
+        return Price(amounts=tuple(map(_shares, costs, self.budgets)), costs=costs)
+
+    def admits(self, total: Sequence[int], price: Price) -> bool:
+        r"""Whether every counter, now at ``total``, stays within its limit after ``price``.
+
+        >>> full = PureFilter(budget=Pure(1))
+        >>> full.admits((0,), full.price(Pure(1))), full.admits((1,), full.price(Pure(1)))
+        (True, False)
+        """
+        held = self._checked(total)
+        amounts = self._checked(price.amounts)
+        return all(h + a <= most for h, a, most in zip(held, amounts, self.limits, strict=True))
+
+    def held(self, total: Sequence[int]) -> tuple[Fraction, ...]:
+        r"""The exact values of the counters at ``total``."""
+        amounts = self._checked(total)
+        return tuple(n * b / SHARES for n, b in zip(amounts, self.budgets, strict=True))
+
+    def remaining(self, total: Sequence[int]) -> tuple[Fraction, ...]:
+        r"""The exact remaining amount of each counter, at least 0."""
+        held = self.held(total)
+        return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
+
+    def format_cost(self, price: Price) -> str:
+        r"""The increments of the counters by a charge, as text, rounded up.
+
+        >>> PureFilter(budget=Pure(1)).format_cost(PureFilter(budget=Pure(1)).price(Pure(10)))
+        'epsilon=10'
+        """
+        return self.format(price.costs, up)
+
+    def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
+        r"""A value of each counter as text; long values are rounded ``down`` or ``up``."""
+        named = zip(self.counters, values, strict=True)
+        return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
+
+    def spent(self, total: Sequence[int]) -> Word:
+        r"""The guarantee implied by the counters at ``total``; a filter is not an odometer.
+
+        It is a guarantee only for a list of releases that was fixed in advance. For adaptively
+        chosen releases the guarantee is the budget; see also ``accounting.adaptive_composition.privacy_odometer``.
+
+        >>> half = PureFilter(budget=Pure(1))
+        >>> half.spent((SHARES // 2,))
+        PureBound('1/2')
+        """
+        return self._claim(self.held(total))
+
+    def together(self, periods: int) -> Word:
+        r"""The guarantee of ``periods`` periods, each with this whole budget.
+
+        Counters that each stay within ``periods`` times their limit are again a filter, so it holds
+        for charges that were chosen adaptively, in all periods, if the number of periods is fixed
+        in advance.
+
+        >>> PureFilter(budget=Pure(2)).together(3)
+        PureBound(6)
+        """
+        return self._claim(tuple(periods * budget for budget in self.budgets))
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        return {"filter": self.kind, "budget": self.budget.to_json(), "shares": str(SHARES)}
+
+    def _checked(self, total: Sequence[int]) -> tuple[int, ...]:
+        if len(total) != len(self.counters):
+            raise InvalidParameter("total", total, f"must contain {len(self.counters)} counters")
+        return tuple(integer("total", each, at_least=0) for each in total)
+
+
+def _shares(cost: Fraction, budget: Fraction) -> int:
+    if budget == 0:
+        return min(math.ceil(cost), 1)
+    return min(math.ceil(cost * SHARES / budget), SHARES + 1)
+
+
+def _short(rho: Fraction) -> Fraction:
+    # Rounded down to about 40 bits, with a margin: the search of another version confirms it.
+    shift = rho.denominator.bit_length() - rho.numerator.bit_length() + _KEPT + 1
+    return Fraction(math.floor(rho * (1 - Fraction(1, 1 << _KEPT)) * Fraction(2) ** shift)) / (
+        Fraction(2) ** shift
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureFilter(Filter):
+    r"""A pure-DP budget: the sum of epsilon <= budget for adaptively chosen charges.
+
+    >>> PureFilter(budget=Pure(2)).counters
+    ('epsilon',)
+    """
+
+    kind: ClassVar[str] = "pure"
+    theorem: ClassVar[str] = "sum of epsilon (Rogers, Roth, Ullman and Vadhan 2016)"
+
+    budget: Pure
+
+    def _allowed(self) -> dict[str, Fraction]:
+        return {"epsilon": positive_rational("epsilon", self.budget.stated_epsilon, _NOTHING)}
+
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        known = isinstance(guarantee, (Pure, PairCurve))
+        found = guarantee.pure().upper if known else math.inf
+        if not isinstance(found, Fraction):
+            noise = getattr(guarantee, "noise", guarantee)
+            reason = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
+            raise NotDerived(f"a pure-DP cost of {noise!r}", reason)
+        return (found,)
+
+    def _claim(self, held: tuple[Fraction, ...]) -> Pure:
+        return PureBound(held[0], scope=self.budget.scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZCdpFilter(Filter):
+    r"""A zCDP budget: the sum of rho <= budget.
+
+    >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
+    >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
+    True
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    theorem: ClassVar[str] = "sum of rho (Feldman and Zrnic 2021; Whitehouse et al. 2023)"
+
+    budget: ZCdp
+
+    def _allowed(self) -> dict[str, Fraction]:
+        return {"rho": positive_rational("rho", self.budget.rho, _NOTHING)}
+
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        return (rational("rho", as_zcdp(guarantee).rho),)
+
+    def _claim(self, held: tuple[Fraction, ...]) -> ZCdp:
+        return ZCdp(held[0], scope=self.budget.scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdpFilter(Filter):
+    r"""A Renyi budget at fixed orders: at each order, sum of epsilon(order) <= budget(order).
+
+    >>> RdpFilter(budget=Rdp({2: 1, 8: 3})).counters
+    ('order 2', 'order 8')
+    """
+
+    kind: ClassVar[str] = "rdp"
+    theorem: ClassVar[str] = "sums at orders fixed beforehand (Feldman and Zrnic 2021)"
+
+    budget: Rdp
+
+    def _allowed(self) -> dict[str, Fraction]:
+        return {
+            f"order {order}": positive_rational("epsilon", epsilon, _NOTHING)
+            for order, epsilon in points_of(self.budget)
+        }
+
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        orders = [order for order, _ in points_of(self.budget)]
+        return tuple(epsilon for _, epsilon in points_of(as_rdp(guarantee, orders)))
+
+    def _claim(self, held: tuple[Fraction, ...]) -> Rdp:
+        orders = (order for order, _ in points_of(self.budget))
+        return Rdp(tuple(zip(orders, held, strict=True)), scope=self.budget.scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproxFilter(Filter):
+    r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
+
+    The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
+    slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
+    costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
+    ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit of the sum; it
+    is computed once and stored.
+
+    >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
+    >>> opened.counters, opened.slack
+    (('rho', 'delta'), Fraction(1, 2000000))
+
+    Raises :class:`InvalidParameter` for a slack outside (0, delta], for a charge_delta above delta
+    - slack, and for a rho that does not imply (epsilon, slack).
+    """
+
+    kind: ClassVar[str] = "approx"
+    theorem: ClassVar[str] = (
+        "sums of rho and delta (Whitehouse, Ramdas, Rogers and Wu 2023); epsilon at slack by "
+        "Canonne, Kamath and Steinke 2020, Proposition 12"
+    )
+
+    budget: Approx
+    slack: RationalLike | None = None
+    charge_delta: RationalLike | None = None
+    rho: RationalLike | None = None
+
+    def _allowed(self) -> dict[str, Fraction]:
+        epsilon = positive_rational("epsilon", self.budget.stated_epsilon, _NOTHING)
+        delta = positive_rational("delta", self.budget.stated_delta, _NOTHING)
+        slack = delta / 2 if self.slack is None else rational("slack", self.slack)
+        if not 0 < slack <= delta or slack == 1:
+            raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and below 1")
+        rest = delta - slack
+        each = self.charge_delta
+        charge = rest / 1000 if each is None else rational("charge_delta", each)
+        if not 0 <= charge <= rest:
+            raise InvalidParameter("charge_delta", each, f"must lie in [0, {rest}]")
+        object.__setattr__(self, "slack", slack)
+        object.__setattr__(self, "charge_delta", charge)
+        if self.rho is None:
+            rho = positive_rational("rho", _short(rho_within(epsilon, slack)), _NOTHING)
+        else:
+            # A stored rho is checked but kept, as the counters were written in its shares.
+            rho = positive_rational("rho", self.rho, _NOTHING)
+            if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
+                reason = f"implies an epsilon above {epsilon} at delta = {slack}"
+                raise InvalidParameter("rho", self.rho, reason)
+        object.__setattr__(self, "rho", rho)
+        return {"rho": rho, "delta": rest}
+
+    def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        if not isinstance(guarantee, Approx):
+            try:
+                return (rational("rho", as_zcdp(guarantee).rho), Fraction(0))
+            except NotDerived:
+                guarantee = as_approx(guarantee, self.charge_delta or 0)
+        core = as_zcdp(Pure(guarantee.stated_epsilon))
+        return (core.rho, guarantee.stated_delta)
+
+    def _claim(self, held: tuple[Fraction, ...]) -> Approx:
+        rho, delta = held
+        slack = rational("slack", self.slack)
+        if rho == 0:
+            return ApproxBound(0, delta, scope=self.budget.scope)
+        epsilon = approx_from_renyi(lambda order: rho * order, slack).upper
+        most = min(delta + slack, Fraction(1))
+        return ApproxBound(Fraction(epsilon), most, scope=self.budget.scope)
+
+    def format_cost(self, price: Price) -> str:
+        r"""The increments of rho and delta by a charge, as text, rounded up."""
+        # A dataclass with slots is created twice: super() would refer to the first class.
+        cost = Filter.format_cost(self, price)
+        return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        return {
+            # A dataclass with slots is created twice: super() would refer to the first class.
+            **Filter.to_json(self),
+            "slack": str(self.slack),
+            "charge_delta": str(self.charge_delta),
+            "rho": str(self.rho),
+        }
+
+
+def filter_for(budget: StatedGuarantee) -> Filter:
+    r"""Choose the filter for ``budget``: pure, zCDP, Renyi or (epsilon, delta).
+
+    >>> filter_for(ZCdp("1/2")).counters
+    ('rho',)
+
+    Raises :class:`InvalidParameter` for an assumed budget, and for a budget of 0.
+    """
+    match budget:
+        case Pure():
+            return PureFilter(budget=budget)
+        case ZCdp():
+            return ZCdpFilter(budget=budget)
+        case Rdp():
+            return RdpFilter(budget=budget)
+        case Approx():
+            return ApproxFilter(budget=budget)
+        case _:
+            raise InvalidParameter("budget", budget, "must be a Pure, ZCdp, Rdp or Approx claim")
+
+
+def filter_from_json(data: Mapping[str, Any]) -> Filter:
+    r"""The inverse of ``to_json``.
+
+    >>> filter_from_json(PureFilter(budget=Pure(1)).to_json()) == PureFilter(budget=Pure(1))
+    True
+
+    Raises :class:`InvalidParameter` for missing, superfluous or changed fields, since counters that
+    use a different unit (``SHARES``) would be misread.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidParameter("filter", data, "must be a JSON object")
+    kind = data.get("filter")
+    own = ("slack", "charge_delta", "rho") if kind == ApproxFilter.kind else ()
+    if set(data) != {"filter", "budget", "shares", *own}:
+        raise InvalidParameter("filter", dict(data), "must have the fields of a filter")
+    if data["shares"] != str(SHARES):
+        raise InvalidParameter("shares", data["shares"], f"must be {SHARES}")
+    budget = claim_from_json(data["budget"])
+    if isinstance(budget, Approx) and own:
+        return ApproxFilter(budget=budget, **{name: data[name] for name in own})
+    found = filter_for(budget)
+    if found.kind != kind:
+        raise InvalidParameter("filter", kind, f"must be {found.kind}, like the budget")
+    return found

@@ -1,0 +1,415 @@
+r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
+
+One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
+guarantee holds at the returned value, and the next value was also tried. For families in which more
+noise is less noise plus independent noise (Skellam, Poisson and binomial in the size, Polya laws,
+their differences and discrete Laplace in the scale), and for rounds and rates, the guarantee then
+fails at every riskier value; for the discrete Gaussian and its sums only these two values are
+certified. Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Final, cast
+
+from accounting.calibration.dpsgd_run import TrainingRun
+from accounting.calibration.parameter_search import Edge, Unknown, decide, log, log_mu, search
+from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
+from accounting.descriptions.sampling_schemes import EVERYONE, Poisson
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from accounting.pairs.shift import heaviest
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+from accounting.privacy_curves.release_curve import OneRelease
+from dpcore.cli.terminal import html_table
+from dpcore.errors import InvalidParameter
+from dpcore.laws.sum_of_shares import summed
+from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.noise import Divisible, Noise
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
+from dpcore.numbers.rounding import exactly
+from dpcore.parse_noise import LAWS, law_meant, noise_from_json, parameter_names, write_noise
+from dpcore.spec_syntax import pairs_of, read_keys, split_name
+
+_KEPT: Final = Fraction(1, 10**6)
+_MOST_EPSILON: Final = 10**6
+_LARGE: Final = 10**4
+_DIGITS: Final = (4, 6, 9)
+_FEW: Final = (3, 4, 6)
+_REACH: Final = (Fraction(1, 10**12), Fraction(10**30))
+_FREE: Final = {
+    "discrete-laplace": "scale",
+    "discrete-gaussian": "sigma_squared",
+    "discrete-gaussian-sum": "sigma_squared",
+    "skellam": "variance",
+    "polya": "scale",
+    "polya-difference": "scale",
+    "poisson": "mean",
+    "binomial": "trials",
+    "gaussian": "sigma",
+    "laplace": "scale",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseFamily:
+    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``."""
+
+    law: str
+    free: str
+    fixed: tuple[tuple[str, str], ...]
+
+    def at(self, value: Fraction) -> Noise | RealNoise:
+        r"""The noise with this value of the free parameter."""
+        data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
+        return noise_from_json(data, REAL_LAWS)
+
+    def unknown(self, *, fine: bool, unit: int) -> Unknown:
+        r"""The free parameter as an unknown, in steps of 1/1000, or of 1/10^6 if ``fine``.
+
+        An integer is a multiple of ``unit``.
+        """
+        power = 2 if self.free in ("scale", "sigma") else 1
+        name = f"{self.law} noise of a {self.free}"
+        least, most = _REACH
+        if self.free == "trials":
+            return Unknown(name=name, power=power, unit=unit, least=unit, most=most, closed=True)
+        step, digits = (Fraction(1, 10**6), 9) if fine else (Fraction(1, 1000), 5)
+        return Unknown(name=name, power=power, least=least, most=most, step=step, digits=digits)
+
+
+def read_noise_family(text: str) -> NoiseFamily:
+    r"""Parse the name of a law with the values of its other parameters, if any."""
+    if not isinstance(text, str):
+        raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
+    law, rest = split_name(text)
+    if law in LAWS and law not in _FREE:
+        raise InvalidParameter("noise", text, "has no scale to calibrate: it is given by epsilon")
+    if law not in _FREE:
+        near = law_meant(law)
+        hint = "" if near is None else f"; did you mean {near}?"
+        raise InvalidParameter("noise", text, f"must start with one of {', '.join(_FREE)}{hint}")
+    free = _FREE[law]
+    if any(key == free for key, _ in pairs_of(rest)):
+        reason = f"must not contain {free}: calibrate solves for it"
+        raise InvalidParameter("noise", text, reason)
+    names = (free,) if law in REAL_LAWS else parameter_names(LAWS[law])
+    wanted = [name for name in names if name != free]
+    given = read_keys("noise", text, rest, wanted, owner=law, needed=wanted)
+    return NoiseFamily(law=law, free=free, fixed=tuple(given.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    # Releases whose noise has an unknown free parameter.
+    law: NoiseFamily
+    sensitivity: Sensitivity
+    rounds: int
+    honest_fraction: Fraction
+    rate: Fraction
+    relation: Relation | None
+    group: int
+
+    def composed(self, noise: Noise | RealNoise) -> Composition:
+        r"""The composition of all rounds, with the noise of only the honest users."""
+        noise = _honest_part(noise, self.honest_fraction)
+        one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
+        return compose((one, self.rounds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(_Plan):
+    r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
+
+    ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
+    None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
+    epsilon(0) when delta = 0; ``least`` is True if the smaller one is certified to fail.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    edge: Edge
+
+    @property
+    def noise(self) -> Noise | RealNoise:
+        r"""The calibrated noise."""
+        return self.law.at(self.edge.value)
+
+    @property
+    def step_less(self) -> Noise | RealNoise | None:
+        r"""The noise one step smaller, or None if it was not examined."""
+        return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
+
+    @property
+    def found(self) -> Bound:
+        r"""The bound on delta(epsilon) of ``noise``, or on epsilon(0)."""
+        return self.edge.found
+
+    @property
+    def found_less(self) -> Bound | None:
+        r"""The bound for ``step_less``, like ``found``; None if there is no smaller noise."""
+        return self.edge.found_beyond
+
+    @property
+    def least(self) -> bool:
+        r"""Whether the next smaller noise is proven to violate the guarantee, or does not exist."""
+        return self.edge.proven
+
+    def total(self) -> Composition:
+        r"""The composition of all rounds, with the noise of only the honest users."""
+        return self.composed(self.noise)
+
+    def epsilon_at_delta(self) -> Bound:
+        r"""The epsilon at ``delta`` of the noise, at most the target, as ``found`` proves.
+
+        >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
+        Fraction(2, 1)
+        """
+        if self.delta == 0:
+            return self.found
+        found = self.total().epsilon(self.delta, _KEPT)
+        return replace(found, upper=min(found.upper, self.epsilon))
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("noise", write_noise(self.noise))]
+        rows += [("epsilon", exactly(self.epsilon)), ("delta", exactly(self.delta))]
+        rows += [("rounds", self.rounds)]
+        rows += [("delta at epsilon" if self.delta else "epsilon at 0", self.found)]
+        return html_table("Calibration", [*rows, ("least", "yes" if self.least else "not proven")])
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The result as JSON: exact parameters as text, each bound as two numbers."""
+        step, quantity = None, "delta_at_target" if self.delta else "epsilon_at_zero"
+        if self.step_less is not None and self.found_less is not None:
+            step = {"noise": self.step_less.to_json(), quantity: self.found_less.to_json()}
+        return {
+            "epsilon": self.epsilon_at_delta().to_json(),
+            "delta": str(self.delta),
+            "rounds": self.rounds,
+            "method": self.found.method,
+            "theorem": self.found.theorem,
+            "noise": self.noise.to_json(),
+            "sensitivity": self.sensitivity.to_json(),
+            "honest_fraction": str(self.honest_fraction),
+            "target": {"epsilon": str(self.epsilon), "delta": str(self.delta)},
+            quantity: self.found.to_json(),
+            "one_step_less": step,
+            "least": self.least,
+            **({} if self.rate == 1 else {"rate": str(self.rate)}),
+            **({} if self.relation is None else {"relation": self.relation.value}),
+            **({} if self.group == 1 else {"group": self.group}),
+            "assumptions": list(self.total().assumptions),
+        }
+
+
+def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
+    *,
+    noise: str,
+    epsilon: RationalLike,
+    delta: RationalLike = 0,
+    rounds: int = 1,
+    sensitivity: Sensitivity | int = 1,
+    honest_fraction: RationalLike = 1,
+    rate: RationalLike = 1,
+    relation: Relation | None = None,
+    group: int = 1,
+    watch: Callable[[int], None] | None = None,
+) -> Calibration:
+    r"""The least noise of a law that satisfies (epsilon, delta) over ``rounds`` releases.
+
+    ``noise`` is the name of a law, with its other parameters if it has any:
+    ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
+    ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
+    of n users suffice. A real parameter is at most 0.12% above the least one.
+
+    ``rate`` < 1 is the rate of Poisson sampling. The default ``relation`` is add-remove with
+    sampling, and otherwise replace; with sampling, the sensitivity is that of adding a unit.
+    ``group`` is the number of units of one person. With a rate, and for ``"gaussian"`` and
+    ``"laplace"`` noise on the reals, the step is one millionth.
+
+    ``watch`` is called with the number of values tried so far.
+
+    >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
+    DiscreteLaplace(scale=25)
+    >>> calibrate(noise="skellam", epsilon=1, delta="1e-6", honest_fraction="9/10").least
+    True
+
+    Raises :class:`InvalidParameter` for an unknown law, a missing or unknown parameter, and targets
+    out of range; :class:`NotDerived` if no noise of the law within range satisfies the guarantee.
+    """
+    at, limit = _targets(epsilon, delta, pure=True)
+    plan = _Plan(
+        law=read_noise_family(noise),
+        sensitivity=Sensitivity.of(sensitivity),
+        rounds=integer("rounds", rounds, at_least=1),
+        honest_fraction=rational_in("honest_fraction", honest_fraction, "(0, 1]"),
+        rate=rational_in("rate", rate, "(0, 1]", "it is a probability"),
+        relation=None if relation is None else Scope(relation=relation).relation,
+        group=integer("group", group, at_least=1),
+    )
+    law = plan.law
+    # Without integer noise to scale, a small step costs nothing. Integers must be divisible by n.
+    fine = law.law in REAL_LAWS or plan.rate != 1
+    unknown = law.unknown(fine=fine, unit=plan.honest_fraction.denominator)
+    digits = _DIGITS if fine else (5, 7, 11)
+
+    def bound(value: Fraction) -> Bound:
+        planned = law.at(value)
+        try:
+            return decide(plan.composed(planned), at, limit, digits)
+        except NotDerived as error:
+            reason = f"the search reached {write_noise(planned)}, and {error.instead}"
+            raise NotDerived(f"the least {law.law} noise for this guarantee", reason) from error
+
+    one = plan.honest_fraction == plan.rate == plan.group == 1
+    edge = None
+    if law.law == "discrete-laplace" and limit == 0 and one:
+        edge = _exactly(unknown, bound, at)
+    if edge is None:
+        start = _guess(plan, unknown.power, at, limit)
+        edge = search(unknown, bound, epsilon=at, delta=limit, start=start, watch=watch)
+    given = {each.name: getattr(plan, each.name) for each in fields(plan)}
+    return Calibration(**given, epsilon=at, delta=limit, edge=edge)
+
+
+def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
+    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta)."""
+    at, limit = _targets(epsilon, delta)
+    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40, closed=True)
+
+    def bound(value: Fraction) -> Bound:
+        return decide(compose((release, int(value))), at, limit, _DIGITS)
+
+    return search(rounds, bound, epsilon=at, delta=limit)
+
+
+def largest_rate(
+    noise: Noise | RealNoise,
+    *,
+    rounds: int,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    sensitivity: Sensitivity | int = 1,
+) -> Edge:
+    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta)."""
+    at, limit = _targets(epsilon, delta)
+    times = integer("rounds", rounds, at_least=1)
+    rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
+
+    def bound(value: Fraction) -> Bound:
+        total = compose((_one_round(noise, sensitivity, value), times))
+        return decide(total, at, limit, _DIGITS)
+
+    return search(rate, bound, epsilon=at, delta=limit)
+
+
+def noise_multiplier(
+    run: TrainingRun,
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    watch: Callable[[int], None] | None = None,
+) -> Edge:
+    r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
+
+    The search starts at the noise multiplier of ``run``. The step is 1/10,000.
+    """
+    at, limit = _targets(epsilon, delta)
+
+    def bound(value: Fraction) -> Bound:
+        total = replace(run, noise_multiplier=value).composition()
+        return run.bounded(decide(total, at, limit, _FEW))
+
+    size, start = _deviations("noise multipliers"), log(run.noise_multiplier)
+    return search(size, bound, epsilon=at, delta=limit, start=start, watch=watch)
+
+
+def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
+    r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
+
+    The noise of ``mechanism`` is ignored. The step is 1/10,000.
+    """
+    at, limit = _targets(epsilon, delta)
+
+    def bound(value: Fraction) -> Bound:
+        total = compose(guarantee(replace(mechanism, noise=Gaussian(sigma=value))))
+        return decide(total, at, limit, _FEW)
+
+    moved = replace(mechanism, noise=Gaussian(sigma=1)).variances[1]
+    start = log(moved) / 2 - log_mu(float(at), log(limit))
+    return search(_deviations("sigmas"), bound, epsilon=at, delta=limit, start=start)
+
+
+def _deviations(name: str) -> Unknown:
+    least, most = _REACH
+    step = Fraction(1, 10**4)
+    return Unknown(name=name, power=2, least=least, most=most, step=step, digits=6)
+
+
+def _targets(
+    epsilon: RationalLike, delta: RationalLike, *, pure: bool = False
+) -> tuple[Fraction, Fraction]:
+    at = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
+    if at > _MOST_EPSILON:
+        raise InvalidParameter(
+            "epsilon", epsilon, f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
+        )
+    return at, rational_in("delta", delta, "[0, 1)" if pure else "(0, 1)")
+
+
+def _one_round(
+    noise: Noise | RealNoise,
+    sensitivity: Sensitivity | int,
+    rate: Fraction,
+    relation: Relation | None = None,
+    group: int = 1,
+) -> OneRelease:
+    scheme = EVERYONE if rate == 1 else Poisson(rate=rate)
+    description = Description(
+        noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation, group=group
+    )
+    return cast("OneRelease", guarantee(description))
+
+
+def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNoise:
+    # The noise of h of n users, for honest = h/n.
+    if honest == 1:
+        return noise
+    if not isinstance(noise, Divisible):
+        reason = f"must be 1: {noise.name} noise has no shares"
+        raise InvalidParameter("honest_fraction", honest, reason)
+    return summed(noise.share(honest.denominator), honest.numerator)
+
+
+def _exactly(
+    unknown: Unknown, bound: Callable[[Fraction], Bound], epsilon: Fraction
+) -> Edge | None:
+    # At delta = 0 the loss of discrete Laplace noise is exactly k d/s, so s = k d/epsilon.
+    at_one = bound(Fraction(1))
+    if at_one.lower != at_one.upper or not isinstance(at_one.upper, Fraction):
+        return None
+    scale = at_one.upper / epsilon
+    less = scale * (1 - unknown.step)
+    return Edge(
+        value=scale, found=bound(scale), beyond=less, found_beyond=bound(less), limit=epsilon
+    )
+
+
+def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float:
+    # The log of the parameter at which Gaussian noise of the same variance is about large enough.
+    moved = sum(step**2 * n for step, n in heaviest(plan.sensitivity))
+    squared = max(moved * plan.rounds * (plan.rate * plan.group) ** 2, Fraction(1, 16))
+    if delta == 0:
+        return math.log(plan.rounds) + math.log(squared) / 2 - log(epsilon)
+    wanted = math.log(squared) - 2 * log_mu(float(epsilon), log(delta))
+    variance = plan.law.at(Fraction(_LARGE)).variance
+    there = log(variance if isinstance(variance, Fraction) else variance.upper)
+    there += log(plan.honest_fraction)
+    return (wanted - there) / power + math.log(_LARGE)

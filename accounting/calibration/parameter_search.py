@@ -1,0 +1,312 @@
+r"""Search for the value of one parameter at which a guarantee (epsilon, delta) is just met.
+
+The parameter may be the size of the noise, a number of rounds or a sampling rate: an
+:class:`Unknown` defines the values to try and the side on which the guarantee holds. Floats propose
+values from the curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are
+nearly Gaussian; two certified bounds decide: the guarantee holds at the returned value, and the
+next value was tried. Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import count
+from typing import Any, Final
+
+from accounting.composition.compose import Composition
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from accounting.law_pairs.gaussian import mills
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.enclosure import End
+
+_FIRST_STRIDE: Final = math.log(16)
+_ASIDE: Final = 0.25
+_TRUSTED: Final = 8
+_TRIES: Final = 400
+_STEEP: Final = 4.0
+_NOTHING: Final = -1e5
+_SHORT: Final = 1e-6
+_FAR: Final = 1e4
+_FARTHEST: Final = 75.0
+_HALVINGS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    r"""The parameter that :func:`search` solves for, and the values that it tries.
+
+    ``power``: the effective variance grows like this power of the value, so the guarantee holds for
+    large values if it is positive (noise), and for small values if it is negative (rounds, rates).
+    Values lie in [``least``, ``most``]: multiples of ``unit``, or reals of ``digits`` digits with a
+    relative ``step`` if it is 0. ``closed`` means that no value exists beyond the range on the side
+    where the guarantee fails.
+    """
+
+    name: str
+    power: int
+    least: Fraction | int
+    most: Fraction | int
+    unit: int = 0
+    step: Fraction = Fraction(1, 10**6)
+    digits: int = 9
+    closed: bool = False
+
+    @property
+    def sign(self) -> int:
+        r"""The sign 1 if larger values are safer, otherwise -1."""
+        return 1 if self.power > 0 else -1
+
+    @property
+    def safest(self) -> Fraction | int:
+        r"""The end of the range that is most likely to meet the guarantee."""
+        return self.most if self.power > 0 else self.least
+
+    @property
+    def riskiest(self) -> Fraction | int:
+        r"""The opposite end of the range."""
+        return self.least if self.power > 0 else self.most
+
+    def riskier(self, value: Fraction) -> Fraction | None:
+        r"""The next value towards those that violate the guarantee; None beyond the range."""
+        if self.closed and value == self.riskiest:
+            return None
+        beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
+        if self.closed and self._safer(Fraction(self.riskiest), beyond):
+            return Fraction(self.riskiest)
+        return beyond
+
+    def height(self, value: Fraction) -> float:
+        r"""The log of the value, signed so that larger is safer."""
+        return self.sign * log(value)
+
+    def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
+        r"""The value with this height, or the next safer one, clipped to the range."""
+        value = self._at(height)
+        if kept is not None and not self._safer(kept, value):
+            value = self.riskier(kept) or kept
+        if broken is not None and not self._safer(value, broken):
+            step = 1 - self.sign * self.step
+            value = broken + self.sign * self.unit if self.unit else broken / step
+        return value
+
+    def _safer(self, one: Fraction, other: Fraction) -> bool:
+        return self.sign * (one - other) > 0
+
+    def _at(self, height: float) -> Fraction:
+        least, most = Fraction(self.least), Fraction(self.most)
+        place = self.sign * height
+        if not log(least) < place < log(most):
+            return least if place <= log(least) else most
+        value = Fraction(math.exp(place))
+        leading = math.floor(log(value) / math.log(10))  # the decimal place of the first digit
+        unit = Fraction(self.unit or Fraction(10) ** (leading - self.digits + 1))
+        whole = math.ceil(value / unit) if self.power > 0 else math.floor(value / unit)
+        return min(max(whole * unit, least), most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    r"""``value`` meets the guarantee: ``found`` is at most ``limit``.
+
+    ``beyond`` is the next value on the other side, with its bound ``found_beyond``; None if there
+    is no such value. ``found`` bounds delta(epsilon), or epsilon(0) if delta is 0.
+    """
+
+    value: Fraction
+    found: Bound
+    beyond: Fraction | None
+    found_beyond: Bound | None
+    limit: Fraction
+
+    def __post_init__(self) -> None:
+        # A search may propose any value, but only values that meet the guarantee are returned.
+        if not self.found.upper <= self.limit:
+            raise InvalidParameter("found", self.found.upper, f"must be <= {self.limit}")
+
+    @property
+    def proven(self) -> bool:
+        r"""Whether the next value is proven to violate the guarantee, or does not exist."""
+        if self.found_beyond is None:
+            return True
+        return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
+
+    def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
+        r"""Both values as JSON, exact values as text, under the keys ``beyond`` and ``proven``."""
+        more = None
+        if self.beyond is not None and self.found_beyond is not None:
+            more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
+        return {
+            "value": str(self.value),
+            "delta_at_target": self.found.to_json(),
+            beyond: more,
+            proven: self.proven,
+        }
+
+
+def decide(
+    total: Composition, epsilon: Fraction, delta: Fraction, digits: tuple[int, ...]
+) -> Bound:
+    r"""The bound on delta(``epsilon``) of ``total``, or on epsilon(0) if ``delta`` is 0.
+
+    The ``digits`` increase until the bounds lie on one side of ``delta``.
+    """
+    if delta == 0:
+        return total.epsilon(0)
+    if len(total.parts) == 1 and total.rounds == 1:
+        return replace(total.parts[0][0].delta(epsilon), method="direct")
+    for width in (Fraction(1, 10**each) for each in digits):
+        found = total.delta(epsilon, width)
+        low, high = found.lower, Fraction(found.upper)
+        # Stop if the side is known, or if the bound is wider than requested.
+        if low is None or not low <= delta < high or high - low > 2 * width * high:
+            break
+    return found
+
+
+def search(
+    unknown: Unknown,
+    bound: Callable[[Fraction], Bound],
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    start: float = 0.0,
+    watch: Callable[[int], None] | None = None,
+) -> Edge:
+    r"""The value at which the guarantee is just met, and the next one, if it was tried.
+
+    ``bound(value)`` is what :func:`decide` returns for the plan with this value. ``start`` is the
+    :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried.
+    """
+    limit, tried = delta or epsilon, count(1)
+
+    @cache
+    def evaluate(value: Fraction) -> Bound:
+        found = bound(value)
+        if watch is not None:
+            watch(next(tried))
+        return found
+
+    # A secant through the distances to the target proposes values. The search ends at two values
+    # one step apart, of which one meets the guarantee and the other is not proven to.
+    broken: Fraction | None = None
+    kept: Fraction | None = None
+    before: tuple[float, float] | None = None
+    slope, stride, height = 1.0, _FIRST_STRIDE, start
+    for attempt in range(_TRIES):
+        value = unknown.inside(height, broken, kept)
+        found = evaluate(value)
+        _refuse_hopeless(unknown, value, found, limit)
+        here, away = unknown.height(value), _away(unknown, found, epsilon, delta)
+        if before is not None and before[1] != away:
+            slope = min(max((here - before[0]) / (before[1] - away), 1 / _STEEP), _STEEP)
+        before, root = (here, away), here + slope * away
+        if found.upper > limit:
+            broken = value
+        else:
+            kept, next_ = value, unknown.riskier(value)
+            if next_ is None:
+                return Edge(value=value, found=found, beyond=None, found_beyond=None, limit=limit)
+            below = unknown.height(next_)
+            close = here - root <= 2 * (here - below)
+            close |= broken is not None and below <= unknown.height(broken)
+            if close or attempt >= _TRUSTED:
+                other = evaluate(next_)
+                if other.upper > limit:
+                    return Edge(
+                        value=value, found=found, beyond=next_, found_beyond=other, limit=limit
+                    )
+                kept = next_
+                if broken is not None and unknown.height(broken) >= below:
+                    broken = None
+        known = [None if one is None else unknown.height(one) for one in (broken, kept)]
+        trusted = attempt < _TRUSTED or attempt % 2 == 0
+        height = _next(root, known[0], known[1], stride, float(unknown.step), trusted=trusted)
+        stride *= 2
+    raise PrecisionExhausted(
+        "it could not be decided which of two adjacent values meets the target: change the "
+        "target slightly"
+    )
+
+
+def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
+    wanted = f"{unknown.name} that satisfy this guarantee"
+    if found.upper == math.inf:
+        reason = "losses are unbounded, or no theorem bounds them; use a delta > 0"
+        raise NotDerived(wanted, reason)
+    if found.upper > limit and value == unknown.safest:
+        more = "use a larger delta" if unknown.power > 0 else "add more noise"
+        raise NotDerived(wanted, f"{float(value):g}, the safest value, does not satisfy it; {more}")
+    if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
+        raise NotDerived(
+            wanted, f"{float(value):g}, the least safe value, already satisfies it with a margin"
+        )
+
+
+def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) -> float:
+    # The approximate distance of the height to the target; > 0 if more noise is needed.
+    if delta == 0:
+        return log(found.upper) - log(epsilon)
+    at = float(epsilon)
+    gap = log_mu(at, log(found.upper)) - log_mu(at, log(delta))
+    return 2 * gap / abs(unknown.power)
+
+
+def _next(
+    root: float, low: float | None, high: float | None, stride: float, step: float, *, trusted: bool
+) -> float:
+    # The proposal if it lies between the two known heights, otherwise their midpoint. While only
+    # one height is known, the next one lies at most a stride away.
+    place = root + _ASIDE * step
+    if low is not None and high is not None:
+        return place if trusted and low < place < high else (low + high) / 2
+    if low is not None:
+        return min(max(place, low + step), low + stride)
+    if high is not None:
+        return max(min(place, high - step), high - stride)
+    return place
+
+
+def log_delta(mu: float, epsilon: float) -> float:
+    r"""The log of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle, Wang 2018)."""
+    place = epsilon / mu
+    first = _log_cdf(mu / 2 - place)
+    if mu > _SHORT:
+        ratio = epsilon + _log_cdf(-mu / 2 - place) - first
+    else:
+        # The logarithm of a ratio of Mills' ratios at two close points: its slope times mu.
+        density = -place * place / 2 - math.log(2 * math.pi) / 2
+        ratio = mu * (place - math.exp(density - first) if place < _FAR else -1 / place)
+    return first + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf
+
+
+def _log_cdf(x: float) -> float:
+    if x > 0:
+        return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
+    return math.log(mills(-x)) - (x * x + math.log(2 * math.pi)) / 2
+
+
+def log_mu(epsilon: float, logarithm: float) -> float:
+    r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise means a smaller
+    mu.
+    """
+    low, high = -_FARTHEST, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if log_delta(math.exp(middle), epsilon) < logarithm:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def log(value: End) -> float:
+    r"""The natural logarithm of a number >= 0; 0 maps to a very small value."""
+    if value <= 0:
+        return _NOTHING
+    exact = Fraction(value)
+    return math.log(exact.numerator) - math.log(exact.denominator)

@@ -1,0 +1,231 @@
+r"""The kernel's proofs of the claims of a certificate, and the resolution they need.
+
+A plan, the evidence of a certificate, is chosen here in floats: it affects only the width of the
+bounds and the time. A claim holds if both bounds are proven, fails if one is refuted, and is
+undecided otherwise. Proofs: docs/proofs/kernel.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from accounting.certificates.certificate_format import decimal_of
+from accounting.certificates.deadline import tick
+from accounting.certificates.parse_certificate import Claim, Read
+from accounting.kernel.convolution import Plan
+from accounting.kernel.delta_bounds import Curve, gridless, lattice
+from accounting.kernel.law_tables import REAL, Refused, Round, pair_of
+from accounting.kernel.rational_claims import exact_value
+from accounting.kernel.series import Fixed
+from accounting.kernel.worst_case_neighbours import Part, scenarios
+
+_SLOTS: Final = 1 << 15
+_FEW_SLOTS: Final = 1 << 10
+_WIDTH: Final = 1.6e-4
+_REACH: Final = Fraction(1, 10**4)
+_SPARSE: Final = 1e-5
+_GUARD: Final = 8
+_ONE: Final = Fraction(1)
+_LEAST: Final = Fraction(1, 10**60)
+_COARSE: Final = Plan(Fraction(1, 100), 20, 64, 0)
+_POINTS: Final = 300
+_A_UNIT: Final = 20
+_HALVINGS: Final = 60
+_SHOWN: Final = 16
+
+
+def evidence_of(plan: Plan) -> dict[str, Any]:
+    r"""The plan in the form that a certificate stores."""
+    return {**asdict(plan), "step": str(plan.step)}
+
+
+# -- the resolution --------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
+    r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
+
+    Claims beyond the kernel's reach share a coarse plan, which refutes claims far from the truth.
+    """
+    reached = _reaches(parts, claim)
+    alike = [each for each in claims if _reaches(parts, each) == reached]
+    return plan_of(parts, alike, slots=_SLOTS if reached else _FEW_SLOTS)
+
+
+@lru_cache(maxsize=256)
+def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
+    # Whether the kernel can reach the claim's width: on a grid it cannot for many digits.
+    size = 100 * claim.upper if claim.quantity == "delta" else max(claim.upper, _ONE)
+    return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True))
+
+
+def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | None = None) -> Plan:
+    r"""A plan whose rounding errors are small relative to the claims, on a grid for a width of
+    2e-4.
+
+    A plan with fewer ``slots`` is faster and gives wider bounds.
+    """
+    rows = scenarios(parts, above=True)
+    Curve(rows, rows, _COARSE)
+    slots = slots or _SLOTS
+    rounds = max(sum(count for _, count in each) for each in rows)
+    least = Fraction(1, 10**40 if _without_spread(rows) else 10**6)
+    room = min((_room(claim, least) for claim in claims), default=Fraction(1, 10**12))
+    if rounds == 1:
+        return Plan(_ONE, _decimals(room) + _GUARD, slots, 0)
+    # Every round and every doubling of copies may use an equal share of the permitted error.
+    digits = _decimals(room / rounds / (64 * slots)) + 4
+    cut = int(room * 10**digits / (64 * rounds * max(rounds.bit_length(), 1)))
+    # As fine as the window of the total permits, or as the width needs. Losses of integer noise
+    # that are few relative to the grid are merged less accurately than many.
+    square = sum(count * _square(each) for each, count in rows[0])
+    sparse = any(each.law not in (*REAL, "stated") for each, _ in rows[0])
+    width = 2 * math.sqrt((_SPARSE if sparse else _WIDTH) * square / rounds)
+    step = max(min(width, 16 * math.sqrt(square) / slots), 1e-8)
+    return Plan(Fraction(1, math.ceil(1 / step)), digits, slots, cut)
+
+
+def _without_spread(rows: Sequence[Sequence[tuple[Round, int]]]) -> bool:
+    # Whether no loss is rounded to a grid: few combinations, or all losses on a lattice.
+    return all(gridless(row) or all(lattice(each) for each, _ in row) for row in rows)
+
+
+def _room(claim: Claim, least: Fraction) -> Fraction:
+    # The permitted error of delta, at least the fraction ``least`` of delta.
+    if claim.quantity == "delta":
+        return max(claim.unit / 64, least * claim.upper, _LEAST)
+    if claim.quantity == "epsilon" and claim.at:
+        return claim.at * max(min(claim.unit, _ONE) / 64, least)
+    return Fraction(1, 10**12)
+
+
+def _decimals(small: Fraction) -> int:
+    if small < _LEAST**5:
+        raise Refused("so small a delta needs more digits than the limit allows")
+    return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
+
+
+def _square(each: Round) -> float:
+    # The approximate mean square of the loss of a round.
+    if each.law == "gaussian":
+        c, here, there = float(each.shift), [*map(float, each.here)], [*map(float, each.there)]
+        found = 0.0
+        for i in range(-_POINTS, _POINTS + 1):
+            x = i / _A_UNIT
+            p, q = _mixed(here, x, c), _mixed(there, x, -c)
+            found += (q if each.swapped else p) * math.log(p / q) ** 2 / _A_UNIT
+        return found
+    pair = pair_of(each, Fixed(96, tick), (Fraction(1, 256), Fraction(0)), 1 << 40)
+    masses = [(float(p), float(q)) for p, q, low, _ in pair.cells if p and q and low is not None]
+    return sum(p * math.log(p / q) ** 2 for p, q in masses) / (1 << 96)
+
+
+def _mixed(chances: Sequence[float], x: float, c: float) -> float:
+    return 1e-300 + sum(
+        w * math.exp(-((x - j * c) ** 2) / 2) / math.sqrt(2 * math.pi)
+        for j, w in enumerate(chances)
+    )
+
+
+# -- the proofs ------------------------------------------------------------------------------------
+
+
+def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
+    r"""The proven bounds on the quantity of ``claim``, independent of the claimed value."""
+    value = _known(parts, claim)
+    if value is not None:
+        return value, value
+    curve = _curve(parts, plan)
+    if claim.quantity == "delta":
+        return curve.delta(claim.at)
+    return _passed(curve.below, claim.at)[0], _passed(curve.above, claim.at)[1]
+
+
+def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fraction, Fraction]:
+    # Two numbers close to each other, between which delta crosses the target.
+    low, high = Fraction(0), _ONE
+    if delta(low) <= target:
+        return low, low
+    while delta(high) > target and high < 1 << 20:
+        tick()
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta(middle) > target else (low, middle)
+    return low, high
+
+
+def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
+    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim."""
+    try:
+        return exact_value(parts, claim.quantity, claim.at)
+    except Refused:
+        if claim.quantity in ("pure", "zcdp"):
+            raise
+    if claim.quantity == "renyi":
+        raise Refused("the kernel proves only rational Renyi divergences")
+    if claim.quantity == "epsilon" and claim.at == 0:
+        raise Refused("the kernel proves only a rational largest loss")
+    return None
+
+
+@lru_cache(maxsize=8)
+def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
+    return Curve(scenarios(parts, above=False), scenarios(parts, above=True), plan, tick)
+
+
+def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
+    r"""Whether the kernel proves the claim, and the reason; ``spend`` is called before the work."""
+    value = _known(found.parts, claim)
+    if value is not None:
+        decimal = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)
+        return claim.lower <= value <= claim.upper, f"proven: the value is {decimal}, a rational"
+    plan = found.plan or _plan_for(found.parts, found.claims, claim)
+    curve = _curve(found.parts, plan)
+    spend((found.parts, plan), curve.work)
+    return _decided(curve, claim)
+
+
+@lru_cache(maxsize=128)
+def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
+    target, low, high = claim.at, claim.lower, claim.upper
+    if claim.quantity == "delta":
+        below, above = curve.delta(target)
+        bounds = f"delta is at most {_up(above)} and at least {_down(below)}"
+        if low <= below <= above <= high or above < low or below > high:
+            return low <= below <= above <= high, f"proven: {bounds}"
+        end = "lower" if above <= high else "upper"
+        raise Refused(f"the {end} bound is not proven: {bounds}")
+    # delta(epsilon) is non-increasing: it must be at most the target at the upper end, and exceed
+    # the target below the lower end.
+    most = curve.above(high)
+    bound = f"delta is at most {_up(most)} at {decimal_of(high)}"
+    if most > target:
+        least = curve.below(high)
+        if least > target:
+            return False, f"proven: delta is at least {_down(least)} at the upper end"
+        raise Refused(f"the upper bound is not proven: {bound}")
+    if not low:
+        return True, f"proven: {bound}"
+    least = curve.below(low)
+    if least > target:
+        return True, f"proven: {bound} and at least {_down(least)} at {decimal_of(low)}"
+    most = curve.above(low)
+    if most < target:
+        return False, f"proven: delta is at most {_up(most)} at the lower end"
+    raise Refused(f"the lower bound is not proven: delta is at least {_down(least)} there")
+
+
+def _rounded(value: Fraction, way: str) -> str:
+    context = Context(prec=_SHOWN, rounding=way)
+    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):g}"
+
+
+_down, _up = partial(_rounded, way=ROUND_FLOOR), partial(_rounded, way=ROUND_CEILING)

@@ -1,0 +1,212 @@
+r"""Decide every claim of a certificate with the kernel, and list the findings.
+
+If the kernel proves neither a claim nor its negation, and the certificate has no evidence, the
+claim is compared with an estimate, which is not a proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from accounting.certificates.certificate_format import claim_in_words, rounds_in_words
+from accounting.certificates.deadline import OutOfTime, bounded, tick
+from accounting.certificates.parse_certificate import Claim, Malformed, Read, parsed, read
+from accounting.certificates.prove_claim import proven
+from accounting.kernel.law_tables import Refused
+
+KERNEL: Final = "kernel"
+ESTIMATE: Final = "estimate"
+"""The basis of the decision: only the integer kernel, or also an estimate."""
+
+
+class Status(Enum):
+    r"""The outcome for one claim or for the text; assumptions are stated, not derived."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNCHECKED = "unchecked"
+    UNDECIDED = "not decided in time"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    r"""``where`` in the certificate, status, and reason; ``estimated`` if it is not proven."""
+
+    where: str
+    status: Status
+    reason: str
+    estimated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.status.value}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    r"""All findings: one per claim and one per error in the text.
+
+    >>> verify("{}").holds
+    False
+    >>> print(verify("{}"))
+    schema: fails: must be dpcore-certificate/1
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def proof(self) -> str:
+        r"""``"kernel"`` if the kernel decided every claim, ``"estimate"`` if an estimate decided
+        some.
+        """
+        return ESTIMATE if any(each.estimated for each in self.findings) else KERNEL
+
+    @property
+    def holds(self) -> bool:
+        r"""Whether every claim was recomputed and holds under the assumptions.
+
+        Claims that are unchecked or not decided in time count as not holding.
+        """
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        r"""Findings that failed or could not be recomputed."""
+        bad = (Status.FAILS, Status.UNCHECKED, Status.UNDECIDED)
+        return tuple(each for each in self.findings if each.status in bad)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The verdict as ``{"holds": ..., "findings": [...], "proof": ...}``."""
+        findings = [
+            {"where": each.where, "status": each.status.value, "reason": each.reason}
+            for each in self.findings
+        ]
+        return {"holds": self.holds, "findings": findings, "proof": self.proof}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings))
+
+
+class _Exceeded(Refused):
+    r"""The limit on the work was exceeded; the remaining claims are not tried."""
+
+
+class Allowance:
+    r"""A limit on the number of listed values, so that any certificate is checked in bounded time.
+
+    >>> allowance = Allowance(1000)
+    >>> allowance.spend("a law", 600)
+    >>> allowance.spend("a law", 600)  # listed once
+    >>> allowance.spend("another", 600)
+    Traceback (most recent call last):
+    ...
+    accounting.certificates.verify._Exceeded: the claims need more than 1000 values in all
+    """
+
+    __slots__ = ("listed", "most")
+
+    def __init__(self, most: int = 1 << 20) -> None:
+        self.most = most
+        self.listed: dict[object, int] = {}
+
+    def spend(self, listing: object, values: int) -> None:
+        r"""Count a listing once. Raises :class:`Refused` beyond the limit."""
+        if listing in self.listed:
+            return
+        if sum(self.listed.values()) + values > self.most:
+            raise _Exceeded(f"the claims need more than {self.most} values in all")
+        self.listed[listing] = values
+
+
+class Document(Protocol):
+    r"""An object that can be written as the JSON of a certificate."""
+
+    def to_json(self) -> Mapping[str, Any]: ...
+
+
+def verify(
+    certificate: str | bytes | Mapping[str, Any] | Document,
+    allowance: Allowance | None = None,
+    *,
+    estimates: bool = True,
+) -> Verdict:
+    r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
+
+    It never raises: malformed text gives a finding. A claim that holds is proven by the kernel. If
+    the kernel proves neither the claim nor its negation, the claim is compared with an estimate to
+    its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is
+    not a signature, so the author of a certificate is not verified. Claims beyond the
+    ``allowance``, by default 2^20 values, are unchecked. All claims together must be decided within
+    the enclosing :func:`deadline`, by default 60 seconds.
+    """
+    spent = Allowance() if allowance is None else allowance
+    return judged(_findings(certificate, spent, estimates=estimates))
+
+
+def judged(findings: Iterator[Finding]) -> Verdict:
+    r"""All findings within the time limit, or the one location that cannot be parsed."""
+    with bounded():
+        try:
+            return Verdict(findings=tuple(findings))
+        except Malformed as error:
+            found = Finding(where=error.where, status=Status.FAILS, reason=error.reason)
+            return Verdict(findings=(found,))
+
+
+def _findings(
+    certificate: str | bytes | Mapping[str, Any] | Document,
+    allowance: Allowance,
+    *,
+    estimates: bool,
+) -> Iterator[Finding]:
+    if isinstance(certificate, (str, bytes)):
+        document = parsed(certificate)
+    elif isinstance(certificate, Mapping):
+        document = certificate
+    elif hasattr(certificate, "to_json"):
+        document = certificate.to_json()
+    else:
+        raise Malformed("certificate", "must be text, an object, or a Certificate")
+    found = read(document)
+    for where, reason in found.complaints:
+        yield Finding(where=where, status=Status.FAILS, reason=reason)
+    for claim, stated in zip(found.claims, document["claims"], strict=True):
+        finding = _finding(found, claim, allowance, estimates=estimates)
+        where = f"claims[{found.claims.index(claim)}] ({claim.quantity})"
+        if finding.status is Status.HOLDS:
+            statement = f"{claim_in_words(stated)}, of {rounds_in_words(document['parts'])}"
+            finding = replace(finding, reason=f"{statement}: {finding.reason}")
+        yield replace(finding, where=where)
+
+
+def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool) -> Finding:
+    estimated = False
+    try:
+        tick()
+        try:
+            holds, reason = proven(found, claim, allowance.spend)
+        except Refused as error:
+            if found.plan is not None or not estimates or isinstance(error, _Exceeded):
+                raise
+            # Imported here: the single-file kernel does not contain the estimates.
+            from accounting.certificates.estimate import estimated as compared
+
+            try:
+                holds, reason = compared(found.parts, claim)
+            except Refused as other:
+                raise Refused(f"{error}; {other}") from None
+            estimated = True
+        status = Status.HOLDS if holds else Status.FAILS
+    except OutOfTime as error:
+        status, reason = Status.UNDECIDED, str(error)
+    except Refused as error:
+        status, reason = Status.UNCHECKED, str(error)
+    except (ArithmeticError, ValueError) as error:
+        status = Status.UNCHECKED
+        reason = (
+            f"its numbers are too extreme for the kernel ({str(error) or type(error).__name__})"
+        )
+    return Finding(where="", status=status, reason=reason, estimated=estimated)

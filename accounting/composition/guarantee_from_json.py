@@ -1,0 +1,120 @@
+r"""Parse any guarantee from the JSON of a guarantee, a composition or a charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import description_from_json
+from accounting.descriptions.real_noise import REAL_LAWS
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import CLAIMS, claim_from_json, scope_from_json
+from accounting.matrix.participation import Participation
+from accounting.matrix.strategy import Dense, Strategy, read_strategy
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.privacy_curves.local_report_curve import WORD, ReportCurve
+from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+from accounting.privacy_curves.shuffle_amplification import WORD as SHUFFLED
+from dpcore.errors import InvalidParameter
+from dpcore.local import FAMILIES, LocalReport, ShuffledReports
+from dpcore.mechanism import Unit
+from dpcore.numbers.parameter import text
+from dpcore.parse_noise import noise_from_json, sensitivity_from_json
+
+_MECHANISM: Final = ("noise", "sensitivity", "scope")
+_OF_A_VALUE: Final = ("released", "question", "mechanism")
+r"""The keys that a ledger adds to the guarantee of a charge whose value it stores."""
+
+
+def guarantee_from_json(data: Any) -> Guarantee:
+    r"""Parse a claim, a release, or a list of parts with their rounds.
+
+    >>> from accounting import Pure
+    >>> total = compose((Pure("1/10"), 3))
+    >>> guarantee_from_json(total.to_json()) == total
+    True
+
+    Raises :class:`InvalidParameter` for an unknown claim, missing or unknown fields, and values out
+    of range; :class:`NotDerived` if :func:`guarantee` cannot derive the release's guarantee.
+    """
+    if isinstance(data, list):
+        return _composed(data)
+    if isinstance(data, Mapping) and "released" in data:
+        data = {key: each for key, each in data.items() if key not in _OF_A_VALUE}
+    if not isinstance(data, Mapping) or data.get("claim") != "composition":
+        return _part(data)
+    reason = ("reason",) if "reason" in data else ()
+    _check_fields("composition", data, "claim", "parts", "scope", *reason)
+    found, scope = _composed(data["parts"]), scope_from_json(data["scope"])
+    if scope not in (found.scope, replace(found.scope, unit=Unit.USER)):
+        # A user's total may consist of rounds for one contribution, at the sensitivity of the user.
+        raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
+    # What the parts imply stands before what they do not.
+    rest = str(data.get("reason", ""))
+    for each in found.assumptions:
+        rest = rest.removeprefix(each).removeprefix("; ")
+    more = (rest,) if rest else ()
+    return replace(found, scope=scope, assumptions=(*found.assumptions, *more))
+
+
+def _composed(parts: Any) -> Composition:
+    listed = []
+    given: list[Any] = parts if isinstance(parts, list) else [None]
+    for each in given:
+        _check_fields("parts", each, "part", "rounds")
+        listed.append((_part(each["part"]), each["rounds"]))
+    return compose(*listed)
+
+
+def _part(data: Any) -> Guarantee:
+    word = data.get("claim") if isinstance(data, Mapping) else None
+    if isinstance(word, str) and word in CLAIMS:
+        return claim_from_json(data)
+    if word == WORD:
+        _check_fields(WORD, data, "claim", "ratio", "distance", "scope")
+        return ReportCurve.from_json(data)
+    if word == SHUFFLED:
+        _check_fields(SHUFFLED, data, "claim", "report", "users")
+        return guarantee(ShuffledReports(report=_report(data["report"]), users=data["users"]))
+    return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
+
+
+def _report(data: Any) -> LocalReport:
+    kind = FAMILIES.get(str(data.get("mechanism"))) if isinstance(data, Mapping) else None
+    if kind is not None:
+        given = {each.name: data[each.name] for each in fields(kind) if each.name in data}
+        with suppress(TypeError):
+            made = kind(**given | {"scope": scope_from_json(given.get("scope"))})
+            if made.to_json() == data:
+                return made
+    raise InvalidParameter("report", data, "must be the JSON of a mechanism of dpcore.local")
+
+
+def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:
+    _check_fields("matrix", data, "claim", "strategy", "participation", *_MECHANISM)
+    of: Any = data["strategy"]
+    taken: Any = data["participation"]
+    _check_fields("participation", taken, "most", "apart")
+    if isinstance(of, Mapping) and "rows" in of:
+        _check_fields("strategy", of, "strategy", "rounds", "rows")
+        strategy: Strategy = Dense(rounds=of["rounds"], rows=of["rows"])
+    else:
+        _check_fields("strategy", of, "strategy", "rounds")
+        name = text("strategy", of["strategy"], "must be the name of a strategy")
+        strategy = read_strategy("strategy", name, of["rounds"])
+    noise: Any = noise_from_json(data["noise"], REAL_LAWS)
+    return MatrixMechanism(
+        strategy=strategy,
+        participation=Participation(**taken),
+        noise=noise,
+        sensitivity=sensitivity_from_json(data["sensitivity"]),
+        scope=scope_from_json(data["scope"]),
+    )
+
+
+def _check_fields(argument: str, data: Any, *names: str) -> None:
+    if not isinstance(data, Mapping) or set(data) != {*names}:
+        raise InvalidParameter(argument, data, f"must have the fields {', '.join(names)}")

@@ -1,0 +1,88 @@
+r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
+
+A user has m keys that no other user has, with counts c_1, ..., c_m and sum at most R. At least one
+of these keys is released with probability 1 - prod_i P(c_i + X < threshold); delta is its maximum
+over all such counts. Otherwise the release reveals no more than noisy counts of shared keys. Proof:
+docs/proofs/selection.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from accounting.composition.compose import Composition, compose
+from accounting.guarantees.stated_guarantees import ApproxBound
+from accounting.privacy_curves.derive_guarantee import guarantee
+from dpcore.errors import InvalidParameter
+from dpcore.noise import Noise
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.selection import NoisyThreshold
+
+_BITS: Final = 192
+
+
+def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
+    r"""The largest probability that a key of a single user is released, rounded up: the delta.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
+    9.02...e-05
+    """
+    return 1 - _least_hidden(noise, threshold, rows_per_user)[0]
+
+
+def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
+    r"""The counts, over keys held by one user alone, that maximise the probability of a release.
+
+    A release is that of at least one of these keys.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> most_exposed(DiscreteLaplace(scale=1), 10, 3), most_exposed(DiscreteLaplace(scale=9), 10, 3)
+    ((3,), (1, 1, 1))
+    """
+    return _least_hidden(noise, threshold, rows_per_user)[1]
+
+
+def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tuple[int, ...]]:
+    # For each number of rows: the least probability that no key is released, rounded down, and the
+    # number of rows of the first key at that minimum. Probabilities are multiples of 2^-_BITS.
+    cdf = (Fraction(noise.enclose_cdf(threshold - 1 - c).lower) for c in range(most + 1))
+    hidden = [math.floor(each * (1 << _BITS)) for each in cdf]
+    unseen = [(1 << _BITS, 0)]
+    for rows in range(1, most + 1):
+        found, c = min((hidden[c] * unseen[rows - c][0], c) for c in range(1, rows + 1))
+        unseen.append((found >> _BITS, c))
+    counts, left = [], most
+    while left:
+        counts.append(unseen[left][1])
+        left -= counts[-1]
+    return Fraction(unseen[-1][0], 1 << _BITS), tuple(counts)
+
+
+def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:
+    r"""The least threshold that releases keys of a single user with probability <= ``delta``.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> least_threshold(DiscreteLaplace(scale=1), "1e-6", 1)
+    15
+    """
+    allowed = rational_in("delta", delta, "(0, 1)")
+    if not noise.symmetric:
+        raise InvalidParameter("noise", noise, "must be symmetric")
+    start = rows_per_user + noise.quantile(1 - allowed / rows_per_user)
+    return max(1, least(lambda t: appearance(noise, t, rows_per_user) <= allowed, int(start)))
+
+
+def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
+    r"""The guarantee of the noisy counts, with delta for revealing a key.
+
+    An upper bound: rows under a user's own keys do not change the count of a shared key.
+    """
+    noise = mechanism.mechanism.noise
+    delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)
+    total = compose(guarantee(mechanism.mechanism), ApproxBound(0, delta, scope=mechanism.scope))
+    return replace(total, assumptions=())  # delta is derived here, not stated

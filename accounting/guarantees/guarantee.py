@@ -1,0 +1,203 @@
+r"""The common interface of all guarantees: of one release or many, derived or stated.
+
+Each number is a :class:`Bound`. If no theorem bounds a number, :class:`NotDerived` is raised, and
+its message suggests an alternative. Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from dpcore.mechanism import Scope
+
+
+_BITS: Final = 192
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+_FAR: Final = 128.0
+_PLACES: Final = (0.0, *(2.0**k for k in range(-5, 8)))
+_STEPS: Final = 16
+_NEGLIGIBLE: Final = Fraction(1, 1 << 40)
+_LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Proposition 2.5)"
+
+
+class Guarantee(ABC):
+    r"""A privacy guarantee between neighbouring datasets: epsilon, delta, rho and other parameters.
+
+    ``relative`` is the requested relative width of the bound; by default a width that is cheap to
+    compute. An infinite upper bound means that the quantity is infinite, or that this method gives
+    no bound.
+
+    >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
+    >>> [f"{claim.epsilon('1e-6'):.3f}" for claim in (Pure(1), ZCdp("1/800"))]
+    ['1.000', '0.206']
+    >>> f"{ZCdp('1/800').tradeoff('1/20'):.3f}"
+    '0.943'
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # Only for type checkers: at run time a property would become the default of the field.
+        @property
+        @abstractmethod
+        def scope(self) -> Scope:
+            r"""The neighbouring relation and unit of the guarantee."""
+
+    @abstractmethod
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The epsilon at ``delta`` in [0, 1]."""
+
+    @abstractmethod
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The delta at ``epsilon`` >= 0: the hockey-stick divergence."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        r"""The guarantee as JSON text, without bounds."""
+
+    @property
+    def text(self) -> str:
+        r"""The guarantee in short form for tables, without its scope."""
+        return repr(self)
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
+        del relative
+        at = order_above_one(order)
+        raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", _NONE)
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The zCDP parameter rho: the supremum of D_alpha/alpha over all orders alpha > 1."""
+        del relative
+        raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
+
+    def pure(self, relative: RationalLike | None = None) -> Bound:
+        r"""The largest privacy loss, epsilon at delta = 0; possibly infinite."""
+        return self.epsilon(0, relative)
+
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""A lower bound on the type II error of any test with type I error ``alpha``.
+
+        1 - alpha is perfect privacy, 0 is no privacy. Each (epsilon, delta) of the curve gives a
+        valid bound; a search chooses the best one.
+        """
+        at = probability("alpha", alpha)
+        found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
+        return Bound(lower=found, upper=1 - at, method="lines", theorem=_LINES, safe="lower")
+
+    def plot(
+        self, ax: Axes | None = None, *, least_delta: RationalLike = "1e-12", points: int = 24
+    ) -> Axes:
+        r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
+
+        ``ax`` are the matplotlib axes, by default those of a new figure; they are returned.
+
+        Raises :class:`InvalidParameter` if matplotlib is missing, or no epsilon is finite.
+        """
+        from accounting.guarantees.plot_curve import plot
+
+        return plot(self.epsilon, ax, rational("least_delta", least_delta), points)
+
+
+_NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
+
+
+def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
+    r"""A lower bound on the type II error of a test of type I error ``alpha``.
+
+    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
+    """
+    kept = 1 - delta
+    with precision(_BITS):
+        factor = ball(epsilon).exp()
+        ends = (ball(kept) - factor * ball(alpha), ball(kept - alpha) / factor)
+        return max(Fraction(0), *(Fraction(Enclosure.of(end).lower) for end in ends))
+
+
+def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fraction:
+    # Both branches of a line are concave, one in e^epsilon and one in e^-epsilon, so each rises and
+    # then falls in epsilon; their maximum may have two local maxima. Both neighbourhoods are tried.
+    near: list[tuple[float, Fraction]] = [(math.inf, Fraction(0))]
+
+    def delta_at(place: float) -> Fraction:
+        # delta decreases in epsilon: a negligible delta is reused at every larger epsilon.
+        if place >= near[0][0]:
+            return near[0][1]
+        found = delta(Fraction(place))
+        if found <= _NEGLIGIBLE:
+            near[0] = (place, found)
+        return found
+
+    @cache
+    def known(place: float) -> Fraction:
+        return line_error(Fraction(place), delta_at(place), alpha)
+
+    best = max(known(place) for place in _PLACES)
+    hills = [
+        (low, high)
+        for low, here, high in zip((0.0, *_PLACES), _PLACES, (*_PLACES[1:], _FAR), strict=False)
+        if known(here) >= max(known(low), known(high)) and known(here) > 0
+    ]
+    for low, high in hills:
+        best = max(best, Fraction(-golden(lambda place: -known(place), low, high, _STEPS)))
+    return best
+
+
+def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
+    r"""The minimum found by a golden-section search in ``steps`` steps."""
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = value(left), value(right)
+    best = min(at_left, at_right)
+    for _ in range(steps):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = value(right)
+        best = min(best, at_left, at_right)
+    return best
+
+
+# -- arguments --------------------------------------------------------------------------------
+
+
+def probability(argument: str, value: RationalLike) -> Fraction:
+    r"""Parse an exact number in [0, 1]."""
+    return rational_in(argument, value, "[0, 1]", "it is a probability")
+
+
+def order_above_one(order: RationalLike) -> Fraction:
+    r"""Parse the exact order of a Renyi divergence, a number > 1."""
+    exact = rational("order", order)
+    if exact <= 1:
+        raise InvalidParameter("order", order, "must be > 1")
+    return exact
+
+
+def width(relative: RationalLike | None, default: Fraction) -> Fraction:
+    r"""Parse a relative width in (0, 1); ``default`` for None."""
+    if relative is None:
+        return default
+    exact = positive_rational(
+        "relative", relative, "must be > 0: an enclosure has width 0 only if it is exact"
+    )
+    if exact >= 1:
+        raise InvalidParameter("relative", relative, "must be below 1")
+    return exact

@@ -1,0 +1,229 @@
+r"""Convert to and from dp-accounting: events and privacy loss distributions.
+
+dp-accounting is an extra, ``pip install dpcore[interop]``, imported at first use. It computes in
+floats: exported values are rounded to the safe side, but its own rounding errors are not bounded.
+Imported events are statements by the caller: a noise law gives an exact curve; exact sampling of
+noise on the reals is an assumption, and so is every claim, with the event as the reason. Proofs:
+docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian, Laplace
+from accounting.descriptions.sampling_schemes import (
+    EVERYONE,
+    Everyone,
+    FixedSize,
+    Poisson,
+    TruncatedPoisson,
+)
+from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import Approx, BoundedRange, Pure, ZCdp
+from accounting.interop.export_pld import assumes, at_least, library
+from accounting.interop.import_dp_event import from_dp_event, refused_part
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.privacy_curves.local_report_curve import ReportCurve
+from accounting.privacy_curves.matrix_mechanism import MatrixCurve
+from accounting.privacy_curves.release_curve import OneRelease, described
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down
+from dpcore.numbers.parameter import rational
+
+_BITS: Final = 128
+_FAR: Final = 10**9
+
+
+# -- to events --------------------------------------------------------------------------------
+
+
+def to_dp_event(source: Guarantee) -> Any:
+    r"""An event of dp-accounting whose guarantee is implied by ``source``.
+
+    Discrete Laplace noise on one number or under l1 is a ``DiscreteLaplaceDpEvent``, to be read
+    under ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e moved by 1. Any other noise
+    becomes its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian,
+    Skellam or Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace
+    noise, truncated batches whose rate is a float, and lists keep their structure. A randomised
+    response event is never created: the PLD accountant of 0.6 charges many rounds of it as one.
+    """
+    dp = library("dp_accounting.dp_event")
+    if assumes(source):
+        raise _no_event(repr(source), "an event cannot record assumptions")
+    if not isinstance(source, Composition):
+        return _event(dp, source)
+    listed = [(_event(dp, part), rounds) for part, rounds in source.parts]
+    events = [dp.SelfComposedDpEvent(one, k) if k > 1 else one for one, k in listed]
+    return events[0] if len(events) == 1 else dp.ComposedDpEvent(events)
+
+
+def _event(dp: Any, source: Guarantee) -> Any:
+    match source:
+        case BoundedRange():
+            return dp.ZCDpEvent(at_least(Fraction(source.zcdp().upper)))
+        case Pure(stated_epsilon=epsilon):
+            return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
+        case ReportCurve():
+            return dp.DiscreteLaplaceDpEvent(at_least(Fraction(source.pure().upper)), 1)
+        case ZCdp(rho=rho):
+            return dp.ZCDpEvent(at_least(rho))
+        case MatrixCurve():
+            return _gaussian(dp, source)
+    description = described(source)
+    drawn = None if description is None else _described(dp, source, description)
+    if drawn is not None:
+        return drawn
+    if isinstance(source, OneRelease) and (description is None or description.scheme == EVERYONE):
+        found = source.zcdp().upper
+        if not isinstance(found, Fraction):
+            raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
+        return dp.ZCDpEvent(at_least(found))
+    raise _no_event(repr(source), "dp-accounting 0.6 has no event for this claim")
+
+
+def _described(dp: Any, source: Guarantee, description: Description) -> Any:
+    # None if dp-accounting has no event for this scheme.
+    match description.scheme:
+        case Everyone() if description.real or _one_laplace(description):
+            return _noise(dp, description)
+        case Poisson(rate=rate) if description.group == 1 and not description.replaced:
+            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), _noise(dp, description))
+        case FixedSize(sample=sample, population=population):
+            inner = _noise(dp, description)
+            return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
+        case TruncatedPoisson() as cut:
+            return _truncated(dp, source, description, cut)
+    return None
+
+
+def _one_laplace(description: Description) -> bool:
+    norm = Sensitivity.of(description.sensitivity).norm
+    return isinstance(description.noise, DiscreteLaplace) and norm in (Norm.ABSOLUTE, Norm.L1)
+
+
+def _noise(dp: Any, description: Description) -> Any:
+    # The noise without sampling. The multiplier is rounded down, so that the event guarantees no
+    # more privacy.
+    moves = Sensitivity.of(description.sensitivity)
+    match description.noise:
+        case DiscreteLaplace(scale=scale) if _one_laplace(description):
+            return dp.DiscreteLaplaceDpEvent(at_least(1 / Fraction(scale)), moves.amount)
+        case Laplace():
+            loss = Fraction(_curve(description).pure().upper)
+            return dp.LaplaceDpEvent(round_down(1 / loss))
+        case Gaussian():
+            return _gaussian(dp, _curve(description))
+    raise _no_event(description.text, "dp-accounting has no event for this noise under subsampling")
+
+
+def _curve(description: Description) -> Guarantee:
+    return guarantee(replace(description, scheme=EVERYONE, relation=description.added))
+
+
+def _gaussian(dp: Any, curve: Guarantee) -> Any:
+    return dp.GaussianDpEvent(round_down(_root(1 / (2 * Fraction(curve.zcdp().upper)))))
+
+
+def _truncated(dp: Any, source: Guarantee, description: Description, cut: TruncatedPoisson) -> Any:
+    if description.replaced:
+        raise _no_event(repr(source), "the event requires the relation ADD_OR_REMOVE_ONE")
+    if rational("rate", float(cut.rate)) != cut.rate:
+        raise _no_event(
+            repr(source), "its rate is not a float, and rounding it up may lower the privacy cost"
+        )
+    inner = _noise(dp, description)
+    return dp.TruncatedSubsampledGaussianDpEvent(
+        cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
+    )
+
+
+def _root(value: Fraction) -> End:
+    # The square root, rounded down.
+    top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    if Fraction(top * top, bottom * bottom) == value:
+        return Fraction(top, bottom)
+    with precision(_BITS):
+        return Enclosure.of(ball(value).sqrt()).lower
+
+
+def _no_event(what: str, why: str) -> NotDerived:
+    return NotDerived(f"an event of dp-accounting for {what}", why)
+
+
+# -- an accountant ----------------------------------------------------------------------------
+
+
+def accountant(neighboring_relation: Any = None) -> Any:
+    r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
+
+    It has the methods supports, compose, get_epsilon, get_delta and ledger of the library; events
+    are interpreted as by :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
+    is ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
+    """
+    relations = library().NeighboringRelation
+    relation = relations.ADD_OR_REMOVE_ONE if neighboring_relation is None else neighboring_relation
+    scopes = {
+        relations.ADD_OR_REMOVE_ONE: Relation.ADD_REMOVE,
+        relations.REPLACE_ONE: Relation.REPLACE,
+    }
+    if relation not in scopes:
+        reason = "must be ADD_OR_REMOVE_ONE or REPLACE_ONE"
+        raise InvalidParameter("neighboring_relation", relation, reason)
+    return _kind()(relation, Scope(relation=scopes[relation]))
+
+
+@lru_cache(maxsize=1)
+def _kind() -> Callable[..., Any]:
+    dp = library()
+    base: Any = dp.PrivacyAccountant
+
+    class CertifiedAccountant(base):  # type: ignore[misc]  # the base is known when it is installed
+        r"""A privacy accountant that composes events with
+        :func:`accounting.interop.export_dp_event.from_dp_event`.
+        """
+
+        def __init__(self, relation: Any, scope: Scope) -> None:
+            super().__init__(relation)
+            self._scope = scope
+            self._parts: list[Guarantee] = []
+
+        def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # noqa: FBT001 - its interface
+            offender = refused_part(event, self._scope)
+            if offender is not None:
+                return self.CompositionErrorDetails(offender[0], str(offender[1]))
+            if do_compose and count:
+                self._parts.append(compose((from_dp_event(event, self._scope), count)))
+            return None
+
+        @property
+        def assumptions(self) -> tuple[str, ...]:
+            r"""The assumptions made about the events, in order."""
+            return self._total().assumptions
+
+        def get_epsilon(self, target_delta: float) -> float:
+            total = self._total()
+            # A claim with delta = 1 may reveal all data: epsilon is infinite, even at delta = 1.
+            unbounded = any(
+                isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts
+            )
+            return math.inf if unbounded else total.epsilon(target_delta).upper_float
+
+        def get_delta(self, target_epsilon: float) -> float:
+            at = _FAR if target_epsilon == math.inf else target_epsilon
+            return self._total().delta(at).upper_float
+
+        def _total(self) -> Composition:
+            return compose(*(self._parts or [Pure(0, scope=self._scope)]))
+
+    return CertifiedAccountant

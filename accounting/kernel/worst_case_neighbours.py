@@ -1,0 +1,310 @@
+r"""The rounds of the worst-case neighbours of each part of a certificate.
+
+In each coordinate and direction the largest shift is the worst at every epsilon. It remains to
+maximise over the directions in every coordinate for an asymmetric law, and over the shifts that a
+norm permits. The choice may differ in every round and depend on earlier releases, so several rounds
+are supported only if there is a single choice. Proofs: docs/proofs/kernel.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from accounting.kernel.law_tables import REAL, Refused, Round
+
+Scenario: TypeAlias = list[tuple[Round, int]]
+r"""A list of rounds with their counts."""
+
+LAWS: Final = {
+    "discrete-laplace": ("scale",),
+    "staircase": ("epsilon", "sensitivity", "plateau"),
+    "discrete-gaussian": ("sigma_squared",),
+    "discrete-gaussian-sum": ("count", "sigma_squared"),
+    "skellam": ("variance",),
+    "polya": ("shape", "scale"),
+    "polya-difference": ("shape", "scale"),
+    "poisson": ("mean",),
+    "binomial": ("trials", "probability"),
+    "gaussian": ("sigma",),
+    "laplace": ("scale",),
+}
+"""The parameters of every law."""
+
+NORMS: Final = ("absolute", "l1", "l2-squared", "box")
+STRATEGIES: Final = {"tree": (), "banded": ("bands",), "toeplitz": ("coefficients",)}
+"""The strategies of correlated noise in certificates, with their fields."""
+
+_ONE: Final = Fraction(1)
+_BITS: Final = 256
+_MOST_SHIFTS: Final = 64
+_MOST_AMOUNT: Final = 400
+_MOST_WORK: Final = 1 << 18
+_ONE_SIDED: Final = ("poisson", "poisson-group")
+_SKEW: Final = ("polya", "poisson", "binomial")
+_COVERED: Final[Mapping[str | None, Mapping[str, tuple[str, ...]]]] = {
+    None: {
+        **dict.fromkeys(LAWS, ("absolute", "box")),
+        **dict.fromkeys(("discrete-laplace", "discrete-gaussian", "gaussian"), NORMS),
+        "laplace": ("absolute", "l1"),
+    },
+    "poisson": {
+        **dict.fromkeys(LAWS, ("absolute",)),
+        "gaussian": NORMS,
+        "laplace": ("absolute", "l1"),
+    },
+    "poisson-replaced": {"gaussian": NORMS},
+    "poisson-group": {"gaussian": NORMS},
+    "correlated": {"gaussian": ("absolute", "l2-squared")},
+}
+
+
+def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
+    r"""The norms that a theorem covers, for a law and a scheme; empty if no theorem applies.
+
+    ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 norm of 1 moves one
+    coordinate of an integer query by 1, as ``absolute`` does; on the reals it can move several.
+
+    >>> norms_of("laplace", None, 1), norms_of("skellam", None, 2), norms_of("skellam", None, 1)
+    (('absolute', 'l1'), ('absolute', 'box'), ('absolute', 'l1', 'l2-squared', 'box'))
+    """
+    if scheme is None and amount == 1 and law not in REAL:
+        return NORMS
+    return _COVERED[scheme].get(law, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    r"""One kind of round: a law under a sensitivity, or a stated claim.
+
+    A stated claim has its kind, "pure", "approx" or "zcdp", instead of a law. Without sampling,
+    ``sampling`` is None and ``rate`` is 1. ``members`` units are all added or all removed. A run of
+    ``correlated`` noise counts as one round.
+    """
+
+    law: str
+    parameters: tuple[Fraction, ...]
+    rounds: int
+    norm: str = ""
+    amounts: tuple[int, ...] = ()
+    sampling: str | None = None
+    rate: Fraction = _ONE
+    members: int = 1
+    correlated: Correlated | None = None
+
+    @property
+    def symmetric(self) -> bool:
+        r"""Whether X and -X have the same law (a fair binomial up to a free shift)."""
+        fair = self.law == "binomial" and self.parameters[1] == Fraction(1, 2)
+        return self.law not in _SKEW or fair
+
+
+def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
+    r"""The lists of rounds, the worst of which the claim must cover.
+
+    An irrational shift is rounded towards a larger loss (``above``), or towards a smaller one.
+
+    Raises :class:`Refused` if the worst shift or direction may differ between rounds: further lists
+    are then possible.
+    """
+    # Added units are in the same one of the two datasets in all rounds, so the direction is shared.
+    ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
+    rows: list[Scenario] = []
+    for swapped in ways:
+        choices = [_choices(part, swapped=swapped, above=above) for part in parts]
+        if any(len(each) > 1 for each in choices) and sum(part.rounds for part in parts) > 1:
+            raise Refused("the worst shift or direction may differ between rounds")
+        if len(parts) == 1:
+            rows += choices[0]
+        else:
+            rows.append([one for each in choices for one in each[0]])
+    return [_with_one_gaussian(row, above=above) for row in rows]
+
+
+def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
+    n, rate = part.members, part.rate
+    here = tuple(math.comb(n, j) * rate**j * (1 - rate) ** (n - j) for j in range(n + 1))
+    one_sided = part.sampling in _ONE_SIDED
+    match part.law:
+        case "zcdp":
+            raise Refused("a zCDP claim has no curve, only an upper bound")
+        case "pure" | "approx":
+            stated = (*part.parameters, Fraction(0))[:2]
+            return [[(Round("stated", stated, _ONE), part.rounds)]]
+        case "gaussian" | "laplace":
+            there = here if part.sampling == "poisson-replaced" else (_ONE,)
+            shift = _root(_squared(part, above=above), above=above)
+            one = Round(part.law, (), shift, here, there, swapped and one_sided)
+            return [[(one, part.rounds)]]
+    if one_sided:
+        if part.norm != "absolute":
+            raise Refused("sampling is not supported for integer noise in several coordinates")
+        if part.law in _SKEW:
+            raise Refused(
+                f"sampling is not supported for {part.law}: it is asymmetric or has bounded support"
+            )
+        move = Fraction(part.amounts[0])
+        return [[(Round(part.law, part.parameters, move, here, (_ONE,), swapped), part.rounds)]]
+    return [
+        [(Round(part.law, part.parameters, Fraction(step)), part.rounds * k) for step, k in moves]
+        for shift in _shifts(part)
+        for moves in _directions(sorted(shift.items()), symmetric=part.symmetric)
+    ]
+
+
+def _squared(part: Part, *, above: bool) -> Fraction:
+    # The squared length of the shift in units of the scale. By rotation, Gaussian noise needs only
+    # one coordinate; under l1 the whole shift in one coordinate is the worst.
+    moved = part.amounts if part.norm != "l2-squared" else ()
+    squared = Fraction(sum(step**2 for step in moved) or part.amounts[0])
+    if part.correlated is not None:
+        squared *= part.correlated.squared[above]
+    return squared / part.parameters[0] ** 2
+
+
+def _with_one_gaussian(rounds: Scenario, *, above: bool) -> Scenario:
+    # Unsampled Gaussian rounds form one round: their losses are normal and the variances add.
+    plain = [each for each in rounds if each[0].law == "gaussian" and each[0].here[1] == 1]
+    if sum(count for _, count in plain) < 2:
+        return rounds
+    squared = sum((each.shift**2 * count for each, count in plain), Fraction(0))
+    rest = [each for each in rounds if each not in plain]
+    return [*rest, (Round("gaussian", (), _root(squared, above=above)), 1)]
+
+
+def _root(square: Fraction, *, above: bool) -> Fraction:
+    tops = math.isqrt(square.numerator), math.isqrt(square.denominator)
+    if (tops[0] ** 2, tops[1] ** 2) == (square.numerator, square.denominator):
+        return Fraction(*tops)
+    scaled = math.isqrt((square.numerator << 2 * _BITS) // square.denominator)
+    return Fraction(scaled + above, 1 << _BITS)
+
+
+def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[tuple[int, int]]]:
+    # (signed step, count): coordinates with equal steps are exchangeable; only counts matter.
+    if symmetric:
+        return [shift]
+    if math.prod(count + 1 for _, count in shift) > _MOST_SHIFTS:
+        raise Refused(f"there are more than {_MOST_SHIFTS} choices of directions")
+    found = []
+    for downs in itertools.product(*(range(count + 1) for _, count in shift)):
+        both = zip(shift, downs, strict=True)
+        moves = [m for (step, k), down in both for m in ((step, k - down), (-step, down))]
+        found.append([move for move in moves if move[1]])
+    return found
+
+
+def _shifts(part: Part) -> list[dict[int, int]]:
+    # Steps with their counts. Under l1 the whole shift in one coordinate is the worst for discrete
+    # Laplace; otherwise every partition that no step can enlarge is tried.
+    if part.norm == "absolute" or (part.norm == "l1" and part.law == "discrete-laplace"):
+        return [{part.amounts[0]: 1}]
+    if part.norm == "box":
+        return [{step: part.amounts.count(step) for step in part.amounts}]
+    if not part.symmetric:
+        raise Refused(f"no theorem covers {part.law} noise under a norm of several coordinates")
+    amount, power = part.amounts[0], 2 if part.norm == "l2-squared" else 1
+    if amount > _MOST_AMOUNT:
+        raise Refused(f"the norm sensitivity must be at most {_MOST_AMOUNT}")
+    found = [*itertools.islice(_partitions(amount, amount, power), _MOST_SHIFTS + 1)]
+    if len(found) > _MOST_SHIFTS:
+        raise Refused(f"there are more than {_MOST_SHIFTS} shifts")
+    return found
+
+
+def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int]]:
+    if amount == 0:
+        yield {}
+    for step in range(1, largest + 1):
+        if step**power > amount:
+            return
+        for rest in _partitions(amount - step**power, step, power):
+            yield {**rest, step: rest.get(step, 0) + 1}
+
+
+# -- correlated noise ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlated:
+    r"""A strategy matrix C over ``rounds`` rounds, and the rounds in which a unit may participate.
+
+    A unit takes part in at most ``most`` rounds, any two at least ``apart`` apart. C_ij = c_(i-j)
+    with ``coefficients`` c_0, c_1, ...; ``banded`` has the first ``bands`` of binom(2k, k)/4^k.
+
+    >>> tree = Correlated(strategy="tree", rounds=8, most=2, apart=3)
+    >>> tree.squared
+    (Fraction(10, 1), Fraction(10, 1))
+    """
+
+    strategy: str
+    rounds: int
+    most: int
+    apart: int
+    bands: int = 0
+    coefficients: tuple[Fraction, ...] = ()
+
+    @property
+    def squared(self) -> tuple[Fraction, Fraction]:
+        r"""The squared l2 sensitivity, max ||C u||^2 over the participations u of a unit, enclosed.
+
+        Raises :class:`Refused` if there are too many patterns of rounds.
+        """
+        rises = any(a < b for a, b in pairwise(self.coefficients))
+        if self.strategy == "tree" or rises:
+            return (self._longest_pattern(),) * 2
+        # If coefficients never increase, the earliest rounds are the worst: every row of C u, in
+        # units of 2^-256. The rounding error of a coefficient is below its index in the column.
+        column = self._column()
+        places = range(0, self.rounds, self.apart)[: self.most]
+        if len(column) * len(places) > _MOST_WORK:
+            raise Refused("the strategy has too many rounds and participations")
+        rows = [0] * self.rounds
+        for place in places:
+            for k, each in enumerate(column[: self.rounds - place]):
+                rows[place + k] += each
+        slack, scale = len(column) * len(places), 1 << 2 * _BITS
+        above = sum((row + slack) ** 2 for row in rows)
+        return Fraction(sum(row * row for row in rows), scale), Fraction(above, scale)
+
+    def _column(self) -> list[int]:
+        if self.strategy == "toeplitz":
+            return [(each.numerator << _BITS) // each.denominator for each in self.coefficients]
+        found = [1 << _BITS]
+        for k in range(1, self.bands):
+            found.append(found[-1] * (2 * k - 1) // (2 * k))
+        return found
+
+    def _longest_pattern(self) -> Fraction:
+        # For every pattern, round by round, the sum of G_ij = (C^T C)_ij over its rounds.
+        best, work = Fraction(0), 0
+        waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(0))]
+        while waiting:
+            chosen, value = waiting.pop()
+            best = max(best, value)
+            if len(chosen) == self.most:
+                continue
+            for at in range(chosen[-1] + self.apart if chosen else 0, self.rounds):
+                work += 1 + len(chosen)
+                if work > _MOST_WORK:
+                    raise Refused("the strategy has too many participation patterns")
+                more = self._product(at, at) + 2 * sum(self._product(i, at) for i in chosen)
+                waiting.append(((*chosen, at), value + more))
+        return best
+
+    def _product(self, first: int, second: int) -> Fraction:
+        # G_ij, first <= second. For a tree it is the number of blocks of 2^level rounds that
+        # contain both and belong to the binary decomposition of their own end.
+        if self.strategy == "tree":
+            levels = range(self.rounds.bit_length())
+            blocks = ((first >> level, second >> level, level) for level in levels)
+            inside = (i == j and i % 2 == 0 and i + 1 << k <= self.rounds for i, j, k in blocks)
+            return Fraction(sum(inside))
+        c, gap = self.coefficients, second - first
+        last = min(len(c) - gap, self.rounds - second)
+        return sum((c[k] * c[k + gap] for k in range(last)), Fraction(0))

@@ -1,0 +1,313 @@
+r"""Charge requests: the users, the batch, and the cost to each user.
+
+A guarantee for one contribution becomes one for a user who has several rows in a batch by group
+privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, Self, TypeAlias, cast
+
+from accounting.adaptive_composition.privacy_filter import (
+    ApproxFilter,
+    Filter,
+    Price,
+    PureFilter,
+    RdpFilter,
+)
+from accounting.composition.compose import Composition, Source, compose
+from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
+from accounting.convert_guarantees import as_zcdp
+from accounting.errors import NotDerived
+from accounting.guarantees.renyi_to_epsilon import rounded_up
+from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp, points_of
+from accounting.ledger.hash_chain import canonical
+from accounting.ledger.user_names import name, sorted_names
+from accounting.privacy_curves.derive_guarantee import Derivable, Reported
+from accounting.privacy_curves.derive_guarantee import guarantee as derived
+from accounting.privacy_curves.local_report_curve import ReportCurve
+from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import integer, write_rational
+from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
+
+_BITS: Final = 192
+_NO_DELTA: Final = (
+    "has no delta for unknown keys: name the keys (--keys), or open a ledger with a budget "
+    "such as epsilon=1,delta=1e-6"
+)
+
+Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
+"""A mechanism that can answer a query."""
+
+Drawable: TypeAlias = Releasable | NoisyMax | AboveThreshold | Reported
+"""A mechanism from which a ledger can draw a value."""
+
+Priceable: TypeAlias = Source | Drawable
+"""A guarantee, or an object from which one is derived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    r"""A request for a charge: ``users`` are charged for the release ``batch`` of ``guarantee``.
+
+    ``rows_per_user`` is the largest number of rows of one user in the batch; it is needed if the
+    guarantee is for one contribution. With ``skip_exhausted`` users with too little budget are left
+    out, and must not take part.
+    """
+
+    users: Iterable[str]
+    guarantee: Priceable
+    batch: str
+    rows_per_user: int | None = None
+    skip_exhausted: bool = False
+
+    @classmethod
+    def of(cls, release: Request | Release, rows_per_user: int | None = None) -> Request:
+        r"""The request for the record of a release and its participants."""
+        if isinstance(release, Request):
+            return release
+        if not isinstance(release, Release):
+            raise InvalidParameter("requests", release, "must be a Request or a Release")
+        return cls(
+            users=release.participants,
+            guarantee=derived(release.mechanism),
+            batch=release.batch,
+            rows_per_user=rows_per_user,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    r"""A validated request: sorted distinct names, and the cost to each user.
+
+    ``record`` is the guarantee as the history stores it. ``draw`` computes the value that is
+    released with the charge; it stays in this process.
+    """
+
+    batch: str
+    names: tuple[str, ...]
+    price: Price
+    record: Mapping[str, Any]
+    skip_exhausted: bool
+    draw: Callable[[], object] | None = None
+
+    @classmethod
+    def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
+        r"""The validated request; errors name its ``users`` or its ``batch``."""
+        return cls(
+            batch=name("batch", request.batch),
+            names=sorted_names(request.users),
+            price=price,
+            record=record,
+            skip_exhausted=request.skip_exhausted,
+        )
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
+        r"""Parse a request from :meth:`to_json`; raises if it is invalid."""
+        price, record = data["price"], data["record"]
+        amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
+        costs = tuple(Fraction(each) for each in price["costs"])
+        if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
+            raise InvalidParameter(
+                "amounts",
+                amounts,
+                f"a request needs {counters} amounts, {counters} costs and a record (an object)",
+            )
+        return cls(
+            batch=name("batch", data["batch"]),
+            names=sorted_names(data["names"]),
+            price=Price(
+                amounts=amounts, assumptions=tuple(map(str, price["assumptions"])), costs=costs
+            ),
+            record=record,
+            skip_exhausted=bool(data["skip_exhausted"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields except ``draw``, which no other process may run."""
+        costs = [write_rational(each) for each in self.price.costs]
+        price = {
+            "amounts": self.price.amounts,
+            "assumptions": self.price.assumptions,
+            "costs": costs,
+        }
+        data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
+        return {**data, "skip_exhausted": self.skip_exhausted}
+
+
+def cost(
+    keeper: Filter, guarantee: object, rows_per_user: int | None = None
+) -> tuple[Price, Mapping[str, Any]]:
+    r"""The cost of a guarantee to each user, who has at most ``rows_per_user`` rows in the batch.
+
+    The second result is the guarantee as the history stores it.
+    """
+    if isinstance(guarantee, Derivable):
+        guarantee = derived(guarantee)
+    if isinstance(guarantee, NoisyThreshold):
+        if "delta" not in keeper.counters:
+            raise InvalidParameter("budget", keeper.budget.text, _NO_DELTA)
+        if rows_per_user is not None and guarantee.scope.unit is Unit.CONTRIBUTION:
+            guarantee, rows_per_user = _threshold_for_user(guarantee, rows_per_user), None
+        guarantee = threshold_guarantee(guarantee)
+    if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
+        guarantee = compose(guarantee)
+    if not isinstance(guarantee, Priced):
+        reason = "must be a claim, a mechanism, a release or a Composition"
+        raise InvalidParameter("guarantee", guarantee, reason)
+    scope = keeper.budget.scope
+    if guarantee.scope.relation is not scope.relation:
+        raise InvalidParameter(
+            "scope",
+            guarantee.scope,
+            f"must have the relation of the budget, {scope.relation.value!r}: mixed scopes "
+            "never compose",
+        )
+    found = for_user(guarantee, rows_per_user)
+    if isinstance(found, Composition):
+        return _price_of(keeper, found), _plain(found.record())
+    return keeper.price(found), _plain(found.to_json())
+
+
+def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
+    # Several rows of one key reach the threshold together: delta is not k times that of one row.
+    k = integer("rows_per_user", rows_per_user, at_least=1)
+    counts = threshold.mechanism
+    scope = Scope(unit=Unit.USER, relation=threshold.scope.relation)
+    moves = Sensitivity.of(counts.sensitivity).times(k)
+    return replace(
+        threshold,
+        mechanism=replace(counts, sensitivity=moves, scope=scope),
+        rows_per_user=k * threshold.rows_per_user,
+    )
+
+
+def _price_of(keeper: Filter, whole: Composition) -> Price:
+    # A bound on the whole in the quantities that the filter counts; without one it is refused.
+    budget, scope = keeper.budget, keeper.budget.scope
+    if isinstance(keeper, PureFilter):
+        found = keeper.price(Pure(_finite(whole, whole.pure().upper), scope=scope))
+    elif isinstance(keeper, RdpFilter) and isinstance(budget, Rdp):
+        at = {order: _finite(whole, whole.renyi(order).upper) for order, _ in points_of(budget)}
+        found = keeper.price(Rdp(at, scope=scope))
+    elif isinstance(keeper, ApproxFilter):
+        found = _price_in_two(keeper, whole)
+    else:
+        found = keeper.price(ZCdp(_finite(whole, whole.zcdp().upper), scope=scope))
+    return replace(found, assumptions=whole.assumptions)
+
+
+def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
+    # The price of each part separately; the parts without a rho are converted together, once.
+    rho, delta, rest = Fraction(0), Fraction(0), []
+    for part, rounds in whole.parts:
+        if isinstance(part, Approx):
+            rho += rounds * Fraction(as_zcdp(Pure(part.stated_epsilon)).rho)
+            delta += rounds * part.stated_delta
+            continue
+        try:
+            rho += rounds * _finite(whole, part.zcdp().upper)
+        except NotDerived:
+            rest.append((part, rounds))
+    if rest:
+        at = Fraction(keeper.charge_delta or 0)
+        others = replace(whole, parts=tuple(rest))
+        epsilon = _finite(whole, others.epsilon(at).upper)
+        rho += Fraction(as_zcdp(Pure(epsilon)).rho)
+        delta += at
+    scope = keeper.budget.scope
+    added = keeper.price(ZCdp(rho, scope=scope))
+    lost = keeper.price(Approx(0, min(delta, Fraction(1)), scope=scope))
+    return Price(amounts=(added.amounts[0], lost.amounts[1]), costs=(added.costs[0], lost.costs[1]))
+
+
+def _finite(whole: Composition, upper: End) -> Fraction:
+    if upper == math.inf:
+        reason = "no theorem bounds its cost in the quantity of the budget"
+        raise NotDerived(f"a price of {whole!r}", reason)
+    return Fraction(upper)
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    # The record as it is read back from the database.
+    return cast("dict[str, Any]", json.loads(canonical(record)))
+
+
+Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Composition
+"""The subject of a charge: one guarantee, or several that are released together."""
+
+
+def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
+    r"""Convert ``guarantee`` to one for all of a user's rows, at most ``rows_per_user``.
+
+    A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
+    k rows change a query by up to k times as much, so the noise is charged at k times the
+    sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP. An (epsilon, delta) claim becomes
+    (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+    """
+    if guarantee.scope.unit is Unit.USER:
+        if rows_per_user is not None:
+            must = "must not be given: the guarantee already covers all rows of a user"
+            raise InvalidParameter("rows_per_user", rows_per_user, must)
+        return guarantee
+    if rows_per_user is None:
+        raise InvalidParameter(
+            "rows_per_user",
+            ABSENT,
+            "must be given: the guarantee is for one contribution, the budget for a user. Give the "
+            "largest number of rows of one user in the batch, e.g. 1, or a guarantee with "
+            "Scope(unit='user')",
+        )
+    rows = integer("rows_per_user", rows_per_user, at_least=1)
+    scope = Scope(unit=Unit.USER, relation=guarantee.scope.relation)
+    if isinstance(guarantee, Assumed):
+        return replace(guarantee, guarantee=_of_rows(guarantee.guarantee, rows, scope))
+    if isinstance(guarantee, Composition):
+        # Each row of a user is a local report of its own.
+        parts = tuple(
+            (each, rows * k) if isinstance(each, ReportCurve) else (_of_rows(each, rows), k)
+            for each, k in guarantee.parts
+        )
+        return replace(guarantee, parts=parts, scope=scope)
+    found: Priced = _of_rows(guarantee, rows, scope)
+    return found
+
+
+def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
+    # For k rows together, and in another scope; the parts of a composition keep their scopes.
+    if scope is not None:
+        source = replace(source, scope=scope)
+    if k == 1:
+        return source
+    description = described(source)
+    if description is not None:
+        with suppress(InvalidParameter):  # no bound is proven for groups under this scheme
+            return derived(replace(description, group=k * description.group))
+    match source:
+        case Pure():
+            return replace(source, stated_epsilon=k * source.stated_epsilon)
+        case ZCdp():
+            return replace(source, rho=k * k * Fraction(source.rho))
+        case Approx():
+            return _approx(source, k)
+    reason = "state the noise with the sensitivity of a whole user and Scope(unit='user')"
+    raise NotDerived(f"the cost of {k} rows of one user under {source!r}", reason)
+
+
+def _approx(claim: Approx, k: int) -> Approx:
+    epsilon, delta = Fraction(claim.stated_epsilon), Fraction(claim.stated_delta)
+    with precision(_BITS):
+        grown = sum(((i * ball(epsilon)).exp() for i in range(1, k)), ball(Fraction(1)))
+        most = rounded_up(Enclosure.of(ball(delta) * grown).upper)
+    found = min(most, Fraction(1)) if isinstance(most, Fraction) else Fraction(1)
+    return replace(claim, stated_epsilon=k * epsilon, stated_delta=found)

@@ -1,0 +1,483 @@
+r"""Read and write the rows of a ledger inside the caller's transaction.
+
+:func:`charged` is one transaction of several requests: each request charges all of its users or
+none, independently of the others. Proofs: docs/proofs/ledger.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from json import loads
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+from uuid import uuid4
+
+import numpy as np
+from sqlalchemy import Connection, Table, delete, exists, func, insert, select, update
+
+from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_from_json
+from accounting.ledger import hash_chain as history
+from accounting.ledger.charge_request import CheckedRequest
+from accounting.ledger.database.database_url import HOMELESS
+from accounting.ledger.errors import (
+    BudgetExhausted,
+    LedgerDamaged,
+    LedgerUnavailable,
+    Receipt,
+    ValueLost,
+)
+from accounting.ledger.hash_chain import (
+    MECHANISM,
+    QUESTION,
+    RELEASED,
+    RENEWALS,
+    Account,
+    Charge,
+    canonical,
+    genesis,
+    names_digest,
+    value_digest,
+)
+from accounting.ledger.tables import FORMAT, LOCKED, Tables, put, run, those
+from accounting.ledger.user_names import without
+from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.rounding import down
+
+_RENEWS: Final = "renews"
+_HEAD: Final = "SELECT format, filter, charges, head, identity FROM ledger"
+_MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
+
+
+class Head(NamedTuple):
+    r"""The number of charges, and the digest to which the next charge is chained.
+
+    ``period`` is the period of the last charge, whose counters are stored; ``now`` is the time, and
+    ``today`` is its period.
+    """
+
+    charges: int
+    digest: str
+    period: str
+    now: str
+    today: str
+
+    @property
+    def renewed(self) -> bool:
+        r"""Whether a period began since the last charge, so that no stored counter is in force."""
+        return self.today > self.period
+
+
+class Entry(NamedTuple):
+    r"""A charge with its digest, the charged users, and the users left out."""
+
+    charge: Charge
+    digest: str
+    paying: tuple[str, ...]
+    left_out: tuple[str, ...]
+    value: str | None = None
+    """The value drawn with the charge, as JSON."""
+
+    def receipt(self, *, repeated: bool) -> Receipt:
+        r"""The receipt of this charge."""
+        return Receipt(
+            batch=self.charge.batch,
+            number=self.charge.number,
+            digest=self.digest,
+            paid=self.charge.paid,
+            left_out=self.left_out,
+            repeated=repeated,
+            value=None if self.value is None else _value_of(self.value),
+        )
+
+
+class Book:
+    r"""A filter, its tables, and the ``identity`` of the ledger: a new one, or the given one.
+
+    ``renews`` is the period of the budget, or None for one budget for all time.
+    """
+
+    def __init__(
+        self,
+        filter: Filter,  # noqa: A002 - the word of this package
+        renews: str | None = None,
+        identity: str | None = None,
+    ) -> None:
+        if renews is not None and renews not in tuple(RENEWALS):
+            raise InvalidParameter(_RENEWS, renews, f"must be one of {', '.join(RENEWALS)}")
+        self.filter, self.renews = filter, renews
+        self.text = canonical(filter.to_json() | ({} if renews is None else {_RENEWS: renews}))
+        self.start: Final = genesis(self.text)
+        r"""The digest to which the first charge is chained."""
+        self.tables = Tables(filter.limits)
+        self.identity = uuid4().hex if identity is None else identity
+        self.untouched: Final = Account.of((0,) * len(filter.limits))
+        r"""The account of a user who has never been charged."""
+
+    @classmethod
+    def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
+        r"""The book of the ledger stored in the database."""
+        rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
+        if len(rows) != 1:
+            raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
+        (row,) = rows
+        if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
+            raise LedgerDamaged("ledger", f"must have format {FORMAT}")
+        try:
+            kept = loads(row["filter"])
+            renews = kept.pop(_RENEWS, None)
+            book = cls(filter_from_json(kept), renews, row["identity"])
+        except (DpcoreError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise LedgerDamaged("ledger", f"its filter was edited: {error}") from error
+        if book.text != row["filter"]:
+            raise LedgerDamaged("ledger", "its filter was edited: it is not in canonical form")
+        if at_home:
+            book._must_be_home(connection)
+        return book
+
+    def begin(self, connection: Connection) -> None:
+        r"""Create all tables but the one of released values, and the row of ``ledger``."""
+        tables = [t for t in self.tables.metadata.sorted_tables if t is not self.tables.released]
+        self.tables.metadata.create_all(connection, tables, checkfirst=False)
+        row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}
+        row |= {"head": self.start, "identity": self.identity}
+        connection.execute(insert(self.tables.ledger), row)
+
+    def _must_be_home(self, connection: Connection) -> None:
+        # Only files can move: a database on a server has a single location.
+        if connection.info.get("home", self.identity) != self.identity:
+            raise LedgerUnavailable(connection.info["where"], HOMELESS)
+
+    def period(self, made: str) -> str:
+        r"""The period of a charge at this time, such as 2026; empty for one budget for all time."""
+        return made[: RENEWALS[self.renews]] if self.renews is not None else ""
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def head(self, connection: Connection, *, lock: bool = False) -> Head:
+        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends."""
+        rows = run(connection, _HEAD + (LOCKED if lock else ""))
+        if len(rows) != 1:
+            raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
+        ((form, text, charges, head, identity),) = rows
+        if (text, form) != (self.text, FORMAT):
+            # Counters count shares of the budget, so they mean something else under another budget.
+            must = "was recreated, or its filter was edited, since it was opened: reopen it"
+            raise LedgerDamaged("ledger", must)
+        self._must_be_home(connection)
+        if identity != self.identity:
+            must = "was adopted or recreated since it was opened: reopen it"
+            raise LedgerUnavailable("ledger", must)
+        last = (0, self.start)
+        made = ""
+        for cells in run(connection, self.tables.edges):
+            charge = _charge_of(self.tables, *cells)
+            last, made = (charge.number, cells[-1]), charge.made
+            if charge.number == 1 and charge.previous != self.start:
+                reason = "its filter was edited after the first charge: run check"
+                raise LedgerDamaged("ledger", reason)
+        if last != (charges, head):
+            must = f"charge {last[0]} differs from the last charge recorded: run check"
+            raise LedgerDamaged("ledger", must)
+        now = history.now()
+        return Head(*last, self.period(made), now, self.period(now))
+
+    def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
+        r"""The existing charges among ``batches``; their users are given only as a digest."""
+        made = {}
+        for cells in [*those(connection, self.tables.charges, "batch", batches)]:
+            charge = _charge_of(self.tables, *cells)
+            spared = self.names(connection, self.tables.spared, charge) if charge.spared else ()
+            value = self.value(connection, charge)
+            made[charge.batch] = Entry(charge, cells[-1], (), spared, value)
+        return made
+
+    def value(self, connection: Connection, charge: Charge) -> str | None:
+        r"""The released value stored with a charge, as JSON. Raises :class:`LedgerDamaged`."""
+        if charge.released is None:
+            return None
+        released = self.tables.released
+        query = select(released.c.value).where(released.c.charge == charge.number)
+        found = connection.execute(query).scalar_one_or_none()
+        if not isinstance(found, str) or value_digest(found) != charge.released:
+            raise LedgerDamaged(charge.where, "its released value was edited or deleted")
+        return found
+
+    def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
+        r"""The users charged by a charge, or left out of it, in order. Raises
+        :class:`LedgerDamaged`.
+        """
+        query = select(members.c.name).where(members.c.charge == charge.number)
+        found = tuple(connection.execute(query.order_by(members.c.name)).scalars())
+        digest = charge.paid_digest if members is self.tables.paid else charge.spared_digest
+        if not all(isinstance(name, str) for name in found) or names_digest(found) != digest:
+            raise LedgerDamaged(charge.where, f"its rows in {members.name} were edited")
+        return found
+
+    def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
+        r"""All charges, or the charges of one user, in order."""
+        charges, paid = self.tables.charges, self.tables.paid
+        query = select(charges).order_by(charges.c.id)
+        if user is not None:
+            query = query.where(exists().where(paid.c.charge == charges.c.id, paid.c.name == user))
+        rows = connection.execute(query).mappings()
+        return tuple(Charge.of(row, self.tables.owed) for row in rows)
+
+    def accounts(
+        self, connection: Connection, head: Head, names: Sequence[str]
+    ) -> tuple[dict[str, Account], frozenset[str]]:
+        r"""The accounts in force among ``names``, and the names whose digest does not match."""
+        found: dict[str, Account] = {}
+        known: dict[tuple[int, ...], Account] = {}
+        damaged: list[str] = []
+        if head.renewed:
+            return found, frozenset()
+        for cells in those(connection, self.tables.users, "name", names):
+            name, held = cells[0], cells[1:-1]
+            # SQLite can store values of any type in any column.
+            whole = {*map(type, held)} == {int}
+            if whole:
+                account = known.get(held) or known.setdefault(held, Account.of(held[:-1], held[-1]))
+            if whole and account.row(self.identity, name) == cells:
+                found[name] = account
+            else:
+                damaged.append(name)
+        return found, frozenset(damaged)
+
+    def account(self, connection: Connection, head: Head, user: str) -> Account:
+        r"""The account of one user. Raises :class:`LedgerDamaged` if its digest does not match."""
+        accounts, damaged = self.accounts(connection, head, (user,))
+        if damaged:
+            raise self.mismatch(user)
+        return accounts.get(user, self.untouched)
+
+    def mismatch(self, user: str) -> LedgerDamaged:
+        r"""The error for a user whose counters do not match the digest of the row."""
+        return LedgerDamaged(
+            f"user {user!r}",
+            "its counters do not match the checksum of their row: they were edited or corrupted; "
+            "nobody was charged: run show",
+        )
+
+    def count(self, connection: Connection, table: Table) -> int:
+        r"""The number of rows of a table."""
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
+
+    # -- deciding -----------------------------------------------------------------------------
+
+    def poor(
+        self, accounts: dict[str, Account], names: tuple[str, ...], price: Price
+    ) -> tuple[str, ...]:
+        r"""The users among ``names`` to whom the filter does not admit this price, in order."""
+        if not self.filter.admits(self.untouched.totals, price):
+            return names
+        most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
+        out = {
+            account
+            for account in {*accounts.values()}
+            if any(held > m for held, m in zip(account.totals, most, strict=True))
+        }
+        return tuple(name for name in names if accounts.get(name) in out) if out else ()
+
+    def pay(self, accounts: dict[str, Account], names: tuple[str, ...], price: Price) -> None:
+        r"""Add the price to the accounts of ``names``."""
+        untouched, assumed = self.untouched, int(bool(price.assumptions))
+        after: dict[Account, Account] = {}
+        for name in names:
+            before = accounts.get(name, untouched)
+            if before not in after:
+                totals = tuple(h + a for h, a in zip(before.totals, price.amounts, strict=True))
+                after[before] = Account.of(totals, before.assumed + assumed)
+            accounts[name] = after[before]
+
+    def left(self, accounts: dict[str, Account], user: str, head: Head) -> str:
+        r"""The remaining budget of a user, as text."""
+        kept = self.filter.remaining(accounts.get(user, self.untouched).totals)
+        text = self.filter.format(kept, down)
+        return f"{text} in {max(head.period, head.today)}" if self.renews else text
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(
+        self,
+        connection: Connection,
+        head: Head,
+        entries: Sequence[Entry],
+        accounts: dict[str, Account],
+    ) -> None:
+        r"""Append charges to the history, and add their cost to the counters of the charged users.
+
+        The first charge in a period deletes the counters of the previous period.
+        """
+        tables = self.tables
+        if head.renewed:
+            connection.execute(delete(tables.users))
+        put(connection, tables.charges, [each.charge.row(each.digest) for each in entries])
+        paid = [(each.charge.number, name) for each in entries for name in each.paying]
+        put(connection, tables.paid, paid)
+        spared = [(each.charge.number, name) for each in entries for name in each.left_out]
+        put(connection, tables.spared, spared)
+        values = [(each.charge.number, each.value) for each in entries if each.value is not None]
+        if values:
+            tables.released.create(connection, checkfirst=True)
+            put(connection, tables.released, values)
+        self._add_up(connection, dict.fromkeys(name for _, name in paid), accounts)
+        last = entries[-1]
+        run(connection, _MOVED, number=last.charge.number, digest=last.digest)
+
+    def _add_up(
+        self, connection: Connection, paying: Iterable[str], accounts: dict[str, Account]
+    ) -> None:
+        rows = [accounts[name].row(self.identity, name) for name in sorted(paying)]
+        put(connection, self.tables.users, rows)
+
+    def remark(self, connection: Connection) -> None:
+        r"""Set the identity of the ledger, and update the digest of each user's row."""
+        rows = connection.execute(select(self.tables.users)).all()
+        accounts = {name: Account.of(tuple(totals), n) for name, *totals, n, _ in rows}
+        self._add_up(connection, accounts, accounts)
+        connection.execute(update(self.tables.ledger).values(identity=self.identity))
+
+
+@lru_cache(maxsize=64, typed=True)
+def _charge_of(tables: Tables, *cells: Any) -> Charge:
+    # Typed: a cell that is 1.0 or true instead of 1 was edited.
+    row = dict(zip(tables.charges.columns.keys(), cells, strict=True))
+    return Charge.of(row, tables.owed)
+
+
+Charged: TypeAlias = Receipt | DpcoreError
+"""The outcome of one request: its entry or receipt, or the reason why nobody was charged."""
+
+_NAMED: Final = 3
+_BACK: Final = (
+    "the clock is in {0.now}, before the last charge in {0.period}: charges in an earlier period "
+    "are refused; set the clock"
+)
+
+
+def charged(
+    book: Book, connection: Connection, requests: Sequence[CheckedRequest]
+) -> list[Charged]:
+    r"""Charge the requests one after the other, as if in separate transactions.
+
+    An invalid request has an error as its outcome and does not affect the others; an inconsistent
+    ledger raises an error, and nobody is charged.
+    """
+    start = head = book.head(connection, lock=True)
+    made = book.found(connection, [request.batch for request in requests])
+    new = [request.names for request in requests if request.batch not in made]
+    everyone = new[0] if len(new) == 1 else sorted({name for names in new for name in names})
+    accounts, damaged = book.accounts(connection, start, everyone)
+    outcomes: list[Charged] = []
+    entries: list[Entry] = []
+    for request in requests:
+        if request.batch in made:
+            outcomes.append(_again(made[request.batch], request))
+            continue
+        if start.today < start.period:
+            outcomes.append(LedgerUnavailable("ledger", _BACK.format(start)))
+            continue
+        wrong = damaged.intersection(request.names) if damaged else ()
+        if wrong:
+            outcomes.append(book.mismatch(min(wrong)))
+            continue
+        poor = book.poor(accounts, request.names, request.price)
+        if poor and not request.skip_exhausted:
+            left = {name: book.left(accounts, name, start) for name in poor[:_NAMED]}
+            cost = book.filter.format_cost(request.price)
+            outcomes.append(BudgetExhausted(request.batch, poor, len(request.names), left, cost))
+            continue
+        value, lost = None, ""
+        if request.draw is not None:
+            try:
+                drawn = request.draw()
+            except DpcoreError as error:
+                outcomes.append(error)
+                continue
+            try:
+                value = text_of(drawn)
+            except Exception as error:  # noqa: BLE001 - what fails by what was drawn tells of it
+                lost = f"{type(error).__name__}: {error}"
+        paying = without(request.names, poor)
+        charge = _charge(head, request, paying, poor, value)
+        head = head._replace(charges=charge.number, digest=charge.digest)
+        made[request.batch] = entry = Entry(charge, head.digest, paying, poor, value)
+        entries.append(entry)
+        book.pay(accounts, paying, request.price)
+        receipt = entry.receipt(repeated=False)
+        outcomes.append(ValueLost(receipt, lost) if lost else receipt)
+    if entries:
+        book.write(connection, start, entries, accounts)
+    return outcomes
+
+
+def text_of(value: object) -> str:
+    r"""A drawn value as it is stored. Raises what JSON does for a value that it does not take."""
+    return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _value_of(text: str) -> Any:
+    found = loads(text)
+    # The answers of AboveThreshold, which contain None or truth values, remain a list.
+    if isinstance(found, list) and not any(each is None or type(each) is bool for each in found):
+        with suppress(OverflowError):  # a gap beyond int64, from answers beyond int64
+            return np.array(found, dtype=np.int64)
+    return found
+
+
+def _charge(
+    head: Head,
+    request: CheckedRequest,
+    paying: tuple[str, ...],
+    spared: tuple[str, ...],
+    value: str | None,
+) -> Charge:
+    drawn = {} if value is None else {RELEASED: value_digest(value)}
+    return Charge(
+        number=head.charges + 1,
+        batch=request.batch,
+        made=head.now,
+        guarantee={**request.record, **drawn},
+        amounts=request.price.amounts,
+        assumed=bool(request.price.assumptions),
+        paid=len(paying),
+        spared=len(spared),
+        paid_digest=names_digest(paying),
+        spared_digest=names_digest(spared),
+        previous=head.digest,
+    )
+
+
+def _again(entry: Entry, request: CheckedRequest) -> Charged:
+    # A batch that was charged before: either the same charge, or another charge of this name.
+    made, spared = entry.charge, entry.left_out
+    paying = without(request.names, spared)
+    record = {key: each for key, each in made.guarantee.items() if key != RELEASED}
+    if request.price.amounts != made.amounts:
+        otherwise = "at another price"
+    elif request.record.get(QUESTION) != record.get(QUESTION):
+        otherwise = "for another question"
+    elif request.record.get(MECHANISM) != record.get(MECHANISM):
+        otherwise = "for another mechanism"
+    elif request.record != record:
+        otherwise = "for another guarantee"
+    elif (
+        len(paying) + len(spared) != len(request.names) or names_digest(paying) != made.paid_digest
+    ):
+        otherwise = "for other users"
+    elif spared and not request.skip_exhausted:
+        reason = (
+            "was charged before, with exhausted users left out: repeat it with skip_exhausted "
+            "(--skip-exhausted)"
+        )
+        return InvalidParameter("batch", made.batch, reason)
+    elif made.released is None and request.draw is not None:
+        otherwise = "and its value is not in the ledger"
+    elif made.released is not None and request.draw is None:
+        reason = "was charged by release: call release again to get the stored value"
+        return InvalidParameter("batch", made.batch, reason)
+    else:
+        return entry.receipt(repeated=True)
+    reason = f"was charged before, {otherwise}: a new release needs a new name"
+    return InvalidParameter("batch", made.batch, reason)

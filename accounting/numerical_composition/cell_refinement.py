@@ -1,0 +1,248 @@
+r"""The privacy loss of a round with real noise, discretised from above or from below.
+
+The cells of a round (:mod:`accounting.pld.pessimistic_and_optimistic`) are chosen for the requested tilt, and
+their number for the requested width. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from flint import arb
+
+from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
+from accounting.numerical_composition.factor import LossPart
+from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
+from accounting.pld.discrete_pld import Floats, Listing
+from accounting.pld.loss_table import Focus, LossTable, Tables
+from accounting.pld.noise_density import Density
+from accounting.pld.pessimistic_and_optimistic import Cells, listed_above, listed_below
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure
+
+_FEWEST: Final = 512
+_LISTED: Final = 1 << 12
+_MOST: Final = 1 << 16
+_UP: Final = 1 + 2.0**-50
+_SLACK: Final = 2.0**-40
+"""An upper bound on the error of a loss that is the logarithm of a quotient of float masses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TabledLoss(LossPart):
+    r"""The loss of a round of random kind (probability, pair), where the output reveals the kind.
+
+    Totals of this loss are upper bounds if ``above``, and lower bounds otherwise.
+
+    >>> from accounting.pld.noise_density import NormalDensity
+    >>> from accounting.pld.real_cells import RealPair
+    >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
+    >>> law = TabledLoss(kinds=((Fraction(1), pair),), above=True)
+    >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)
+    0.00017181
+    """
+
+    kinds: Tables
+    above: bool
+
+    def cut(self, spare: float, width: float = math.inf) -> TabledLoss:
+        r"""The same loss with every table truncated."""
+        del width
+        return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
+
+    def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
+        r"""All atoms of the truncated tables, if these are fixed; None if they are not resolved."""
+        cut = self.cut(least)
+        if not (coarse or all(table.fixed for _, table in cut.kinds)):
+            return None
+        try:
+            return cut.listing()
+        except PrecisionExhausted:
+            return None
+
+    def listing(self) -> Listing:
+        r"""All atoms, of about 4096 cells chosen for a tilt of 1."""
+        return _listing(self, Focus(1.0), _LISTED)
+
+    @property
+    def hidden(self) -> arb:
+        r"""A bound on the mass at infinity, in the direction of the discretisation."""
+        rounded = _up if self.above else _down
+        found = sum(
+            rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
+        )
+        return arb(found * _UP + 1e-322 * (found > 0) if self.above else found / _UP)
+
+    @property
+    def largest(self) -> arb:
+        r"""An upper bound on all finite discretised losses."""
+        found = self.largest_loss().upper
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss over all kinds."""
+        found = [pair.largest_loss() for _, pair in self.kinds]
+        return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""Approximate cumulants from the sketches."""
+        return _cumulants(self.kinds, tilt)
+
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
+        r"""The factor, with as many cells as the variance requires."""
+        at = focus or Focus(float(tilt))
+        return _factor(self, tilt, at, _count(self, at, variance))
+
+
+class _Listed(LossPart):
+    # A loss with one listing for every tilt and variance.
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def atoms(self) -> Listing:
+        r"""All atoms."""
+
+    def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
+        r"""All atoms."""
+        del least, coarse
+        return self.atoms
+
+    @property
+    def hidden(self) -> arb:
+        r"""The mass at infinity of the listing."""
+        return arb(self.atoms.hidden)
+
+    @property
+    def largest(self) -> arb:
+        r"""The largest listed loss."""
+        return arb(float(self.atoms.losses[-1]))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        r"""Cumulants of the listing."""
+        atoms = self.atoms
+        return cumulants(np.log(atoms.masses) + tilt * atoms.losses, atoms.losses)
+
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
+        r"""The same listing for every variance."""
+        del variance, focus
+        return tilted(self.atoms, tilt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedLoss(_Listed):
+    r"""A loss that ``listing`` bounds from above, or from below."""
+
+    listing: Listing
+    above: bool
+
+    @property
+    def atoms(self) -> Listing:
+        r"""The given listing."""
+        return self.listing
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest listed loss."""
+        return Enclosure.exactly(Fraction(float(self.listing.losses[-1])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatedLoss(_Listed):
+    r"""A bound on the loss of an epoch of random allocation, from the given ``side``.
+
+    Raises the errors of :func:`accounting.pld.allocation_loss.allocated`.
+    """
+
+    density: Density
+    rounds: int
+    side: Side
+    count: int = USUAL_ATOMS
+
+    def cut(self, spare: float, width: float = math.inf) -> AllocatedLoss:
+        r"""The same loss with as many atoms as the width requires."""
+        del spare
+        return replace(self, count=atoms_for(width))
+
+    @property
+    def above(self) -> bool:
+        r"""Whether the discretisation is an upper bound, as ``side`` says."""
+        return self.side.above
+
+    @property
+    def atoms(self) -> Listing:
+        r"""The atoms of the epoch."""
+        return allocated(self.density, self.rounds, self.side, self.count)
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss is infinite."""
+        return Enclosure.infinite()
+
+
+@lru_cache(maxsize=256)
+def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
+    return cumulants(*_sketches(kinds, tilt))
+
+
+def _sketches(kinds: Tables, tilt: float) -> tuple[Floats, Floats]:
+    found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
+    losses = np.concatenate([losses for _, losses, _ in found])
+    logs = np.concatenate([logs + chance for chance, _, logs in found])
+    return logs + tilt * losses, losses
+
+
+def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
+    # The best cells add (sum (w h^2)^(1/3))^3/(6 n^2) to the variance of a tilted loss.
+    most, whole = 0.0, 0.0
+    for chance, pair in law.kinds:
+        _, losses, logs = pair.sketch()
+        if pair.fixed or len(losses) < 2:
+            continue
+        weights = float(chance) * np.exp(np.minimum(logs + focus.growth(losses), 600.0))
+        steps = np.abs(np.gradient(losses))
+        most += float(np.cbrt(weights * steps * steps).sum()) ** 3
+        whole += float(weights.sum())
+    if not whole:
+        return _FEWEST
+    count = math.sqrt(most / (2.4 * whole * variance)) if variance > 0 else _MOST
+    if not count < _MOST:
+        return _MOST
+    return max(1 << math.ceil(math.log2(max(count, 1.0))), _FEWEST)
+
+
+def _listing(law: TabledLoss, focus: Focus, count: int) -> Listing:
+    tables = [(chance, _cells(pair, focus, count)) for chance, pair in law.kinds]
+    if law.above:
+        return listed_above(*((_up(chance), cells) for chance, cells in tables))
+    return listed_below(*((_down(chance), cells) for chance, cells in tables))
+
+
+@lru_cache(maxsize=32)
+def _cells(pair: LossTable, focus: Focus, count: int) -> Cells:
+    return pair.cells(pair.edges(focus, count))
+
+
+@lru_cache(maxsize=64)
+def _factor(law: TabledLoss, tilt: Fraction, focus: Focus, count: int) -> DiscreteFactor:
+    listing = _listing(law, focus, count)
+    sign = 1 if law.above else -1
+    if sign * (law.hidden - listing.hidden) < 0 or law.largest < float(listing.losses[-1]):
+        raise PrecisionExhausted("the discretised privacy loss distribution exceeds its bounds")
+    return tilted(listing, tilt)
+
+
+def _up(chance: Fraction) -> float:
+    return 1.0 if chance == 1 else float(chance) * _UP
+
+
+def _down(chance: Fraction) -> float:
+    return 1.0 if chance == 1 else float(chance) / _UP

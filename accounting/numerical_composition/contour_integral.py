@@ -1,0 +1,334 @@
+r"""The total loss of any list of releases: two-sided bounds on delta and epsilon.
+
+A total is a sum of independent losses, k_i copies of each law of a list. Its curve is the integral
+over a line in the complex plane of the product of the moments of the laws. One additional small
+Gaussian release gives an upper bound, and subtracting a small bump gives a lower bound; both are
+finite sums (:mod:`accounting.numerical_composition.error_bounds`). Proofs: docs/proofs/total_loss.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+from flint import arb
+
+from accounting.numerical_composition.error_bounds import ContourSum, contour_sum
+from accounting.numerical_composition.factor import LossPart
+from accounting.numerical_composition.invert_delta import epsilon_between
+from accounting.numerical_composition.saddle_point import (
+    USUAL_TILT,
+    Saddle,
+    calm,
+    saddle_at_delta,
+    saddle_at_epsilon,
+    window,
+)
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import one_thread
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+
+# These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
+# bad choice costs time or width but never invalidates a bound.
+_BITS: Final = 128  # the precision of balls, far below any requested width
+_BEYOND: Final = 4.0  # later tilts are at most this multiple of the first one
+_ATTEMPTS: Final = 9  # the largest number of sums; the best enclosure so far is then returned
+_LAST: Final = 4  # the last attempts, which only refine the sum at the same position
+_MOST_ROUNDS: Final = 1 << 40
+_MOST_SMOOTHING: Final = 0.5  # more smoothing would hide the result
+_MOST_ERROR: Final = 0.25  # the largest relative error of a sum that helps to place the next one
+_SAME: Final = 0.05  # tilts with a smaller relative difference count as equal
+_CERTAIN: Final = 1e-9  # relative to the requested width
+_STEP: Final = 0.1  # the least step in log tau that shows how the width decreases
+_SURE: Final = 0.9  # if lower/upper exceeds this, the ends alone place the next sum
+_FROM_AFAR: Final = 0.01  # the permitted error of delta if epsilon may be 0
+_MOST_GAIN: Final = 64.0  # a larger refinement step may make the sum too long
+_LOCATED: Final = 1e-4  # the relative width of a first enclosure of epsilon
+_ROUGHLY: Final = 4.0  # the factor by which that enclosure may be wider
+_FEW: Final = 64  # rounds: the moment of a longer composition decreases fast
+_FINEST: Final = Fraction(1, 10**12)  # the least relative width that is attempted
+_NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon is treated as this one
+_NO_MASS: Final = Fraction(1, 10**300)  # a smaller delta is treated as this one
+_SPARED: Final = 0.25  # the share of the width for rare losses that are counted as infinite
+_LEAST_SPARE: Final = 1e-306  # floats do not represent smaller masses well
+_CUTS: Final = 4  # the largest number of cuts for a delta that is not known beforehand
+_SEEN: Final = 0.01  # the relative width to which that delta is estimated
+_LESS: Final = 2.0**-8  # a delta below this fraction of the guess needs another cut
+_FAR: Final = Fraction(10**9)  # floats place the sum of a larger epsilon here
+
+_Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourIntegral:
+    r"""The total loss L, a sum of k independent copies of each law of ``parts`` ((law, k), ...).
+
+    delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
+    width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, a delta
+    below 1e-300 as 1e-300. The enclosure is always valid. It is wider than requested if that width
+    would take more than a few seconds: if epsilon is a total of losses of large probability, if
+    delta is close to 1, or if delta is so small that epsilon is close to the largest loss; the sum
+    of the largest losses is then the upper bound.
+
+    >>> from accounting.numerical_composition.gaussian_factor import GaussianPart
+    >>> loss = GaussianPart(variance=Fraction(400), shift=1)
+    >>> found = ContourIntegral(parts=((loss, 1000),)).epsilon("1e-6", "1e-8")
+    >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
+    (8.306226, True)
+
+    Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
+    out of range.
+    """
+
+    parts: _Parts
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InvalidParameter("parts", self.parts, "must contain at least one law")
+        checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
+        if (most := max(count for _, count in checked)) > _MOST_ROUNDS:
+            raise InvalidParameter("count", most, "must be at most 2^40 for each law")
+        object.__setattr__(self, "parts", checked)
+
+    def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:
+        r"""The delta at ``epsilon`` >= 0."""
+        exact = rational("epsilon", epsilon)
+        if exact < 0:
+            raise InvalidParameter("epsilon", epsilon, "must be >= 0")
+        wanted, near = _width(relative), float(min(exact, _FAR))
+        with precision(_BITS), one_thread():
+            guess, slope = 1.0, 0.0
+            if not self._side:
+                return self._delta(exact, wanted, guess, slope)[0]
+            for _ in range(_CUTS):
+                before, rest = guess, saddle_at_epsilon(near, self._cut(guess, wanted).parts)
+                guess = min(math.exp(rest.log_delta), guess)
+                if not guess < _LESS * before:
+                    break
+            for _ in range(_CUTS):
+                before = guess
+                rough, line = max(wanted, _SEEN), self._cut(guess, wanted)
+                found, slope = line._delta(exact, rough, guess, slope, _ROUGHLY)
+                guess = min(float(found.upper), guess)
+                if not guess < _LESS * before:
+                    break
+            return self._cut(guess, wanted)._delta(exact, wanted, guess, slope)[0]
+
+    def _delta(
+        self, exact: Fraction, wanted: float, most: float, slope: float, enough: float = 1.0
+    ) -> tuple[Enclosure, float]:
+        # Floats choose the sums for a delta of at most about `most`; `slope` is the slope of its
+        # logarithm, if known. A width of `enough` times the wanted one suffices. The slope at the
+        # last sum is returned as well.
+        parts, near = self.parts, float(min(exact, _FAR))
+        saddle = saddle_at_epsilon(near, parts)
+        hidden = _hidden(parts)
+        known, certain = Enclosure.of(hidden), Fraction(1)
+        if hidden >= 1 or _largest(parts) <= ball(exact):
+            return _within(known, Fraction(0), certain), slope
+
+        saddle, steepest = calm(parts, saddle.less(most)), [slope]
+
+        def evaluate(total: ContourSum) -> Enclosure:
+            steepest.append(-total.logarithm(near, upper=True)[1])
+            low, high = total.bounds(exact)
+            return _within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
+
+        def aim(found: Enclosure) -> tuple[Saddle, float, float]:
+            # The hidden mass is known, so the remainder may have a larger relative error.
+            rest = saddle.less(float(found.upper - known.lower))
+            error = wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
+            return rest, error, max(rest.tilt, steepest[-1])
+
+        best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
+        excess = partial(_excess, enough * wanted, _NO_MASS)
+        return _refined(parts, evaluate, aim, best, excess, self._side), steepest[-1]
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
+        r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
+        exact = positive_rational("delta", delta, "use the largest loss")
+        if exact >= 1:
+            raise InvalidParameter("delta", delta, "must be < 1")
+        wanted = _width(relative)
+        with precision(_BITS), one_thread():
+            line = self._cut(float(exact), wanted)
+            parts = line.parts
+            saddle = _saddle_at_delta(exact, parts)
+            most = max(USUAL_TILT, _BEYOND * saddle.tilt)
+            goal = ball(exact) - _hidden(parts)
+            if goal < 0:
+                return Enclosure.infinite()
+            largest = Enclosure.of(_largest(parts)).upper if goal >= 0 else math.inf
+            first = Enclosure(Fraction(0), max(largest, Fraction(0)))
+            peak, saddle, looked = saddle.tilt, calm(parts, saddle), list[float]()
+            if not goal > 0 or first.upper == 0:
+                return first
+
+            tried: list[ContourSum] = []
+
+            def evaluate(total: ContourSum) -> Enclosure:
+                tried.append(total)
+                return epsilon_between(total, goal, first.upper)
+
+            def aim(found: Enclosure) -> tuple[Saddle, float, float]:
+                # |delta'| is about c delta. A coarse sum decides whether epsilon is 0.
+                near = found.lower or (found.upper if found.upper < first.upper else 0)
+                if near == 0 and saddle.epsilon > 0 and not looked:
+                    at = saddle
+                else:
+                    # The sum showed nothing: rare large losses led to a point too far out.
+                    guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
+                    if tried and found.lower < _SURE * found.upper:
+                        guess = _led(tried[-1], goal, guess)
+                    at = saddle_at_epsilon(guess, parts, most)
+                    if math.isclose(at.tilt, peak, rel_tol=_SAME):
+                        # Reuse the tilt for which the moments are already known.
+                        at = replace(at, tilt=saddle.tilt)
+                    at = calm(parts, replace(at, log_delta=saddle.log_delta))
+                looked.append(at.epsilon)
+                steep = max(
+                    at.tilt, -tried[-1].logarithm(at.epsilon, upper=True)[1] if tried else 0
+                )
+                return at, max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0)), steep
+
+            # For few rounds a fine sum far from epsilon is too long: a coarse one locates epsilon.
+            found, few = first, sum(count for _, count in parts) < _FEW
+            for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
+                enough = near_to if near_to == wanted else _ROUGHLY * near_to
+                found = _refined(
+                    parts, evaluate, aim, found, partial(_excess, enough, _NO_LOSS), self._side
+                )
+            return found
+
+    def _cut(self, delta: float, wanted: float) -> ContourIntegral:
+        # The same parts without losses too rare to affect this delta.
+        rounds = sum(count for _, count in self.parts)
+        spare = _SPARED * delta * wanted / rounds
+        if not self._side or spare < _LEAST_SPARE:
+            return self
+        spare = 2.0 ** math.floor(math.log2(spare))
+        return ContourIntegral(parts=tuple((each.cut(spare, wanted), k) for each, k in self.parts))
+
+    @property
+    def _side(self) -> int:
+        # The direction of the listings of the parts: 1 above, -1 below, 0 without listings.
+        sides = (part.above for part, _ in self.parts)
+        return next((1 if above else -1 for above in sides if above is not None), 0)
+
+
+def _refined(
+    parts: _Parts,
+    evaluate: Callable[[ContourSum], Enclosure],
+    aim: Callable[[Enclosure], tuple[Saddle, float, float]],
+    best: Enclosure,
+    excess: Callable[[Enclosure], float],
+    side: int,
+) -> Enclosure:
+    # Reduce the smoothing until the enclosure is narrow or the next sum is too long. `aim` gives
+    # the best saddle point for the next sum, its permitted relative error in delta, and the slope
+    # of log delta.
+    saddle, error, slope = aim(best)
+    tau = _smoothing(slope, error)
+    reached, patience, power, last = _MOST_SMOOTHING, 1.0, 2.0, (0.0, 0.0)
+    for attempt in range(_ATTEMPTS):
+        total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
+        if total is None:
+            tau = math.sqrt(tau * reached)
+            if tau > 0.5 * reached:
+                break
+            continue
+        reached, found = tau, evaluate(total)
+        before, best = best, _joined(best, found, side)
+        over = min(excess(best), _MOST_GAIN)
+        here = math.log(tau), math.log(max(excess(found), _CERTAIN))
+        if attempt and here[0] < last[0] - _STEP:
+            # The width decreases like tau^2, but only like tau at a loss of positive probability.
+            power = min(max((last[1] - here[1]) / (last[0] - here[0]), 1.0), 2.0)
+        last = here
+        if over <= 1:
+            break
+        placed, (saddle, error, slope) = saddle.tilt, aim(best)
+        if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
+            break
+        if best == before and attempt < _ATTEMPTS - _LAST:
+            tau, reached = _smoothing(slope, error), _MOST_SMOOTHING
+            continue
+        tau *= 0.7 * over ** (-1 / power)
+        patience *= min(0.125, 0.5 / over)
+    return best
+
+
+def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
+    # A Newton step with the largest slope -c of log delta, from a point where the sum is too small.
+    at, c = total.window.epsilon, total.window.tilt
+    most = total.bounds(Fraction(at))[1]
+    return max(at - float((goal / most).log()) / c, otherwise) if 0 < most < goal else otherwise
+
+
+def _smoothing(slope: float, error: float) -> float:
+    # The smoothing changes delta by about tau^2 slope (slope + 1) delta.
+    return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
+
+
+def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
+    smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
+    # The listings may add as much variance as the smoothing.
+    share = smoothing * smoothing / len(parts)
+    tilt, focus = Fraction(saddle.tilt), saddle.focus
+    factors = [(part.factor(tilt, share / count, focus), count) for part, count in parts]
+    chosen = window(factors, saddle, error, smoothing)
+    return None if chosen is None else contour_sum(factors, chosen)
+
+
+def _hidden(parts: _Parts) -> arb:
+    # 1 - prod (1 - h)^k, without cancellation for small h.
+    finite = arb(0)
+    for part, count in parts:
+        if not part.hidden < 1:
+            return arb(1) if part.hidden >= 1 else arb(0).union(arb(1))
+        finite += count * (-part.hidden).log1p()
+    return -finite.expm1()
+
+
+def _largest(parts: _Parts) -> arb:
+    return sum((count * part.largest for part, count in parts), arb(0))
+
+
+def _saddle_at_delta(delta: Fraction, parts: _Parts) -> Saddle:
+    rest = ball(delta) - _hidden(parts)
+    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts)
+
+
+def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
+    # The width relative to the requested width; values below `least` count as `least`.
+    if not found.upper < math.inf:
+        return math.inf
+    return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
+
+
+def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
+    # Both enclosures are valid. The sums of listings are of different laws each time, all on one
+    # side of the true value (1: above it, -1: below it): keep the best end of that side; the other
+    # end is that of the last law, or of the previous one if the last one is worse.
+    if not side:
+        return _within(best, found.lower, found.upper)
+    if side > 0:
+        upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
+        return Enclosure(lower if lower <= upper else best.lower, upper)
+    lower = max(best.lower, found.lower)
+    return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
+
+
+def _within(found: Enclosure, least: End, most: End) -> Enclosure:
+    # Both enclosures are valid, hence so is their intersection.
+    return Enclosure(max(found.lower, least), min(found.upper, most))
+
+
+def _width(relative: RationalLike) -> float:
+    return float(max(positive_rational("relative", relative, "no width is 0"), _FINEST))

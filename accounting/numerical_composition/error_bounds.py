@@ -1,0 +1,237 @@
+r"""The contour integral as a finite sum: two-sided bounds on delta from one set of frequencies.
+
+For the total loss L, M(z) = E[e^(zL); L < oo], z = c + iy and any c, tau > 0,
+
+    upper(epsilon) = (1/2 pi) int M(z) e^(-z epsilon) e^(tau^2 z(z+1)/2)/(z(z+1)) dy
+
+is the curve with one more release, a Gaussian of loss variance tau^2; the same integral with
+1/(z(z+1)) - tau^2 e^(tau^2/8) instead of 1/(z(z+1)) is below the curve. Both are computed here as
+trapezoid sums, with every error bounded. Proofs: docs/proofs/total_loss.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import numpy as np
+from flint import arb
+
+from accounting.numerical_composition.complex_intervals import (
+    CIRCLE,
+    SLACK,
+    TINY,
+    TURN_BITS,
+    UNIT,
+    Discs,
+    Floats,
+    Integers,
+    circle,
+    fixed_point,
+    multiples,
+    upward,
+)
+from accounting.numerical_composition.factor import Factor, Grid, Sampled
+from dpcore.numbers.enclosure import ball, nearest
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
+
+_FALL: Final = 5 * UNIT
+_LOOSE: Final = 1 + 2.0**-30
+_MASS: Final = 1.001
+_MOST_FREQUENCIES: Final = 1 << 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    r"""Parameters of the sum: tilt c, smoothing tau, grid, and the tolerated omitted mass.
+
+    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at (1
+    + ``lift``) c bounds the aliases, 0 < lift <= 1. ``budget`` is the tolerated sum over skipped
+    frequencies; it affects the cost, and the error is always included. ``epsilon`` is the
+    approximate point of evaluation.
+    """
+
+    epsilon: float
+    tilt: float
+    smoothing: float
+    lift: Fraction
+    grid: Grid
+    budget: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourSum:
+    r"""The sum over the kept frequencies, evaluated at any epsilon.
+
+    ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), doubled
+    for y > 0; ``lost`` bounds the sums of both kernels over all other frequencies. ``noise`` is
+    the approximate error of a sum, used only by the search.
+    """
+
+    window: Window
+    indices: Integers
+    smooth: Discs
+    bump: Discs
+    lost: float
+    noise: float
+    log_scale: arb
+    log_lifted: arb
+
+    def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
+        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+; L < oo]."""
+        phases = self._phases(epsilon)
+        smooth, smooth_error = self.smooth.times(phases).real_sum()
+        bump, bump_error = self.bump.times(phases).real_sum()
+        scale = self._scale(epsilon)
+        error = arb(smooth_error) + self.lost
+        dip = self._height() * (arb(bump) + bump_error)
+        lower = scale * (smooth - error - dip) - self._aliases(epsilon)
+        return lower.lower(), (scale * (smooth + error)).upper()
+
+    def at_its_finest(self) -> bool:
+        r"""Whether errors of phi dominate the width, so that less smoothing does not reduce it."""
+        bump, bump_error = self.bump.times(self._phases(Fraction(self.window.epsilon))).real_sum()
+        height, rounding = float(self._height()), self.noise - self.lost
+        return rounding > max(height * max(bump, 0.0) + self.lost, height * bump_error / 2)
+
+    def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
+        r"""Approximate log of a bound and its derivative: floats that only affect speed.
+
+        The logarithm is -oo where the sum is below its error.
+        """
+        c, tau, step = self.window.tilt, self.window.smoothing, self.window.grid.step
+        weights = self.smooth.centres
+        if not upper:
+            weights = weights - tau * tau * math.exp(tau * tau / 8) * self.bump.centres
+        y = self.indices * step
+        terms = weights * np.exp(-1j * y * (epsilon - tau * tau * (c + 0.5)))
+        value, slope = float(terms.real.sum()), float((terms * (-c - 1j * y)).real.sum())
+        if value <= self.noise:
+            return -math.inf, -c
+        log = math.log(value * step / math.tau) + float(self.log_scale) - c * epsilon
+        return log, slope / value
+
+    def _phases(self, epsilon: Fraction) -> Discs:
+        # e^(-iy epsilon) times the phase e^(i tau^2 y(2c+1)/2) of the Gaussian, as one turn.
+        c, tau = ball(Fraction(self.window.tilt)), ball(Fraction(self.window.smoothing))
+        drift = tau**2 * (c + arb(0.5)) - ball(epsilon)
+        turn = drift * ball(Fraction(self.window.grid.step)) * arb(2) ** (TURN_BITS - 1) / arb.pi()
+        high, low = fixed_point([turn])
+        error = math.tau * (upward(turn.rad()) + 1) * 2.0**-TURN_BITS * float(self.indices[-1])
+        values = circle(multiples(high, low, self.indices))
+        return Discs(values, np.full(values.shape, (CIRCLE + UNIT + error) * SLACK))
+
+    def _scale(self, epsilon: Fraction) -> arb:
+        c, step = ball(Fraction(self.window.tilt)), ball(Fraction(self.window.grid.step))
+        return (self.log_scale - c * ball(epsilon)).exp() * step / (2 * arb.pi())
+
+    def _height(self) -> arb:
+        square = ball(Fraction(self.window.smoothing)) ** 2
+        return square * (square / 8).exp()
+
+    def _aliases(self, epsilon: Fraction) -> arb:
+        # sum over n != 0 of e^(cnT) delta(epsilon + nT), delta(x) <= 1 and <= M(c') e^(-c'x). An
+        # upper listing may have a total mass of up to 1 + 2^-50 per round.
+        c, lift = Fraction(self.window.tilt), self.window.lift
+        period = 2 * arb.pi() / ball(Fraction(self.window.grid.step))
+        below, above = (-ball(c) * period).exp(), (-ball(lift * c) * period).exp()
+        farther = (self.log_lifted - ball((1 + lift) * c) * ball(epsilon)).exp()
+        return _MASS * below / (1 - below) + farther * above / (1 - above)
+
+
+def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
+    r"""The sum over the relevant frequencies, or None if there are too many."""
+    sampled = [(factor, factor.on(window.grid), count) for factor, count in factors]
+    blocks, lost = _covered(sampled, window)
+    if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
+        return None
+    indices, frequencies = window.grid.indices(blocks), window.grid.frequencies(blocks)
+    bump = _gaussian(window, indices)
+    for _, each, count in sampled:
+        bump = bump.times(each.values(blocks).power(count))
+    c, tau = ball(Fraction(window.tilt)), ball(Fraction(window.smoothing))
+    scales = [count * factor.log_scale for factor, count in factors]
+    poles = _pole(window.tilt, frequencies).times(_pole(window.tilt + 1, frequencies))
+    smooth = bump.times(poles)
+    return ContourSum(
+        window=window,
+        indices=indices,
+        smooth=smooth,
+        bump=bump,
+        lost=lost,
+        noise=smooth.real_sum()[1] + lost,
+        log_scale=sum(scales, tau**2 * c * (c + 1) / 2),
+        log_lifted=sum(
+            (count * factor.log_moment(window.lift) for factor, count in factors), arb(0)
+        ),
+    )
+
+
+_Sampled: TypeAlias = Sequence[tuple[Factor, Sampled, int]]
+
+
+def _covered(sampled: _Sampled, window: Window) -> tuple[Integers, float]:
+    # The blocks to keep, and a bound on the sums of both kernels over all others. A block is
+    # dropped as soon as the factors seen so far bound its sum by its share of the budget.
+    grid = window.grid
+    blocks = np.arange(grid.blocks, dtype=np.int64)
+    bounds = _kernels(window, blocks) * (2 << grid.depth)
+    peaks = [_powered(np.array([factor.peak]), count).item() for factor, _, count in sampled]
+    share, lost = window.budget / grid.blocks, _beyond(window) * math.prod(peaks)
+    for seen, (factor, each, count) in enumerate(sampled):
+        bounds = bounds * _powered(np.minimum(each.cover(blocks), factor.peak), count)
+        most = bounds * math.prod(peaks[seen + 1 :])
+        keep = ~(most <= share)
+        keep[0] = True
+        lost += math.fsum(most[~keep].tolist())
+        blocks, bounds = blocks[keep], bounds[keep]
+    return blocks, lost * _LOOSE + TINY
+
+
+def _powered(bounds: Floats, exponent: int) -> Floats:
+    # Upper bounds on x^n by squaring: n - 1 products, each with a relative error of at most u.
+    found, base, left = np.ones_like(bounds), bounds, exponent
+    with np.errstate(over="ignore"):
+        while left > 1:
+            if left & 1:
+                found = found * base
+            base, left = base * base, left >> 1
+        return found * base * (1 + 4 * UNIT * exponent) + TINY
+
+
+def _kernels(window: Window, blocks: Integers) -> Floats:
+    # Upper bounds on (1/|z(z+1)| + tau^2 e^(tau^2/8)) e^(-tau^2 y^2/2) at the left end y of each
+    # block, with |z(z+1)| >= max(c(c+1), y^2) and e^-t <= (1 + t/64)^-64.
+    c, square = window.tilt, window.smoothing * window.smoothing
+    y = blocks * window.grid.length
+    fall = 1 / (1 + square * y * y / 128)
+    for _ in range(6):
+        fall = fall * fall
+    height = square * (1 + square)  # e^x <= 1 + 8x for x = tau^2/8 <= 1
+    return (1 / np.maximum(c * (c + 1), y * y) + height) * fall * _LOOSE + TINY
+
+
+def _beyond(window: Window) -> float:
+    # The same kernel summed over |y| >= Y, the end of the grid, by a geometric series.
+    tau, step = ball(Fraction(window.smoothing)), ball(Fraction(window.grid.step))
+    end = ball(window.grid.blocks << window.grid.depth) * step
+    first = (1 / end**2 + tau**2 * (tau**2 / 8).exp()) * (-((tau * end) ** 2) / 2).exp()
+    return upward(2 * first / (1 - (-(tau**2) * end * step).exp()))
+
+
+def _gaussian(window: Window, indices: Integers) -> Discs:
+    # e^(-tau^2 y^2/2), doubled for y > 0; j^2 < 2^60 is computed exactly, then rounded to a float.
+    step = ball(Fraction(window.smoothing)) * ball(Fraction(window.grid.step))
+    falls = nearest(step**2 / 2) * (indices * indices).astype(np.float64)
+    found = exp_neg(falls)
+    found[indices > 0] *= 2
+    return Discs.relative(found.astype(np.complex128), 2 * EXP_NEG_ERROR + 2 * _FALL * falls)
+
+
+def _pole(real: float, frequencies: Floats) -> Discs:
+    # 1/(x + iy): there is no cancellation, so each part has at most 4 roundings.
+    norm = real * real + frequencies * frequencies
+    return Discs.relative(real / norm - 1j * (frequencies / norm), 5 * UNIT)

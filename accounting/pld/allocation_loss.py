@@ -1,0 +1,195 @@
+r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
+
+Under Q (the example is in no round) the ratio of an epoch is R = (R_1 + ... + R_t)/t, a mean of
+independent ratios, one per round. A mean-preserving spread, or a conditional mean, of each R_s has
+the same effect on R: sums are reduced to few atoms in both ways, which gives both bounds on every
+divergence. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from accounting.pld.discrete_pld import Floats, Listing
+from accounting.pld.loss_table import Focus
+from accounting.pld.noise_density import Density
+from accounting.pld.pessimistic_and_optimistic import Cells, log_bound
+from accounting.pld.real_cells import RealPair
+
+_UNIT: Final = 2.0**-53
+USUAL_ATOMS: Final = 2000
+"""The usual number of atoms of a sum; the bounds on epsilon then differ by about 2e-4."""
+
+_ATOMS: Final = ((5e-4, 1500), (8.4e-5, USUAL_ATOMS), (0.0, 4000))
+
+_EVEN: Final = 0.25
+_FINE: Final = 39
+"""The number of trailing bits of a float that cells ignore: 2^13 cells for each power of 2."""
+
+_REACH: Final = 9.3
+_NO_RATIO: Final = 1e-60
+_LARGEST: Final = 1e23
+"""Larger ratios are weighted as this one, whose powers are within the range of floats."""
+
+_TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
+"""(tilt, share of the cells): small tilts for many epochs, large ones for one epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    r"""The direction of a bound: from ``above`` or below, for (P, Q), or (Q, P) if not ``present``.
+
+    (R - x)+ increases in R, and (1 - xR)+ decreases: ratios are rounded up for an upper bound on
+    the first, and down for the second. Masses are rounded up for an upper bound on either.
+    """
+
+    above: bool
+    present: bool
+
+    @property
+    def ratio(self) -> float:
+        r"""The sign 1 if ratios are rounded up, -1 if they are rounded down."""
+        return 1.0 if self.above == self.present else -1.0
+
+    @property
+    def mass(self) -> float:
+        r"""The same rounding direction for masses."""
+        return 1.0 if self.above else -1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ratios:
+    # The Q-masses of increasing ratios, and the P-mass of infinite ratios.
+    values: Floats
+    masses: Floats
+    hidden: float
+
+
+def atoms_for(width: float) -> int:
+    r"""The number of atoms of a sum for bounds of about this relative ``width``, if possible.
+
+    >>> atoms_for(8e-4), atoms_for(8e-5)
+    (1500, 4000)
+    """
+    return next(atoms for least, atoms in _ATOMS if width >= least)
+
+
+@lru_cache(maxsize=32)
+def allocated(density: Density, rounds: int, side: Side, atoms: int = USUAL_ATOMS) -> Listing:
+    r"""The loss of one epoch of ``rounds`` >= 1 rounds with a shift of 1 in one random round.
+
+    Sums have at most about ``atoms`` atoms.
+    """
+    pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
+    edges, reach = pair.edges(Focus(3.0), 4 * atoms), _REACH * density.deviation
+    # Less than 1e-20 of the mass lies beyond the edges, and counts as a ratio of infinity or 0.
+    cells = pair.cells(edges[(edges > -reach) & (edges < 1 + reach)])
+    base = _regridded(_first(cells, side), side, atoms)
+    total = base
+    for bit in bin(rounds)[3:]:
+        total = _regridded(_sum(total, total, side), side, atoms)
+        if bit == "1":
+            total = _regridded(_sum(total, base, side), side, atoms)
+    ratios = total.values / rounds * (1 + side.ratio * 2 * _UNIT)
+    return _listed(ratios, total.masses, base.hidden, side)
+
+
+def _first(cells: Cells, side: Side) -> _Ratios:
+    # One round: from above both ends of each cell, from below the conditional means.
+    p, q = cells.p, cells.q
+    low, high = cells.low.ratio, cells.high.ratio
+    if not side.above:
+        kept = (q.lower > 0) & (p.lower > 0)
+        rising = p.lower[kept] / q.upper[kept]
+        falling = p.upper[kept] / q.lower[kept]
+        values = (rising if side.present else falling) * (1 + side.ratio * 2 * _UNIT)
+        return _Ratios(values, q.lower[kept], 0.0)
+    infinite = np.isinf(high.value)
+    with np.errstate(invalid="ignore"):
+        a, b = (r.upper if side.present else np.maximum(r.lower, 0.0) for r in (low, high))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if side.present:
+            top = p.upper - np.maximum(low.lower, 0.0) * q.lower * (1 - 4 * _UNIT)
+            top = top / np.maximum(high.lower - low.upper, 0.0) * (1 + 8 * _UNIT)
+        else:
+            top = p.lower - low.upper * q.upper * (1 + 4 * _UNIT)
+            top = top / (high.upper - np.maximum(low.lower, 0.0)) * (1 - 8 * _UNIT)
+    top = np.where(np.isnan(top), np.inf if side.present else 0.0, top)
+    top = np.where(infinite, 0.0, np.clip(top, 0.0, q.upper))
+    bottom = np.maximum(q.upper - top, 0.0)
+    hidden = float(p.upper[infinite].sum()) * (1 + 2.0**-40)
+    values = np.concatenate((a, b[~infinite]))
+    masses = np.concatenate((bottom, top[~infinite])) * (1 + 4 * _UNIT)
+    # Missing mass is given to the ratio with the largest effect.
+    lowest = float(values.min()) if side.present else 0.0
+    missing = max(1 - float(masses.sum()), 0.0) + len(masses) * 2.0**-52
+    return _Ratios(np.append(values, lowest), np.append(masses, missing), hidden)
+
+
+def _sum(one: _Ratios, two: _Ratios, side: Side) -> _Ratios:
+    # For two equal laws each pair of different atoms counts twice.
+    same = one is two
+    size = len(one.values), len(two.values)
+    i, j = np.triu_indices(size[0]) if same else (each.ravel() for each in np.indices(size))
+    values = (one.values[i] + two.values[j]) * (1 + side.ratio * 2 * _UNIT)
+    masses = one.masses[i] * two.masses[j] * (1 + side.mass * 2 * _UNIT)
+    masses[i != j] *= 1 + same
+    return _Ratios(values, masses, max(one.hidden, two.hidden))
+
+
+def _regridded(law: _Ratios, side: Side, atoms: int) -> _Ratios:
+    # Reduce the law to few cells, which are dense where the divergences are decided: the mass and
+    # mean of each cell are kept, at its two ends or at its mean. A cell is a range of leading bits,
+    # which increase with the values. Sums of n numbers >= 0 have a relative error <= n u.
+    kept = law.masses > 0
+    values, masses = law.values[kept], law.masses[kept]
+    bits = np.maximum(values, float(values.max()) * _NO_RATIO).view(np.int64) >> _FINE
+    lowest = int(bits.min())
+    bits -= lowest
+    fine, moments = np.bincount(bits, masses), np.bincount(bits, masses * values)
+    occupied = np.flatnonzero(fine)
+    fine, moments = fine[occupied], moments[occupied]
+    means = moments / fine
+    logs = np.log(np.maximum(means, float(means[-1]) * _NO_RATIO))
+    place = _EVEN * (logs - logs[0]) / max(float(logs[-1] - logs[0]), 1e-300)
+    for tilt, part in _TILTS:
+        dense = np.cumsum(np.cbrt(fine * (means + np.minimum(means, _LARGEST) ** (tilt + 1))))
+        place += part * dense / dense[-1]
+    labels = np.minimum((place * atoms).astype(np.int64), atoms - 1)
+    starts = np.flatnonzero(np.diff(labels, prepend=-1))
+    slip = float(np.bincount(bits).max() + len(occupied) + 8) * 2 * _UNIT
+    whole = np.add.reduceat(fine, starts)
+    mean = np.add.reduceat(moments, starts) / whole
+    if not side.above:
+        return _Ratios(mean * (1 + side.ratio * 2 * slip), whole * (1 - slip), 0.0)
+    # A cell ends where the next one begins: both have an atom at that point.
+    a = ((occupied[starts] + lowest) << _FINE).view(np.float64)
+    a[0] = min(a[0], float(values.min()))
+    b = np.append(a[1:], values.max())
+    wide = b > a
+    gap = np.where(wide, b - a, 1.0)
+    share = (mean - a) / gap + side.ratio * (2 * slip * mean / gap + 8 * _UNIT)
+    share = np.where(wide, np.clip(share, 0.0, 1.0), 1.0)
+    whole = whole * (1 + slip)
+    both = np.append(whole * (1 - share), 0.0) + np.append(0.0, whole * share)
+    return _Ratios(np.append(a, b[-1]), both * (1 + 8 * _UNIT), law.hidden)
+
+
+def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listing:
+    if side.present:
+        losses = log_bound(ratios, 1 if side.above else -1)
+        masses = masses * ratios * (1 + side.mass * 4 * _UNIT)
+    else:
+        losses = -log_bound(ratios, -1 if side.above else 1)
+        hidden = float(masses[ratios <= 0].sum()) * (1 + 2.0**-40)
+    finite = np.isfinite(losses) & (masses > 0)
+    losses, masses = losses[finite], masses[finite]
+    if side.above:
+        return Listing.above(losses, masses, hidden)
+    order = np.argsort(losses, kind="stable")
+    return Listing(losses[order], masses[order], 0.0)

@@ -1,0 +1,293 @@
+r"""A round as a table of cells, and the two finite laws that bound its loss.
+
+A round is a dominating pair (P, Q). Its outcomes are divided into cells on which dP/dQ increases;
+each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws are:
+
+    below: one atom per cell, at log(p/q), mass p: merging outcomes is post-processing; above: the
+    two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
+           [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
+
+Domination composes, so a sum of losses is enclosed by the sums of the two laws.
+Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.pld.discrete_pld import Floats, Listing
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.floating import LOG1P_ERROR, log1p
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+_UNIT: Final = 2.0**-53
+_UP: Final = 1 + 2.0**-49
+"""Covers the rounding of a bound computed with fewer than 8 operations on numbers >= 0."""
+
+_LOG_TWO: Final = 0.6931471805599453
+_MOST_RATIO: Final = 2.0**990
+_SLACK: Final = 1 + 2.0**-20
+"""Covers the second-order terms of relative errors below 2^-22."""
+
+_LEAST_RATE: Final = 2.0**-900
+_FAR: Final = -0.5
+"""For smaller w, 1 + w is computed from the ratio, without cancellation."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Approximate:
+    r"""Numbers within ``error`` of ``value``."""
+
+    value: Floats
+    error: Floats
+
+    @property
+    def upper(self) -> Floats:
+        r"""Upper bounds on the numbers."""
+        return self.value + self.error + np.abs(self.value) * 2 * _UNIT
+
+    @property
+    def lower(self) -> Floats:
+        r"""Lower bounds on the numbers."""
+        return self.value - self.error - np.abs(self.value) * 2 * _UNIT
+
+    def reversed(self) -> Approximate:
+        r"""The numbers in the opposite order."""
+        return Approximate(self.value[::-1], self.error[::-1])
+
+    def joined(self, *others: Approximate) -> Approximate:
+        r"""The concatenation with the others."""
+        parts = (self, *others)
+        return Approximate(
+            np.concatenate([each.value for each in parts]),
+            np.concatenate([each.error for each in parts]),
+        )
+
+    def at(self, places: Integers) -> Approximate:
+        r"""The entries at the indices ``places``."""
+        return Approximate(self.value[places], self.error[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratios:
+    r"""dP/dQ at some outputs: ``excess`` is dP/dQ - 1, ``ratio`` is dP/dQ; both may be infinite."""
+
+    excess: Approximate
+    ratio: Approximate
+
+    def put(self, place: int, one: Ratios) -> None:
+        r"""Assign the only element of ``one`` to index ``place``."""
+        for mine, theirs in ((self.excess, one.excess), (self.ratio, one.ratio)):
+            mine.value[place], mine.error[place] = theirs.value[0], theirs.error[0]
+
+    def where(self, kept: npt.NDArray[np.bool_], other: Ratios) -> Ratios:
+        r"""These values where ``kept`` is true, otherwise those of ``other``."""
+        return Ratios(
+            *(
+                Approximate(
+                    np.where(kept, mine.value, theirs.value),
+                    np.where(kept, mine.error, theirs.error),
+                )
+                for mine, theirs in ((self.excess, other.excess), (self.ratio, other.ratio))
+            )
+        )
+
+    def at(self, places: Integers) -> Ratios:
+        r"""The entries at the indices ``places``."""
+        return Ratios(self.excess.at(places), self.ratio.at(places))
+
+    def joined(self, *others: Ratios) -> Ratios:
+        r"""The concatenation with the others."""
+        return Ratios(
+            self.excess.joined(*(each.excess for each in others)),
+            self.ratio.joined(*(each.ratio for each in others)),
+        )
+
+    def reversed(self) -> Ratios:
+        r"""The ratios in the opposite order."""
+        return Ratios(self.excess.reversed(), self.ratio.reversed())
+
+    def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
+        r"""The ratios of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
+        w, ratio = self.excess, self.ratio
+        if present:
+            excess, whole = rate * w.value, rest + rate * ratio.value
+            slip = rate * w.error + 3 * _UNIT * np.abs(excess)
+            slip_whole = rate * ratio.error + 4 * _UNIT * whole
+            infinite = np.isinf(whole)
+            return Ratios(
+                Approximate(excess, np.where(infinite, 0.0, slip * _UP)),
+                Approximate(whole, np.where(infinite, 0.0, slip_whole * _UP)),
+            )
+        # R/((1 - rate) R + rate), whose slope is rate over the square of the denominator.
+        infinite = np.isinf(ratio.value)
+        value, error = np.where(infinite, 1.0, ratio.value), np.where(infinite, 0.0, ratio.error)
+        moved = np.where(infinite, 1.0, w.value)
+        below = rest * value + rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bend = rest * error / np.maximum(below - rest * error, 0.0) + 3 * _UNIT
+        share = np.where(infinite, rest, below)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = rate * moved / share
+            whole = value / share
+            slip = (rate * w.error / share + np.abs(excess) * (bend + 4 * _UNIT)) * _SLACK
+            slip_whole = whole * (bend + 4 * _UNIT) * _SLACK + error / share * _SLACK
+        if rest == 0:
+            excess, whole = np.where(infinite, np.inf, excess), np.where(infinite, np.inf, whole)
+        return Ratios(Approximate(excess, slip), Approximate(whole, slip_whole))
+
+    def log_above(self) -> Floats:
+        r"""Upper bounds on log dP/dQ."""
+        w = self.excess
+        with np.errstate(invalid="ignore", divide="ignore"):
+            near = log1p(np.maximum(w.value, _FAR))
+            near += w.error / np.maximum(1 + w.value - w.error, 0.0) * _UP
+            near += np.abs(near) * 2 * LOG1P_ERROR
+        far = log_bound(self.ratio.upper, 1)
+        found: Floats = np.where((w.value > _FAR) & np.isfinite(near), near, far)
+        return np.where(np.isinf(w.value), np.inf, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cells:
+    r"""Cells in increasing order of dP/dQ, which lies between ``low`` and ``high`` on each cell.
+
+    ``p`` and ``q`` are the masses of the cells; ``moved`` is P - Q of each cell, which may be known
+    more precisely than the difference of ``p`` and ``q``.
+    """
+
+    p: Approximate
+    q: Approximate
+    moved: Approximate
+    low: Ratios
+    high: Ratios
+
+    @classmethod
+    def rising(
+        cls, *, p: Approximate, q: Approximate, moved: Approximate, low: Ratios, high: Ratios
+    ) -> Cells:
+        r"""The cells in increasing order of dP/dQ, reversed if the given order is decreasing."""
+        if low.excess.value[0] <= high.excess.value[-1]:
+            return cls(p=p, q=q, moved=moved, low=low, high=high)
+        return cls(
+            p=p.reversed(),
+            q=q.reversed(),
+            moved=moved.reversed(),
+            low=high.reversed(),
+            high=low.reversed(),
+        )
+
+    def joined(self, *others: Cells) -> Cells:
+        r"""The concatenation with the others."""
+        rows = {
+            f.name: getattr(self, f.name).joined(*(getattr(each, f.name) for each in others))
+            for f in fields(self)
+        }
+        return Cells(**rows)
+
+    def atoms_above(self) -> tuple[Floats, Floats, float]:
+        r"""Upper bounds (losses, masses) on the atoms at the ends, and on the mass at infinity.
+
+        The mass at the upper end of a cell solves p = h + l, q = h e^-hi + l e^-lo, so
+
+            h = (P - Q - w_lo q)/(1 - e^(lo - hi)),    1 - e^(lo-hi) = (w_hi - w_lo)/(1 + w_hi);
+
+        with more mass at the upper end, and less at the lower end, this remains an upper bound.
+        """
+        low, high, most = self.low.excess, self.high.excess, self.p.upper
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            size = np.abs(low.value)
+            numerator = self.moved.value - low.value * self.q.value
+            error = self.moved.error + size * self.q.error + low.error * self.q.upper
+            error += 4 * _UNIT * (np.abs(self.moved.value) + size * self.q.value)
+            gap = high.value - low.value - (high.error + low.error) * _UP
+            gap -= 2 * _UNIT * (np.abs(high.value) + size)
+            share = np.where(np.isinf(high.value), 1.0, gap / self.high.ratio.upper)
+            top = (numerator + error) / share * _UP
+        top = np.where((share > 0) & np.isfinite(top), np.clip(top, 0.0, most), most)
+        losses = np.concatenate((self.low.log_above(), self.high.log_above()))
+        masses = np.concatenate((np.maximum(most - top, 0.0), top)) * _UP
+        finite = losses < np.inf
+        hidden = float(masses[~finite].sum()) * _UP
+        # Atoms of mass 0 have no effect; an atom at -infinity is moved up to the next atom.
+        kept = finite & (masses > 0) & (losses > -np.inf)
+        return losses[kept], masses[kept], hidden
+
+    def atoms_below(self) -> tuple[Floats, Floats, Floats, float]:
+        r"""Lower bounds on losses, upper bounds on masses, and a lower bound on the mass at
+        infinity.
+
+        Outputs of Q-mass 0 have no finite loss.
+        """
+        p, q, moved = self.p, self.q, self.moved
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            relative = np.minimum(moved.value / q.value, _MOST_RATIO)
+            bend = moved.error / q.value + np.abs(relative) * (q.error / q.value + 4 * _UNIT)
+            near = log1p(np.maximum(relative, _FAR))
+            near -= (bend / np.maximum(1 + relative - bend, 0.0)) * _UP
+            near -= np.abs(near) * 2 * LOG1P_ERROR
+            quotient = np.minimum(np.maximum(p.lower, 0.0) / q.upper, _MOST_RATIO) * (1 - 4 * _UNIT)
+        # If the masses are imprecise, use the quotient of their bounds.
+        far = log_bound(quotient, -1)
+        losses = np.where(np.isfinite(near) & (relative > _FAR), np.maximum(near, far), far)
+        least = np.maximum(p.lower, 0.0)
+        possible = (q.value > 0) | (q.error > 0)
+        hidden = float(least[~possible].sum()) * (1 - len(least) * 2 * _UNIT)
+        return losses[possible], least[possible], p.upper[possible], hidden
+
+    def sampled(self, rate: Fraction, *, present: bool) -> Cells:
+        r"""Cells of (1 - rate) Q + rate P against Q, or of P against (1 - rate) P + rate Q."""
+        r, rest = float(rate), float(1 - rate)
+        if not r > _LEAST_RATE:
+            raise PrecisionExhausted(
+                "the sampling rate is too small for floating-point arithmetic: use a larger rate"
+            )
+        here, there = (self.q, self.p) if present else (self.p, self.q)
+        value = rest * here.value + r * there.value
+        error = (rest * here.error + r * there.error + 4 * _UNIT * value) * _UP
+        mixed = Approximate(value, error)
+        shift = r * self.moved.value
+        moved = Approximate(shift, (r * self.moved.error + 3 * _UNIT * np.abs(shift)) * _UP)
+        return Cells(
+            p=mixed if present else self.p,
+            q=self.q if present else mixed,
+            moved=moved,
+            low=self.low.sampled(r, rest, present=present),
+            high=self.high.sampled(r, rest, present=present),
+        )
+
+
+def listed_above(*kinds: tuple[float, Cells]) -> Listing:
+    r"""The upper listing of a round of random kind: pairs (probability rounded up, cells)."""
+    found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
+    return Listing.above(
+        np.concatenate([losses for _, losses, _, _ in found]),
+        np.concatenate([masses * chance for chance, _, masses, _ in found]) * _UP,
+        sum(hidden * chance for chance, _, _, hidden in found) * _UP,
+    )
+
+
+def listed_below(*kinds: tuple[float, Cells]) -> Listing:
+    r"""The lower listing of a round of random kind: pairs (probability rounded down, cells)."""
+    found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
+    return Listing.below(
+        np.concatenate([losses for _, losses, *_ in found]),
+        np.concatenate([masses * chance for chance, _, masses, *_ in found]) * (1 - 4 * _UNIT),
+        np.concatenate([most * chance for chance, _, _, most, _ in found]) * _UP,
+        sum(hidden * chance for chance, *_, hidden in found) * (1 - 8 * _UNIT),
+    )
+
+
+def log_bound(x: Floats, sign: int) -> Floats:
+    r"""A bound on log x, upper for ``sign`` 1 and lower for -1, for x >= 0 of any size."""
+    mantissa, exponent = np.frexp(x)
+    positive = np.isfinite(x) & (x > 0)
+    found = log1p(np.where(positive, 2 * mantissa - 1, 0.0)) + (exponent - 1) * _LOG_TWO
+    found += sign * 2 * LOG1P_ERROR * (np.abs(exponent) + 2)
+    return np.where(positive, found, np.where(x > 0, np.inf, -np.inf))

@@ -1,0 +1,433 @@
+r"""A round as mixtures of shifts of one density, divided into cells.
+
+P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
+scheme of one unit has this form: full batches, Poisson samples with a unit added, removed or
+replaced, and groups. Proofs: docs/proofs/cells.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
+
+import numpy as np
+from flint import arb, ctx
+
+from accounting.pairs.enclose import moved
+from accounting.pld.discrete_pld import Floats
+from accounting.pld.loss_table import LossTable, Sketch
+from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
+from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Ratios
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
+
+_UNIT: Final = 2.0**-53
+_UP: Final = 1 + 2.0**-49
+_POINTS: Final = 3001
+_MOST_LOSS: Final = 680.0
+_MOST_CELLS: Final = 1 << 18
+_SECANTS: Final = 4
+_HALVINGS: Final = 60
+_FAR_OUT: Final = 1e12
+_NARROW: Final = 2.0**-20
+_LEAST_WEIGHT: Final = 2.0**-960
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealPair(LossTable):
+    r"""P and Q as (weight, shift) pairs of shifts of a ``density``, with dP/dQ monotone.
+
+    If the loss is unbounded, a tail of P-mass ``spare`` (about 0 by default) is one cell.
+
+    >>> from accounting.pld.noise_density import NormalDensity
+    >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
+    >>> pair.p
+    ((Fraction(99, 100), 0), (Fraction(1, 100), 1))
+    """
+
+    density: Density
+    p: tuple[tuple[Fraction, int], ...]
+    q: tuple[tuple[Fraction, int], ...]
+    spare: float = 0.0
+
+    @classmethod
+    def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
+        r"""The pair of a Poisson sample that may contain the unit (P) and one without it (Q)."""
+        rest = ((1 - rate, 0),) if rate < 1 else ()
+        return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
+
+    @classmethod
+    def moved(cls, density: Density, weights: tuple[Fraction, ...]) -> RealPair:
+        r"""The query moves by j with probability ``weights[j]`` under P, and by 0 under Q."""
+        kept = tuple((weight, j) for j, weight in enumerate(weights) if weight)
+        return cls(density=density, p=kept, q=((Fraction(1), 0),))
+
+    @classmethod
+    def replaced(cls, density: Density, rate: Fraction) -> RealPair:
+        r"""The pair of Poisson samples with a unit (P) and with its replacement (Q), which has the
+        opposite effect.
+        """
+        rest = ((1 - rate, 0),) if rate < 1 else ()
+        return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
+
+    def swapped(self) -> RealPair:
+        r"""The pair (Q, P)."""
+        return RealPair(density=self.density, p=self.q, q=self.p)
+
+    @property
+    def shifts(self) -> tuple[int, ...]:
+        r"""All shifts, in increasing order."""
+        return tuple(sorted({shift for _, shift in (*self.p, *self.q)}))
+
+    @property
+    def rises(self) -> bool:
+        r"""Whether dP/dQ increases: it is monotone, so this holds iff P has the larger mean."""
+        here, there = (sum(weight * j for weight, j in terms) for terms in (self.p, self.q))
+        return here > there
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss: log dP/dQ at an end of the real line, as an enclosure."""
+        found = [self._loss_at_end(right=right) for right in (False, True)]
+        return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+
+    def _loss_at_end(self, *, right: bool, bits: int = 64) -> Enclosure:
+        (here, p), (there, q) = (self.density.leading(t, right=right) for t in (self.p, self.q))
+        if here != there:
+            return Enclosure.infinite() if here > there else Enclosure.exactly(0)
+        return narrow(partial(_log_ratio, p, q), bits)
+
+    @property
+    def infinite_ends(self) -> int:
+        r"""The number of ends of the real line at which the loss is infinite."""
+        return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
+
+    def cut(self, spare: float) -> RealPair:
+        r"""The same pair with a tail of P-mass ``spare`` as one cell."""
+        return replace(self, spare=spare)
+
+    def infinite(self, *, above: bool) -> float:
+        r"""An upper bound on the P-mass beyond the last edge at infinite losses; 0 if not above.
+
+        It is at most about ``spare``, plus the mass of losses outside the range of floats.
+        """
+        if not above:
+            return 0.0
+        x, found = _sketch(self)[0], arb(0)
+        for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
+            if self._loss_at_end(right=sign > 0).upper == math.inf:
+                # The edge is within one spacing of this point.
+                near = ball(Fraction(sign * end) - 2 * Fraction(self.density.spacing(abs(end))[1]))
+                tails = (ball(w) * self.density.tail(near - sign * j) for w, j in self.p)
+                found += sum(tails, arb(0))
+        return float(found.upper()) * (1 + 2.0**-40) + 5e-324
+
+    def tail_moment(self, order: Fraction, edges: Floats) -> arb:
+        r"""An upper bound on E_Q[(dP/dQ)^order] beyond all edges, where the loss is unbounded.
+
+        There dP/dQ grows by a factor of at most e^(k s) over s; k is the largest difference of
+        shifts over the variance.
+        """
+        found = arb(0)
+        for sign, edge in ((-1, float(edges[0])), (1, float(edges[-1]))):
+            if self._loss_at_end(right=sign > 0).upper < math.inf:
+                continue
+            assert isinstance(self.density, NormalDensity)  # noqa: S101  # Laplace losses are bounded
+            x, excess = arb(edge), ball(order - 1)
+            ratio = self._excess(x, arb(1)).exp()
+            steepest = (self.shifts[-1] - self.shifts[0]) / ball(self.density.variance) * excess
+            for weight, j in self.p:
+                tail = self.density.grown_tail(sign * (x - j), steepest)
+                found += ratio**excess * ball(weight) * tail
+        return found
+
+    def least_moment(self, order: Fraction) -> arb:
+        r"""A lower bound on E_Q[(dP/dQ)^order] from single shifts of P; 0 if Q has several."""
+        if len(self.q) > 1 or type(self.density) is not NormalDensity:
+            return arb(0)
+        (_, there), v, found = self.q[0], ball(self.density.variance), arb(0)
+        for weight, j in self.p:
+            growth = ball((j - there) ** 2 * order * (order - 1)) / (2 * v)
+            found = found.max(ball(weight) ** ball(order) * growth.exp())
+        return found
+
+    def curve(self, epsilon: arb) -> arb:
+        r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs with a larger loss.
+
+        The difference has its maximum at the output with loss epsilon, so a certified interval of
+        length h around that output changes the result only by order h^2.
+        """
+        growth, largest = epsilon.exp(), self._largest_ball()
+        if not epsilon < largest:
+            # delta is at most 1 - e^(epsilon - L), where L is the largest loss.
+            return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
+        sign = 1 if self.rises else -1
+        x = self._output(epsilon, growth, sign)
+        found = arb(0).union(arb(1)) if x is None else self._beyond(x, growth, sign).max(arb(0))
+        # delta is at most sum_j (p_j - e^epsilon q_j)+, for any shifts.
+        weights = self._differences(growth).values()
+        most = sum((each.max(arb(0)) for each in weights), arb(0)).upper()
+        return found if found.upper() <= most else found.lower().union(most)
+
+    def _beyond(self, x: arb, growth: arb, sign: int) -> arb:
+        # (P - growth Q) of the outputs above x, or below x if the ratio decreases.
+        weights = self._differences(growth).items()
+        tails = (w * _falling(self.density.tail, sign * (x - j)) for j, w in weights)
+        return sum(tails, arb(0))
+
+    def _differences(self, growth: arb) -> dict[int, arb]:
+        # The weight of each shift in P - growth Q.
+        weights: dict[int, arb] = {}
+        for weight, j in self.p:
+            weights[j] = weights.get(j, arb(0)) + ball(weight)
+        for weight, j in self.q:
+            weights[j] = weights.get(j, arb(0)) - growth * ball(weight)
+        return weights
+
+    def _output(self, epsilon: arb, growth: arb, sign: int) -> arb | None:
+        # An interval that contains the output with this loss; None if more precision is needed.
+        excess = partial(self._excess, growth=growth)
+        x, before = self._guess(float(epsilon))
+        value, last = excess(x), excess(before)
+        for _ in range(_SECANTS):
+            nearer = (x - value * (x - before) / (value - last)).mid()
+            if not nearer.is_finite():
+                break
+            x, before, last = nearer, x, value
+            value = excess(x)
+        width = (abs(x) + 1).mid() * arb(2) ** (12 - ctx.prec)
+        for _ in range(ctx.prec):
+            if sign * excess(x - width) < 0 < sign * excess(x + width):
+                low, high = (x - width).mid(), (x + width).mid()
+                if width > _NARROW:
+                    # The loss is almost constant between two steps: move the ends to the steps.
+                    low = moved(low, x, lambda at: sign * excess(at) < 0, _HALVINGS)
+                    high = moved(high, x, lambda at: sign * excess(at) > 0, _HALVINGS)
+                return low.union(high)
+            width *= 2
+        return None
+
+    def _guess(self, epsilon: float) -> tuple[arb, arb]:
+        # Two points close to that output, in floats.
+        low, high = float(self.shifts[0]), float(self.shifts[-1])
+        rises, step = self.rises, 1.0
+        while not self.density.kinks and step < _FAR_OUT:
+            inside = self._about(low) < epsilon < self._about(high)
+            if inside or self._about(high) < epsilon < self._about(low):
+                break
+            low, high, step = low - step, high + step, 2 * step
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if (self._about(middle) < epsilon) == rises:
+                low = middle
+            else:
+                high = middle
+        return arb(low), arb(high if high > low else math.nextafter(low, math.inf))
+
+    def _about(self, x: float) -> float:
+        return float(self.loss(np.array([x]))[0])
+
+    def _excess(self, x: arb, growth: arb) -> arb:
+        # log(dP/dQ(x)/growth).
+        def at(terms: tuple[tuple[Fraction, int], ...]) -> arb:
+            return sum((ball(w) * self.density.grown(x, j) for w, j in terms), arb(0))
+
+        return (at(self.p) / (growth * at(self.q))).log()
+
+    def _largest_ball(self) -> arb:
+        ends = [self._loss_at_end(right=right, bits=ctx.prec) for right in (False, True)]
+        balls = [
+            arb("inf")
+            if end.upper == math.inf
+            else ball(Fraction(end.lower)).union(ball(Fraction(end.upper)))
+            for end in ends
+        ]
+        return balls[0].max(balls[1])
+
+    # -- floats: they affect only speed and width --------------------------------------------------
+
+    def loss(self, x: Floats) -> Floats:
+        r"""Approximate log dP/dQ."""
+        return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
+
+    def sketch(self) -> Sketch:
+        r"""Points, their losses, and the logarithms of their P-masses, including the tails."""
+        return _sketch(self)
+
+    def allowed(self, edges: Floats) -> Floats:
+        r"""Edges on a grid with exact midpoints that include the kinks; no cell is too long."""
+        shifts = np.array(self.shifts, dtype=np.float64)
+        if self.density.kinks:
+            edges = np.concatenate((edges, shifts))
+        grid = self.density.spacing(float(np.abs(edges).max()) + 1)
+        edges = _rounded(edges, grid)
+        middles, halves = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
+        far = np.abs(middles[:, None] - shifts) + halves[:, None]
+        far = np.minimum(far, self.density.reach).max(axis=1)
+        pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30)
+        if not pieces.sum() < _MOST_CELLS:
+            raise PrecisionExhausted("the noise is too narrow for its shift: use more noise")
+        if (pieces > 1).any():
+            pieces = pieces.astype(np.int64)
+            starts = np.repeat(edges[:-1], pieces)
+            within = np.arange(len(starts)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+            steps = np.repeat(2 * halves / pieces, pieces)
+            edges = _rounded(np.append(starts + within * steps, edges[-1]), grid)
+        return edges
+
+    # -- bounds ------------------------------------------------------------------------------------
+
+    def cells(self, edges: Floats) -> Cells:
+        r"""The cells between ``edges``, and both tails."""
+        p, q, moved = self._mixed([self.density.masses(edges, shift) for shift in self.shifts])
+        # The outputs of a cell lie between its edges, or between the integers inside them.
+        inset = self.density.spacing(0.0)[0]
+        outputs = edges if not inset else np.concatenate((edges - inset, edges + inset))
+        ratios = self._ratios(outputs)
+        count, last = len(edges), len(outputs) + 1
+        places = np.arange(1, count + 1)
+        high = ratios.at(np.append(places, last))
+        low = ratios.at(np.concatenate(([0], places + (count if inset else 0))))
+        return Cells.rising(p=p, q=q, moved=moved, low=low, high=high)
+
+    def _mixed(self, components: list[Approximate]) -> tuple[Approximate, Approximate, Approximate]:
+        # P, Q and P - Q as combinations of the shifted densities, with one weight for each shift.
+        here, there = ({shift: w for w, shift in terms} for terms in (self.p, self.q))
+        zero = Fraction(0)
+        weights = [(here.get(j, zero), there.get(j, zero)) for j in self.shifts]
+        return (
+            _combined([w for w, _ in weights], components),
+            _combined([w for _, w in weights], components),
+            _combined([w - v for w, v in weights], components),
+        )
+
+    def _ratios(self, edges: Floats) -> Ratios:
+        # The ratios at both ends of the real line, and at the edges between them.
+        shifts = self.shifts
+        size = np.array([float(self.density.exponent(np.array([float(j)]))[0]) for j in shifts])
+        steps = np.array([self.density.step(j, edges) for j in shifts])
+        slip = 8 * _UNIT * (np.abs(steps) + size[:, None])
+        ends = np.array(
+            [[self.density.step_at(j, right=right) for right in (False, True)] for j in shifts]
+        )
+        finite = np.isfinite(ends)
+        # At an infinite end only the fastest growing components are kept.
+        for column in range(2):
+            growing = np.isposinf(ends[:, column])
+            if not finite[:, column].all():
+                last = len(shifts) - 1 if column else 0
+                lead = last if growing.any() else int(np.flatnonzero(finite[:, column])[0])
+                ends[:, column] = -np.inf
+                ends[lead, column] = 0.0
+        slip_ends = np.where(np.isfinite(ends), 8 * _UNIT * (np.abs(ends) + size[:, None]), 0.0)
+        steps = np.concatenate((ends[:, :1], steps, ends[:, 1:]), axis=1)
+        slip = np.concatenate((slip_ends[:, :1], slip, slip_ends[:, 1:]), axis=1)
+        below = np.minimum(steps.max(axis=0) - steps, 800.0)
+        grown = exp_neg(below)
+        error = grown * (slip + below * 2 * _UNIT + EXP_NEG_ERROR) + FLOOR * (below > MOST_EXPONENT)
+        here, there, moved = self._mixed(
+            [Approximate(*each) for each in zip(grown, error, strict=True)]
+        )
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = here.value / there.value
+            bend = there.error / np.maximum(there.value - there.error, 0.0)
+            slip_ratio = (here.error / there.value + ratio * (bend + 3 * _UNIT)) * _UP
+            excess = moved.value / there.value
+            slip_excess = (moved.error / there.value + np.abs(excess) * (bend + 3 * _UNIT)) * _UP
+        lost = ~np.isfinite(ratio) | ~np.isfinite(slip_ratio)
+        if lost[1:-1].any():
+            raise PrecisionExhausted("a ratio of densities exceeds float64: use more noise")
+        ratio, excess = np.where(lost, np.inf, ratio), np.where(lost, np.inf, excess)
+        slip_ratio, slip_excess = np.where(lost, 0.0, slip_ratio), np.where(lost, 0.0, slip_excess)
+        return Ratios(Approximate(excess, slip_excess), Approximate(ratio, slip_ratio))
+
+
+Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
+r"""(probability, pair) of each possible round, like :data:`accounting.pld.loss_table.Tables`."""
+
+
+def _falling(tail: Callable[[arb], arb], x: arb) -> arb:
+    # For a wide interval the union of the values at both ends, as a wide ball would be useless.
+    return tail(x) if x.rad() < _NARROW else tail(x.lower()).union(tail(x.upper()))
+
+
+def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:
+    return (p() / q()).log()
+
+
+def _rounded(edges: Floats, grid: tuple[float, float]) -> Floats:
+    first, step = grid
+    found: Floats = np.unique(np.round((edges - first) / step) * step + first)
+    return found
+
+
+def _combined(weights: list[Fraction], components: list[Approximate]) -> Approximate:
+    # sum w x; each weight, product and sum is rounded once.
+    terms = [(float(w), each) for w, each in zip(weights, components, strict=True) if w]
+    value = np.zeros_like(components[0].value)
+    error, size = np.zeros_like(value), np.zeros_like(value)
+    for w, each in terms:
+        value = value + w * each.value
+        error += abs(w) * each.error
+        size += np.abs(w * each.value)
+    error = (error + (len(terms) + 2) * _UNIT * size) * _UP
+    if any(abs(w) < _LEAST_WEIGHT for w, _ in terms):
+        # Weights that a float does not represent accurately, of components of at most 1.
+        error += _LEAST_WEIGHT * len(weights)
+    return Approximate(value, error)
+
+
+def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: Floats) -> Floats:
+    # The log of a weight is that of a quotient of integers: the weight may be below all floats.
+    logs = [
+        math.log(w.numerator) - math.log(w.denominator) - density.exponent(x - shift)
+        for w, shift in terms
+    ]
+    found: Floats = np.logaddexp.reduce(logs, axis=0)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _sketch(pair: RealPair) -> Sketch:
+    density, shifts = pair.density, pair.shifts
+    if density.kinks:
+        low, high = float(shifts[0]), float(shifts[-1])
+    else:
+        low, high = shifts[0] - density.reach, shifts[-1] + density.reach
+    x = np.linspace(low, high, _POINTS)
+    # The outputs with losses outside the range of floats belong to the tail cell.
+    x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
+    if pair.spare > 0:
+        x = x[_needed(pair, x, math.log(pair.spare))]
+    x = np.linspace(x[0], x[-1], _POINTS)
+    return x, pair.loss(x), _logs(pair, x)
+
+
+def _needed(pair: RealPair, x: Floats, spare: float) -> slice:
+    # The points without a tail of unbounded losses of mass about e^spare.
+    logs = _logs(pair, x)
+    first, last = (
+        int(np.searchsorted(np.logaddexp.accumulate(each), spare))
+        if pair._loss_at_end(right=right).upper == math.inf
+        else 0
+        for right, each in ((False, logs), (True, logs[::-1]))
+    )
+    return slice(max(first - 1, 0), len(x) - max(last - 1, 0))
+
+
+def _logs(pair: RealPair, x: Floats) -> Floats:
+    # The logarithms of the P-masses at evenly spaced points; the end points include the tails.
+    gap = math.log(x[1] - x[0])
+    logs = _log_mixture(pair.density, pair.p, x) + math.log(float(pair.density.height())) + gap
+    for sign, place in ((-1, 0), (1, -1)):
+        tails = (float(w) * _tail(pair.density, sign * (float(x[place]) - j)) for w, j in pair.p)
+        logs[place] = np.logaddexp(logs[place], math.log(max(sum(tails), 1e-300)))
+    return logs
+
+
+def _tail(density: Density, x: float) -> float:
+    return float(density.tail(ball(Fraction(x))))

@@ -1,0 +1,227 @@
+r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
+
+This module chooses the engine by the kind of release; a law whose engine is in a later module
+registers it with :func:`serve`. No function takes an epsilon from its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import RealNoise
+from accounting.descriptions.sampling_schemes import (
+    EVERYONE,
+    Allocation,
+    FixedSize,
+    Poisson,
+    Scheme,
+    Shifts,
+    TruncatedPoisson,
+)
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import BoundedRange, PureBound
+from accounting.law_pairs.registry import coordinates_of
+from accounting.pairs.shift import heaviest
+from accounting.privacy_curves.local_report_curve import ReportCurve
+from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
+from accounting.privacy_curves.random_allocation import AllocatedSample
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve
+from accounting.privacy_curves.shuffle_amplification import ShuffledCurve
+from accounting.privacy_curves.subsampling_amplification import (
+    Curve,
+    DescribedSample,
+    FixedSizeSample,
+    MixedSample,
+    PoissonSample,
+    ReplacedSample,
+    curve_of,
+)
+from accounting.privacy_curves.truncated_poisson import TruncatedSample
+from dpcore.continual.continual_sum import ContinualSum
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.local import LocalReport, ShuffledReports
+from dpcore.mechanism import Mechanism, Relation, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.parameter import RationalLike
+from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
+
+Choosing: TypeAlias = Selection | NoisyMax | AboveThreshold
+Reported: TypeAlias = LocalReport | ShuffledReports
+Derivable: TypeAlias = (
+    Mechanism | ContinualSum | MatrixMechanism | Choosing | Reported | Description
+)
+"""What :func:`guarantee` takes."""
+
+Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
+
+_SERVED: Final[dict[type[Noise], Derive]] = {}
+
+
+def guarantee(mechanism: Derivable) -> Guarantee:
+    r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
+
+    A :class:`Description` may also have noise on the reals, a sampling scheme and a group.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
+    Bound([0.1, 0.1], 'exact')
+
+    Raises :class:`NotDerived` for a law whose worst shift is unknown; an assumed guarantee can be
+    stated as :class:`Assumed`, with a reason.
+    """
+    if isinstance(mechanism, Description):
+        return _described(mechanism)
+    if isinstance(mechanism, MatrixMechanism):
+        integers = isinstance(mechanism.noise, DiscreteGaussian)
+        return (MatrixOrders if integers else MatrixCurve)(mechanism=mechanism)
+    if isinstance(mechanism, Selection) and mechanism.rule is not Rule.PERMUTE_AND_FLIP:
+        return BoundedRange(mechanism.epsilon, mechanism.count, scope=mechanism.scope)
+    if isinstance(mechanism, Choosing):
+        return PureBound(mechanism.epsilon, scope=mechanism.scope)
+    if isinstance(mechanism, LocalReport):
+        return ReportCurve.of(mechanism)
+    if isinstance(mechanism, ShuffledReports):
+        return ShuffledCurve(reports=mechanism)
+    if isinstance(mechanism, ContinualSum):
+        mechanism = mechanism.mechanism
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidParameter(
+            "mechanism",
+            mechanism,
+            "must be a Mechanism; for a protocol use protocol.mechanism(honest)",
+        )
+    derive = _SERVED.get(type(mechanism.noise))
+    found = None if derive is None else derive(mechanism)
+    if found is not None:
+        return found
+    coordinates_of(mechanism.noise, heaviest(Sensitivity.of(mechanism.sensitivity)))
+    return PrivacyCurve(
+        noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
+    )
+
+
+def sampled(
+    curve: Curve, scheme: Scheme, relation: Relation | None = None, group: int = 1
+) -> OneRelease:
+    r"""The guarantee of the release of ``curve`` from a sample of the units.
+
+    ``curve`` is the release of all units. Its relation must be replace for samples of a fixed size,
+    otherwise add-remove. Neighbours differ in ``group`` units by ``relation``, by default the first
+    relation of the scheme.
+
+    >>> from accounting.descriptions.real_noise import Gaussian
+    >>> from dpcore import Scope
+    >>> curve = RealCurve(
+    ...     noise=Gaussian(sigma=2), sensitivity=1, scope=Scope(relation="add-remove")
+    ... )
+    >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
+    Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
+
+    Raises :class:`InvalidParameter` if ``curve`` is not a curve or has another relation, and like
+    :class:`Description`.
+    """
+    if not isinstance(curve, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
+    description = Description(
+        noise=curve.noise,
+        sensitivity=curve.sensitivity,
+        scheme=scheme,
+        relation=relation,
+        unit=curve.scope.unit,
+        group=group,
+    )
+    if curve.scope.relation is not description.added:
+        relation = description.added
+        must = f"must have relation {relation.value!r}, the relation of the stated sensitivity"
+        raise InvalidParameter("scope", curve.scope, must)
+    return curve_of(description.unsampled) if scheme.everybody else _sample_of(description)
+
+
+def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # like a class
+    r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
+
+    Units enter independently of one another. Neighbours differ by adding or removing a unit, as
+    they must in ``curve``.
+
+    >>> from dpcore import DiscreteGaussian, Scope
+    >>> scope = Scope(relation="add-remove")
+    >>> noise = DiscreteGaussian(sigma_squared=4)
+    >>> curve = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
+    >>> PoissonSampled(curve=curve, rate="1/100").epsilon("1e-6")
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
+
+    Raises :class:`InvalidParameter` unless ``curve`` is a curve with the relation add-remove and
+    the rate is in (0, 1].
+    """
+    return sampled(curve, Poisson(rate=rate))
+
+
+def FixedSizeSampled(  # noqa: N802  # like a class
+    *, curve: Curve, sample: int, population: int
+) -> OneRelease:
+    r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
+
+    Every subset of this size is equally likely. Neighbours differ by replacing a unit, as they must
+    in ``curve``.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    >>> FixedSizeSampled(curve=curve, sample=10, population=1000).epsilon("1e-6")
+    Bound([0.043467932030483635, 0.043467932030483636], 'exact')
+
+    Raises :class:`InvalidParameter` unless ``curve`` is a curve with the relation replace and 1 <=
+    sample <= population.
+    """
+    return sampled(curve, FixedSize(sample=sample, population=population))
+
+
+def _described(description: Description) -> Guarantee:
+    if description.scheme.everybody:
+        return _of_all(description.unsampled)
+    whole = _of_all(replace(description, scheme=EVERYONE, relation=description.added, group=1))
+    if not isinstance(whole, (PrivacyCurve, RealCurve)):
+        raise InvalidParameter(
+            "noise", description.noise, "must have a privacy curve to be sampled"
+        )
+    return _sample_of(description)
+
+
+def _sample_of(description: Description) -> DescribedSample:
+    scheme = description.scheme
+    kind = _SAMPLES.get(type(scheme))
+    if isinstance(scheme, Poisson) and description.group > 1:
+        kind = MixedSample
+    elif isinstance(scheme, Poisson) and description.replaced:
+        kind = ReplacedSample
+    if kind is None:
+        raise InvalidParameter("scheme", scheme, "has no known privacy bound")
+    return kind(description=description)
+
+
+_SAMPLES: Final[dict[type[Scheme], type[DescribedSample]]] = {
+    Poisson: PoissonSample,
+    FixedSize: FixedSizeSample,
+    Allocation: AllocatedSample,
+    Shifts: MixedSample,
+    TruncatedPoisson: TruncatedSample,
+}
+
+
+def _of_all(description: Description) -> Guarantee:
+    if isinstance(description.noise, RealNoise):
+        return curve_of(description)
+    return guarantee(
+        Mechanism(
+            noise=description.noise, sensitivity=description.sensitivity, scope=description.scope
+        )
+    )
+
+
+def serve(noise: type[Noise], derive: Derive) -> None:
+    r"""Register ``derive`` for mechanisms with this law; if it returns None, the curve is used."""
+    _SERVED[noise] = derive

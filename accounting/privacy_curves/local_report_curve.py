@@ -1,0 +1,114 @@
+r"""The privacy curve of one local report: randomised response, or a mechanism of its form.
+
+If two users' values lead to reports whose likelihood ratio is r, 1 or 1/r, the pair of laws is
+determined by r and by the total variation distance t = P(ratio = r) - P(ratio = 1/r) = own - other.
+All mechanisms of :mod:`dpcore.local` have this form for any two values. Proofs:
+docs/proofs/local.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Self
+
+from accounting.guarantees.stated_guarantees import scope_from_json
+from accounting.law_pairs.registry import Coordinates
+from accounting.pairs.finite import FinitePair, Listed
+from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.release_curve import PairCurve
+from dpcore.errors import InvalidParameter
+from dpcore.local import LocalReport
+from dpcore.mechanism import A_SCOPE, Relation, Scope
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
+from dpcore.numbers.rounding import up
+
+_DIGITS: Final = 9
+WORD: Final = "local-report"
+r"""The value of the JSON key ``claim``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPair(FinitePair):
+    r"""The pair with the losses log r, 0 and -log r, where P and Q have distance t."""
+
+    ratio: Fraction
+    distance: Fraction
+
+    def listed(self) -> Listed:
+        r"""The losses and their masses: P(log r) = t r/(r - 1) = r Q(log r), and the reverse."""
+        least = self.distance / (self.ratio - 1)
+        most, loss = least * self.ratio, ball(self.ratio).log()
+        low, high, rest = ball(least), ball(most), ball(1 - least - most)
+        same: Listed = ((Fraction(0), rest, rest),) if least + most < 1 else ()
+        return ((-loss, low, high), *same, (loss, high, low))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReportCurve(PairCurve):
+    r"""The exact curve of a report with likelihood ratios ``ratio``, 1 and 1/``ratio``.
+
+    ``ratio`` is > 1. ``distance`` is the total variation distance between the reports of two
+    values, positive and at most (ratio - 1)/(ratio + 1), its value for binary randomised response.
+
+    >>> from dpcore.local import SubsetSelection
+    >>> curve = ReportCurve.of(SubsetSelection(epsilon=1, values=100))
+    >>> curve.delta(0), curve.delta(1)
+    (Bound([0.233..., 0.233...], 'exact'), Bound([0, 0], 'exact'))
+
+    Raises :class:`InvalidParameter` for numbers out of range.
+    """
+
+    theorem: ClassVar[str] = "the likelihood ratios of a report"
+
+    ratio: Exact = Exact()
+    distance: Exact = Exact(zero="reports at distance 0 carry no information")
+    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.ratio <= 1:
+            raise InvalidParameter("ratio", self.ratio, "must be > 1")
+        if self.distance * (self.ratio + 1) > self.ratio - 1:
+            must = f"must be at most (ratio - 1)/(ratio + 1) for ratio = {self.ratio}"
+            raise InvalidParameter("distance", self.distance, must)
+        if self.scope.relation is not Relation.REPLACE:
+            must = "must have the relation 'replace': a report shows that its user takes part"
+            raise InvalidParameter("scope", self.scope, must)
+
+    @classmethod
+    def of(cls, mechanism: LocalReport) -> Self:
+        r"""The curve of one report; neighbours differ in the value of one user."""
+        distance = mechanism.own - mechanism.other
+        return cls(ratio=mechanism.ratio, distance=distance, scope=mechanism.scope)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        r"""Parse the fields of :meth:`to_json`."""
+        scope = scope_from_json(data["scope"])
+        return cls(ratio=data["ratio"], distance=data["distance"], scope=scope)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields, with exact numbers as text."""
+        ends = {"ratio": write_rational(self.ratio), "distance": write_rational(self.distance)}
+        return {"claim": WORD, **ends, "scope": self.scope.to_json()}
+
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""The pair of any two values."""
+        return (((ReportPair(ratio=self.ratio, distance=self.distance), 1),),)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The pair of any two values, which every two values attain."""
+        return DominatingPairs.exactly(*self.products())
+
+    @property
+    def text(self) -> str:
+        r"""The pure epsilon of the report."""
+        return f"a local report of epsilon {up(self.pure().upper, _DIGITS)}"
+
+    @property
+    def description(self) -> None:
+        r"""None: a report has no noise that is added to a number."""
+        return

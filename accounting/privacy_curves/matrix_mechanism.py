@@ -1,0 +1,198 @@
+r"""The matrix mechanism: training or streams with noise correlated between rounds.
+
+B(C x + z) is released, round by round: x_t is the sum of round t, z is fresh noise, and B C is the
+workload (prefix sums, also with momentum or weight decay). It costs as much as one release of C x +
+z; with Gaussian noise this is one Gaussian with the sensitivity of C. Proofs:
+docs/proofs/continual.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from accounting.descriptions.real_noise import Gaussian
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.guarantee import order_above_one
+from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
+from accounting.matrix.strategy import Strategy
+from accounting.pld.normal_loss import NormalLoss
+from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.release_curve import ByOrder, OneRelease
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.mechanism import Norm, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.parameter import RationalLike
+
+_BITS: Final = 64
+_THEOREM: Final = (
+    "one Gaussian with the sensitivity of the strategy, inputs chosen adaptively (Denisov et al. "
+    "2022; Choquette-Choo et al. 2023)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixMechanism:
+    r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
+
+    ``sensitivity`` bounds the change of x_t by one participation in l2, in any number of
+    coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit
+    takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
+    Inputs may depend on earlier releases, and so may the rounds of a unit.
+
+    >>> from accounting.matrix.strategy import Banded
+    >>> from accounting.privacy_curves.derive_guarantee import guarantee
+    >>> training = MatrixMechanism(
+    ...     strategy=Banded(rounds=2052, bands=342),
+    ...     participation=Participation(most=6, apart=342),
+    ...     noise=Gaussian(sigma=4),
+    ... )
+    >>> guarantee(training).epsilon("1e-6")
+    Bound([5.14928409056672..., 5.14928409056672...], 'exact')
+
+    Raises :class:`InvalidParameter` for arguments of another type, a sensitivity that is neither
+    one number nor l2-squared, and integer noise with a strategy that has non-integer entries.
+    """
+
+    strategy: Strategy
+    noise: Gaussian | DiscreteGaussian
+    participation: Participation = field(default=Participation())
+    sensitivity: Sensitivity | int = 1
+    scope: Scope = field(default=Scope())
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("strategy", Strategy),
+            ("participation", Participation),
+            ("scope", Scope),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidParameter(name, getattr(self, name), f"must be a {kind.__name__}")
+        if not isinstance(self.noise, (Gaussian, DiscreteGaussian)):
+            raise InvalidParameter(
+                "noise", self.noise, "must be Gaussian, on the reals or integers"
+            )
+        moves = Sensitivity.of(self.sensitivity)
+        if moves.norm not in (Norm.ABSOLUTE, Norm.L2_SQUARED):
+            raise InvalidParameter("sensitivity", moves, "must be one number, or l2-squared")
+        object.__setattr__(self, "sensitivity", moves)
+        if isinstance(self.noise, DiscreteGaussian) and not self.strategy.integral:
+            raise InvalidParameter(
+                "strategy",
+                self.strategy.written,
+                "must have integer entries under integer noise, e.g. square-root:grid=64",
+            )
+
+    @property
+    def moved(self) -> SquaredSensitivity:
+        r"""The sensitivity of C x to participations of norm 1, squared."""
+        return squared_sensitivity(self.strategy, self.participation)
+
+    @property
+    def variances(self) -> tuple[Fraction, Fraction]:
+        r"""Bounds on D^2/sigma^2, where D is the sensitivity of C x; they determine the privacy."""
+        moves = Sensitivity.of(self.sensitivity)
+        amount = moves.amount
+        assert isinstance(amount, int)  # noqa: S101  # it is not a box
+        step = amount if moves.norm is Norm.L2_SQUARED else amount * amount
+        noise = self.noise
+        sigma_squared = (
+            noise.variance if isinstance(noise, Gaussian) else Fraction(noise.sigma_squared)
+        )
+        found = self.moved.squared
+        return step * Fraction(found.lower) / sigma_squared, step * Fraction(
+            found.upper
+        ) / sigma_squared
+
+    def to_json(self) -> dict[str, Any]:
+        r"""All fields as JSON, with numbers as text."""
+        return {
+            "strategy": self.strategy.to_json(),
+            "participation": {"most": self.participation.most, "apart": self.participation.apart},
+            "noise": self.noise.to_json(),
+            "sensitivity": Sensitivity.of(self.sensitivity).to_json(),
+            "scope": self.scope.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OneMatrix(OneRelease):
+    mechanism: MatrixMechanism
+
+    @property
+    def description(self) -> None:
+        r"""None, since a matrix mechanism has no :class:`Description`."""
+        return None
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of the mechanism."""
+        return self.mechanism.scope
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The mechanism as JSON, with numbers as text."""
+        return {"claim": "matrix", **self.mechanism.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCurve(_OneMatrix):
+    r"""The curve of a :class:`MatrixMechanism` with noise on the reals: that of one Gaussian.
+
+    Both bounds are exact if the sensitivity is; otherwise the lower bound comes from one pattern of
+    participations, and the upper bound from a bound over all patterns.
+    """
+
+    theorem: ClassVar[str] = _THEOREM
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""The assumption that floating-point noise follows the law."""
+        noise = self.mechanism.noise
+        return (noise.assumption,) if isinstance(noise, Gaussian) else ()
+
+    def losses(self) -> tuple[NormalLoss, NormalLoss]:
+        r"""An attained loss and a dominating loss; equal if the sensitivity is exact."""
+        low, high = self.mechanism.variances
+        return NormalLoss(variance=low), NormalLoss(variance=high)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The pairs of both losses."""
+        low, high = self.losses()
+        return DominatingPairs(above=(((high, 1),),), attained=(((low, 1),),))
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
+        del bits
+        at = order_above_one(order)
+        return Enclosure(*(loss.renyi(at) for loss in self.losses()))
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The zCDP parameter D^2/2 sigma^2."""
+        del relative
+        return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOrders(ByOrder, _OneMatrix):
+    r"""A :class:`MatrixMechanism` with integer noise: rho = D^2/2 sigma^2 in zCDP.
+
+    The integer vectors that move the noisy numbers may be chosen depending on earlier releases:
+    there is no single dominating pair for all choices, but Renyi divergences add for every choice.
+    """
+
+    theorem: ClassVar[str] = (
+        "rho = D^2/2 sigma^2 (Canonne, Kamath and Steinke 2020, Theorem 14), inputs chosen "
+        "adaptively, and the best order"
+    )
+
+    def most_renyi(self, order: Fraction) -> End:
+        r"""The bound alpha D^2/2 sigma^2 on D_alpha."""
+        return order * self.mechanism.variances[1] / 2
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The exact rho, attained at whole orders."""
+        del relative
+        low, high = self.mechanism.variances
+        return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

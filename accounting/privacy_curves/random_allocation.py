@@ -1,0 +1,141 @@
+r"""Random allocation: each unit is in uniformly random rounds of an epoch, independently.
+
+This is also known as balls and bins: one round of t, or k of t. A shuffled dataset is different:
+moving one example also moves others. Proofs: docs/proofs/subsampling.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar, Final, cast
+
+from accounting.descriptions.sampling_schemes import Allocation
+from accounting.guarantees.bound import Bound
+from accounting.numerical_composition.cell_refinement import AllocatedLoss
+from accounting.pld.allocation_loss import Side
+from accounting.pld.allocation_renyi import MOST_ORDER, renyi_of_allocation
+from accounting.pld.noise_density import NormalDensity
+from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import ByOrder, OneRelease
+from accounting.privacy_curves.subsampling_amplification import DescribedSample
+from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.parameter import RationalLike
+
+_BITS: Final = 64
+_SIDES: Final = (True, False)
+_NARROWEST: Final = 0.2
+_WIDEST: Final = 2.0**20
+_MOST_LISTED: Final = 10**5
+_LISTED_BITS: Final = 12
+"""The relative width of the bounds of one epoch, 2^-12, from listings of a usual size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AllocatedSample(ByOrder, DescribedSample):
+    r"""One epoch of random allocation, with Gaussian noise on the reals.
+
+    Each unit is in ``picks`` of the ``rounds`` rounds, where all choices are equally likely,
+    independent of all other units, drawn again for each epoch and kept secret. One pick has both
+    bounds, several picks only an upper bound. Epochs compose by Renyi orders, and with one pick
+    also by their losses.
+
+    >>> from accounting.descriptions.description import Description
+    >>> from accounting.descriptions.real_noise import Gaussian
+    >>> epoch = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
+    >>> AllocatedSample(description=epoch).epsilon("1e-6")
+    Bound([2.0..., 2.0...], 'renyi')
+
+    Raises :class:`InvalidParameter` for noise outside the range of floats.
+    """
+
+    theorem: ClassVar[str] = (
+        "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
+        "Shenfeld 2025), and the best order"
+    )
+
+    def __post_init__(self) -> None:
+        cast("RealCurve", self.curve).check_size()
+
+    @property
+    def scheme(self) -> Allocation:
+        r"""The scheme of the description."""
+        return cast("Allocation", self.description.scheme)
+
+    def most_renyi(self, order: Fraction) -> End:
+        r"""An upper bound on D_alpha by chords between integer orders of (alpha - 1) D_alpha."""
+        variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
+        always = picks * order / (2 * variance)
+        if order > MOST_ORDER:
+            return always
+        size, larger = divmod(self.scheme.rounds, picks)
+        total: End = Fraction(0)
+        for rounds, count in ((size + 1, larger), (size, picks - larger)):
+            if count:
+                total += count * _between(variance, rounds, order)
+        return min(total, always)
+
+    @property
+    def listed(self) -> bool:
+        r"""Whether an epoch has two-sided bounds: one pick, and not too many rounds."""
+        fits = _NARROWEST <= self.density.deviation <= _WIDEST
+        return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The discretised pairs of an epoch with one pick; raises for several picks."""
+        if not self.listed:
+            return ByOrder.dominating_pairs(self)
+        density, rounds = self.density, self.scheme.rounds
+        above, below = (
+            tuple(
+                (
+                    (
+                        AllocatedLoss(
+                            density=density, rounds=rounds, side=Side(above=end, present=at)
+                        ),
+                        1,
+                    ),
+                )
+                for at in _SIDES
+            )
+            for end in (True, False)
+        )
+        return DominatingPairs(above=above, attained=below, aligned=True)
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Bounds on delta from both discretisations, and from the best order."""
+        found = ByOrder.enclose_delta(self, epsilon, bits)
+        return self._nearer(found, OneRelease.enclose_delta, epsilon)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""Bounds on epsilon from both discretisations, and from the best order."""
+        found = ByOrder.enclose_epsilon(self, delta, bits)
+        return self._nearer(found, OneRelease.enclose_epsilon, delta)
+
+    def _nearer(
+        self, found: Enclosure, ask: Callable[..., Enclosure], at: RationalLike
+    ) -> Enclosure:
+        if not self.listed:
+            return found
+        other = ask(self, at, _LISTED_BITS)
+        return Enclosure(max(found.lower, other.lower), min(found.upper, other.upper))
+
+    def _both(self, found: Enclosure) -> Bound:
+        lower = found.lower if found.lower > 0 else None
+        return replace(ByOrder._both(self, found), lower=lower)
+
+
+def _between(variance: Fraction, rounds: int, order: Fraction) -> End:
+    low = math.floor(order)
+    share = order - low
+
+    def at(whole: int) -> End:
+        return (
+            (whole - 1) * renyi_of_allocation(variance, rounds, whole) if whole > 1 else Fraction(0)
+        )
+
+    found = at(low) if not share else (1 - share) * at(low) + share * at(low + 1)
+    return found / (order - 1)

@@ -1,0 +1,414 @@
+r"""The privacy curve of a single release: delta, epsilon, Renyi divergences, and tests.
+
+Both bounds on every number are proven, for the exact worst case over all neighbouring data: all
+shifts that the sensitivity permits, in both directions. Proofs: docs/proofs/curve.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar, Final, cast
+
+from flint import arb
+
+from accounting.descriptions.description import Description
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
+from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
+from accounting.law_pairs.registry import Coordinates, candidates, worst
+from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.enclose import MOST_BITS, narrowed, within
+from accounting.pairs.pair import Loss, Pair
+from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_noise, over_totals
+from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
+
+NO_RENYI: Final = (
+    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), and "
+    "for many rounds those of compose((sampled, rounds))"
+)
+
+_BITS: Final = 64
+_LEAST_BITS: Final = 8
+_FINEST: Final = Fraction(1, 10**11)
+"""The relative width for several coordinates, and for laws whose optimal tests are not rays."""
+
+_WIDTH: Final = Fraction(1, 1 << _BITS)
+
+
+class OneRelease(Guarantee):
+    r"""The privacy loss of one release, as enclosures computed from the law.
+
+    The default relative width is 2^-64. The ``enclose_`` methods return the same numbers as an
+    :class:`Enclosure`, to a relative width of 2^-``bits``, for further computations.
+    """
+
+    __slots__ = ()
+
+    theorem: ClassVar[str]
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""The unproven assumptions; empty for exact samplers."""
+        return ()
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0, by default that of the dominating pairs."""
+        exact = at_least_zero("epsilon", epsilon)
+        return self._of_pairs(partial(ComposedLoss.delta, epsilon=exact), bits)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1], by default that of the dominating pairs."""
+        exact = probability("delta", delta)
+        return self._of_pairs(partial(ComposedLoss.epsilon, delta=exact), bits)
+
+    @abstractmethod
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
+
+    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence."""
+        return self._both(self.enclose_delta(epsilon, bits_of(relative)))
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least epsilon at ``delta`` in [0, 1]; at delta = 0 the largest loss."""
+        return self._both(self.enclose_epsilon(delta, bits_of(relative)))
+
+    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
+        return self._both(self.enclose_renyi(order, bits_of(relative)))
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The dominating pairs of one round, for compositions.
+
+        Raises :class:`NotDerived` if no pairs are known.
+        """
+        raise NotDerived(
+            f"a single dominating pair for {self!r}",
+            "it composes order by order: use renyi(order) or epsilon(delta)",
+        )
+
+    @property
+    def description(self) -> Description | None:
+        r"""The description of the release; None for correlated noise."""
+        curve: Any = self
+        return Description(
+            noise=curve.noise,
+            sensitivity=curve.sensitivity,
+            relation=self.scope.relation,
+            unit=self.scope.unit,
+        )
+
+    @property
+    def text(self) -> str:
+        r"""The description in the syntax of the commands."""
+        found = self.description
+        return repr(self) if found is None else found.text
+
+    def to_json(self) -> Any:
+        r"""The description as JSON, with numbers as text."""
+        found = self.description
+        return None if found is None else found.to_json()
+
+    def __repr__(self) -> str:
+        given = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        arguments = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def _both(self, found: Enclosure) -> Bound:
+        return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
+
+    def _of_pairs(self, ask: Callable[..., Enclosure], bits: int) -> Enclosure:
+        found = over_totals(
+            [(self.dominating_pairs(), 1)],
+            lambda total, relative: ask(total, relative=relative),
+            Fraction(1, 1 << bits),
+        )
+        return Enclosure(found.lower or Fraction(0), found.upper)
+
+
+def _exact(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_exact, value))}]"
+    if isinstance(value, Relation):
+        return repr(value.value)
+    return repr(str(value)) if isinstance(value, Fraction) else repr(value)
+
+
+class ByOrder(OneRelease):
+    r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
+
+    epsilon and delta follow from the best order; they are only upper bounds.
+
+    Proofs: docs/proofs/composition.md. Such parts compose order by order. The errors are those of
+    :class:`OneRelease`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def listed(self) -> bool:
+        r"""Whether dominating pairs are known as well."""
+        return False
+
+    @abstractmethod
+    def most_renyi(self, order: Fraction) -> End:
+        r"""An upper bound on D_alpha, alpha = ``order`` > 1; possibly infinite."""
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The enclosure [0, :meth:`most_renyi`]."""
+        del bits
+        return Enclosure(Fraction(0), self.most_renyi(order_above_one(order)))
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""An enclosure from 0 to the bound from the best order."""
+        del bits
+        found = delta_from_renyi(self.most_renyi, at_least_zero("epsilon", epsilon))
+        return Enclosure(Fraction(0), found.upper)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""An enclosure from 0 to the bound from the best order; infinite at delta = 0."""
+        del bits
+        found = approx_from_renyi(self.most_renyi, probability("delta", delta))
+        return Enclosure(Fraction(0), found.upper)
+
+    def _both(self, found: Enclosure) -> Bound:
+        # No lower bound is known.
+        return replace(
+            Bound(upper=found.upper, method="renyi", theorem=self.theorem),
+            assumptions=self.assumptions,
+        )
+
+
+def described(source: Guarantee) -> Description | None:
+    r"""The description of a release; None for claims and correlated noise."""
+    return source.description if isinstance(source, OneRelease) else None
+
+
+def bits_of(relative: RationalLike | None) -> int:
+    r"""The least k >= 8 with 2^-k <= ``relative``.
+
+    >>> bits_of(None), bits_of("1e-6")
+    (64, 20)
+    """
+    exact = width(relative, _WIDTH)
+    return max((math.ceil(1 / exact) - 1).bit_length(), _LEAST_BITS)
+
+
+class PairCurve(OneRelease):
+    r"""The exact curve of a release whose worst pairs of output laws are known.
+
+    Raises :class:`InvalidParameter` for arguments out of range, and :class:`NotDerived` if no
+    theorem gives the number.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""Products of pairs, one of which is the worst case at each epsilon."""
+
+    def worst(self) -> Coordinates:
+        r"""The product with the largest loss and the largest zCDP parameter."""
+        return self.products()[0]
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
+
+        With several coordinates, the relative width is at least about 1e-11.
+
+        >>> from dpcore import DiscreteLaplace
+        >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+        >>> curve.enclose_delta("1/10"), curve.enclose_delta(0)
+        (Enclosure([0, 0]), Enclosure([0.049958374957879972, 0.049958374957879973]))
+        """
+        exact = at_least_zero("epsilon", epsilon)
+        return _largest(self._totals(partial(ComposedLoss.delta, epsilon=exact), bits))
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1].
+
+        At delta = 0 it is the largest loss, possibly infinite. If epsilon is positive and below
+        2^-bits times the smallest positive loss, the width is relative to that loss instead.
+
+        >>> from dpcore import DiscreteLaplace
+        >>> PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1).enclose_epsilon(0)
+        Enclosure([0.1, 0.1])
+        """
+        exact = probability("delta", delta)
+        bits = _checked(bits)
+        if exact == 0:
+            return _added(self.worst(), _largest_loss, bits)
+        return _largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
+
+    def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
+        r"""The least type II error of any test between neighbours with type I error ``alpha``.
+
+        1 - alpha is perfect privacy, 0 is no privacy (Dong, Roth and Su 2022).
+        """
+        return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
+
+    def enclose_tradeoff(self, alpha: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least type II error, to a relative width of 2^-bits.
+
+        >>> from dpcore import DiscreteLaplace
+        >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+        >>> curve.enclose_tradeoff("1/20"), curve.enclose_tradeoff(0)
+        (Enclosure([0.94474145409621761, 0.94474145409621762]), Enclosure([1, 1]))
+        """
+        exact = probability("alpha", alpha)
+        bits = _checked(bits)
+        if exact == 1:
+            return Enclosure.exactly(0)
+        if exact == 0:
+            finite = (_loss(partial(_finite_loss, each), bits) for each in self.products())
+            return within(_smallest(finite), Fraction(0), Fraction(1))
+        relative = Fraction(1, 1 << bits)
+        found = (ComposedLoss(parts=each).tradeoff(exact, relative) for each in self.products())
+        return within(_smallest(found), Fraction(0), Fraction(1))
+
+    # -- Renyi --------------------------------------------------------------------------------
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1.
+
+        >>> from dpcore import DiscreteGaussian
+        >>> PrivacyCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1).enclose_renyi(3)
+        Enclosure([1.5, 1.5])
+        """
+        exact = order_above_one(order)
+        bits = _checked(bits)
+        return _largest(
+            _added(each, partial(_renyi, order=exact), bits) for each in self.products()
+        )
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
+
+        For the discrete Gaussian it is exactly Delta_2^2/2v.
+        """
+        return self._both(self.enclose_zcdp(bits_of(relative)))
+
+    def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
+        r"""The least rho, to a relative width of 2^-bits."""
+        return _added(self.worst(), _zcdp, _checked(bits))
+
+    def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
+        # Each product: its value, or bounds from the listings of both directions.
+        finest = Fraction(1, 1 << _checked(bits))
+        for each in self.products():
+            total = ComposedLoss(parts=each)
+            relative = finest if total.method == "direct" else max(finest, _FINEST)
+            sides = (True,) if total.exact else (False, True)
+            ends = [ask(replace(total, above=side), relative=relative) for side in sides]
+            yield Enclosure(ends[0].lower, ends[-1].upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PrivacyCurve(PairCurve):
+    r"""The exact privacy curve of q(data) + noise, derived from the law of the noise.
+
+    delta(epsilon) = sup over neighbours and events S of P(M(D) in S) - e^epsilon P(M(D') in S).
+    Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest
+    decimal form).
+
+    >>> from dpcore import DiscreteGaussian
+    >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    >>> curve.epsilon("1e-6")
+    Bound([0.18920733922114999, 0.18920733922115], 'exact')
+    >>> curve.zcdp(), curve.pure()
+    (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
+
+    Raises :class:`InvalidParameter` like :class:`Mechanism`, and for arguments out of range;
+    :class:`NotDerived` if no theorem gives the number.
+    """
+
+    theorem: ClassVar[str] = "the curve of the noise"
+
+    noise: Noise
+    sensitivity: Sensitivity | int
+    scope: Scope = field(default=Scope())
+
+    def __post_init__(self) -> None:
+        checked = Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
+        object.__setattr__(self, "sensitivity", checked.sensitivity)
+
+    @property
+    def _moves(self) -> Sensitivity:
+        return Sensitivity.of(self.sensitivity)
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The dominating pairs of the noise."""
+        return of_noise(self.noise, self._moves)
+
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""The pairs of the noise under every largest shift, in both directions."""
+        return candidates(self.noise, self._moves)
+
+    def worst(self) -> Coordinates:
+        r"""The pairs of the noise under the heaviest shift."""
+        return worst(self.noise, self._moves)
+
+
+def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: int) -> Enclosure:
+    # The losses of independent coordinates add.
+    found = [(_loss(partial(ask, pair), bits), count) for pair, count in product]
+    return Enclosure(
+        sum((count * each.lower for each, count in found), Fraction(0)),
+        sum((count * each.upper for each, count in found), Fraction(0)),
+    )
+
+
+def _renyi(pair: Pair, order: Fraction) -> Loss:
+    return pair.renyi(order)
+
+
+def _largest_loss(pair: Pair) -> Enclosure:
+    return pair.largest_loss()
+
+
+def _zcdp(pair: Pair) -> Loss | Enclosure:
+    return pair.zcdp()
+
+
+def _finite_loss(product: Coordinates) -> arb:
+    # P(L < oo): the type II error of the best test that never errs under Q.
+    finite = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
+    return math.prod(finite, start=arb(1))
+
+
+def _loss(compute: Callable[[], Loss | Enclosure], bits: int) -> Enclosure:
+    found = compute()
+    if isinstance(found, Enclosure):
+        return found
+    if isinstance(found, Fraction):
+        return Enclosure.exactly(found)
+
+    return narrowed(lambda: cast("arb", compute()), bits)
+
+
+def _largest(found: Iterable[Enclosure]) -> Enclosure:
+    enclosures: list[Enclosure] = []
+    for each in found:
+        if each.lower == math.inf:
+            return each  # nothing exceeds infinity: the others need not be computed
+        enclosures.append(each)
+    return Enclosure(max(e.lower for e in enclosures), max(e.upper for e in enclosures))
+
+
+def _smallest(found: Iterable[Enclosure]) -> Enclosure:
+    enclosures = [*found]
+    return Enclosure(min(e.lower for e in enclosures), min(e.upper for e in enclosures))
+
+
+def _checked(bits: int) -> int:
+    return integer("bits", bits, at_least=_LEAST_BITS, at_most=MOST_BITS)

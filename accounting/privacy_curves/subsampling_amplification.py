@@ -1,0 +1,371 @@
+r"""Privacy amplification by subsampling: a release from a secret random sample.
+
+Let gamma be the probability that a unit is in the sample, and (P, Q) the laws of a release with and
+without that unit in its sample. The unit is absent with probability 1 - gamma, so
+
+    delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0.
+
+This holds for Poisson sampling if a unit is added or removed, and for samples of a fixed size if a
+unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
+compositions, need pairs of laws (``directions``). Every round draws a new sample, independently of
+earlier rounds, and keeps it secret; the unit is that of the scope. Proofs:
+docs/proofs/subsampling.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from typing import ClassVar, Final, TypeAlias, cast
+
+from flint import arb
+
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import RealNoise
+from accounting.descriptions.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
+from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import order_above_one, probability
+from accounting.law_pairs.gaussian import GaussianPair
+from accounting.law_pairs.polya import RevealingPair
+from accounting.law_pairs.registry import Coordinates, candidates
+from accounting.pairs.enclose import inverse, narrowed, within
+from accounting.pld.integer_cells import table_of
+from accounting.pld.loss_table import Sampled, Tables
+from accounting.pld.noise_density import Density, IntegerNormalDensity
+from accounting.pld.real_cells import Kinds, RealPair
+from accounting.pld.renyi_divergence import largest_renyi
+from accounting.privacy_curves.connect_the_dots import ConnectTheDotsPair, above_table, dominating
+from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import NO_RENYI, OneRelease, PrivacyCurve
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, at_least_zero
+
+Curve: TypeAlias = PrivacyCurve | RealCurve
+
+_BITS: Final = 64
+_FINEST: Final = 200
+_LEAST_SQUARE: Final = 50**2
+"""Discrete Gaussian noise of at least this variance and width relative to its shift uses cells."""
+
+_SMALLEST: Final = Fraction(1, 1 << 2000)
+_SPARE: Final = 64
+_TRIES: Final = 4
+_DOTS: Final = 1500
+MOST_MEMBERS: Final = 64
+"""The largest supported group size for samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DescribedSample(OneRelease):
+    r"""A release from a random sample of the units; the class depends on the sampling scheme."""
+
+    description: Description
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of the description."""
+        return self.description.scope
+
+    @property
+    def curve(self) -> Curve:
+        r"""The release of all units, for one unit and the relation of the sensitivity."""
+        description = self.description
+        return curve_of(replace(description, scheme=EVERYONE, relation=description.added, group=1))
+
+    @property
+    def density(self) -> Density:
+        r"""The density of noise on the reals, in units of the sensitivity."""
+        return cast("RealCurve", self.curve).density
+
+    @property
+    def rate(self) -> Fraction:
+        r"""The probability that a unit is in the sample."""
+        return Fraction(cast("Poisson | FixedSize", self.description.scheme).rate)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        r"""The assumptions about the noise."""
+        return self.curve.assumptions
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.description.text!r})"
+
+
+class SampledRelease(DescribedSample):
+    r"""A release whose sample has known pairs of laws, defined by the subclass.
+
+    The curve is computed in balls from pairs of noise on the reals.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def directions(self) -> tuple[Tables, ...]:
+        r"""The (probability, pair) of each possible round, for each direction of the two datasets.
+
+        The datasets determine the direction, so it is the same in all rounds, and a composition
+        costs at most the maximum over the directions.
+        """
+
+    @property
+    def unsampled(self) -> Curve:
+        r"""The release without sampling, whose loss is an upper bound."""
+        return curve_of(self.description.unsampled)
+
+    @property
+    def attained(self) -> bool:
+        r"""Whether some neighbours have these pairs in every round."""
+        return True
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The discretised pairs of each direction."""
+        found = DominatingPairs.tabled(*self.directions)
+        return found if self.attained else replace(found, attained=(), aligned=False)
+
+    def at(self, epsilon: arb) -> arb:
+        r"""The delta at ``epsilon`` >= 0, over all directions."""
+        found = [
+            sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
+            for kinds in cast("tuple[Kinds, ...]", self.directions)
+        ]
+        return reduce(arb.max, found)
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0, over all directions."""
+        exact = at_least_zero("epsilon", epsilon)
+        if not cast("RealCurve", self.curve).in_floats:
+            return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
+        found = narrowed(lambda: self.at(ball(exact)), bits, _SMALLEST)
+        return within(found, Fraction(0), Fraction(1))
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1], over all directions."""
+        most = probability("delta", delta)
+        if most == 1:
+            return Enclosure.exactly(0)
+        if not cast("RealCurve", self.curve).in_floats:
+            return Enclosure(Fraction(0), self.unsampled.enclose_epsilon(most, bits).upper)
+        if most == 0:
+            found = [pair.largest_loss() for kinds in self.directions for _, pair in kinds]
+            return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+        return inverse(self.at, most, bits)
+
+    def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The largest D_alpha, alpha = ``order`` > 1, over all directions, to about 1e-6.
+
+        Raises :class:`NotDerived` if no neighbours are known to have these pairs; epsilon and delta
+        are always available.
+        """
+        exact = order_above_one(order)
+        if not self.attained:
+            raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
+        return largest_renyi(self.directions, exact, bits)
+
+
+class AmplifiedSample(SampledRelease):
+    r"""A sample whose curve is that of the unsampled release at a transformed epsilon."""
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = (
+        "the curve of the noise; Balle, Barthe and Gaboardi 2018, Theorems 8 and 9"
+    )
+
+    def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0."""
+        return _delta(self.curve, self.rate, epsilon, bits)
+
+    def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1]."""
+        return _epsilon(self.curve, self.rate, delta, bits)
+
+
+class PoissonSample(AmplifiedSample):
+    r"""Poisson sampling where a unit is added or removed: its pair with and without the unit."""
+
+    __slots__ = ()
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""Both directions: the unit is in the first dataset, or in the second."""
+        rate, curve = self.rate, self.curve
+        if isinstance(curve, RealCurve):
+            return both_ways(curve.pair(rate))
+        match products := _candidates(curve):
+            case (((GaussianPair(noise=noise, shift=step), 1),),):
+                squared = Fraction(noise.sigma_squared)
+                if squared >= max(_FINEST * step, _LEAST_SQUARE):
+                    return both_ways(RealPair.sampled(IntegerNormalDensity(squared), rate, step))
+        base = table_of(products[0][0][0]) if self.attained else dominating(products)
+        return tuple(
+            ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
+            for present in (True, False)
+        )
+
+    @property
+    def attained(self) -> bool:
+        r"""Whether some neighbours have these pairs in every round.
+
+        With several candidates or coordinates, one pair that dominates them all is sampled.
+        """
+        curve = self.curve
+        if isinstance(curve, RealCurve):
+            return True
+        match _candidates(curve):
+            case (((pair, 1),),):
+                return not isinstance(pair, RevealingPair)
+        return False
+
+
+class FixedSizeSample(AmplifiedSample):
+    r"""A sample of a fixed size, without replacement, where a unit is replaced.
+
+    A pair with this curve exists, but neighbours need not attain it: no Renyi divergence is proven.
+    """
+
+    __slots__ = ()
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""One direction: a pair that dominates both orders of the datasets."""
+        return (((Fraction(1), self.pair()),),)
+
+    @property
+    def attained(self) -> bool:
+        r"""False: neighbours need not attain the pair."""
+        return False
+
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The dominating pair; it gives only an upper bound."""
+        return of_table(self.pair())
+
+    def pair(self) -> ConnectTheDotsPair:
+        r"""A pair that dominates every pair of one round and can be composed."""
+        curve, rate = self.curve, self.rate
+        if isinstance(curve, RealCurve):
+            base = above_table(curve.pair(), _DOTS)
+        else:
+            base = dominating(_candidates(curve))
+        places = [Fraction(1), *(x for x, _ in base.corners if x > 1)]
+        right = [(1 + rate * (x - 1), rate * base.height(x)) for x in places]
+        # Neighbours occur in both orders: h(1/x) = 1 - 1/x + h(x)/x.
+        left = [(1 / x, 1 - (1 - high) / x) for x, high in right]
+        return ConnectTheDotsPair.through(left + right)
+
+
+class ReplacedSample(SampledRelease):
+    r"""Poisson sampling of noise on the reals where a unit is replaced by one with the opposite
+    effect: this pair dominates all others.
+    """
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = (
+        "one pair that dominates all neighbours: advanced joint convexity (Balle, Barthe and "
+        "Gaboardi 2018, Theorem 2) and the Neyman-Pearson lemma"
+    )
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""One direction: swapping the datasets mirrors the pair."""
+        return (((Fraction(1), RealPair.replaced(self.density, self.rate)),),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MixedSample(SampledRelease):
+    r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
+
+    The w_j are those of :class:`Shifts`, or binomial: units of a group, all added or all removed,
+    are in a Poisson sample independently. In the worst case they all move the query in one
+    direction, so both bounds are exact. Raises :class:`InvalidParameter` for noise outside the
+    range of floats, and for a group of more than 64 units.
+    """
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]  # depends on the scheme
+        r"""The theorem for the scheme."""
+        if isinstance(self.description.scheme, Shifts):
+            return "the likelihood ratio of shifted to unshifted noise is increasing"
+        return (
+            "the number of sampled members is binomial, and moving all in one direction is the "
+            "worst case (Neyman-Pearson lemma)"
+        )
+
+    def __post_init__(self) -> None:
+        cast("RealCurve", self.curve).check_size()
+        if self.description.group > MOST_MEMBERS:
+            must = f"must be at most {MOST_MEMBERS} for samples"
+            raise InvalidParameter("group", self.description.group, must)
+
+    @property
+    def chances(self) -> tuple[Fraction, ...]:
+        r"""The probability of each shift."""
+        scheme, k = self.description.scheme, self.description.group
+        if isinstance(scheme, Shifts):
+            return tuple(Fraction(weight) for weight in scheme.weights)
+        rate = self.rate
+        return tuple(math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1))
+
+    @property
+    def directions(self) -> tuple[Tables, ...]:
+        r"""The noise with a random shift against the unshifted noise, and in reverse."""
+        return both_ways(RealPair.moved(self.density, self.chances))
+
+
+def curve_of(description: Description) -> Curve:
+    r"""The curve of a description without sampling."""
+    noise, moves, scope = description.noise, description.sensitivity, description.scope
+    if isinstance(noise, RealNoise):
+        return RealCurve(noise=noise, sensitivity=moves, scope=scope)
+    return PrivacyCurve(noise=noise, sensitivity=moves, scope=scope)
+
+
+def both_ways(
+    *pairs: RealPair, chances: tuple[Fraction, ...] = (Fraction(1),)
+) -> tuple[Kinds, ...]:
+    r"""Both directions of rounds of these pairs: the pairs, and the pairs swapped."""
+    swaps = tuple(pair.swapped() for pair in pairs)
+    return tuple(tuple(zip(chances, each, strict=True)) for each in (pairs, swaps))
+
+
+def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
+    return candidates(curve.noise, Sensitivity.of(curve.sensitivity))
+
+
+def _delta(curve: Curve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
+    at = at_least_zero("epsilon", epsilon)
+    working = bits + _SPARE
+    while True:
+        with precision(working):
+            inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
+        # delta is non-increasing in epsilon.
+        most, least = (
+            curve.enclose_delta(Fraction(end), bits + 8) for end in (inner.lower, inner.upper)
+        )
+        found = within(Enclosure(least.lower, most.upper), Fraction(0), Fraction(1))
+        narrow = found.upper - found.lower <= found.upper / 2**bits
+        if narrow or working > _TRIES * (bits + _SPARE):
+            return Enclosure(rate * found.lower, rate * found.upper)
+        working *= 2
+
+
+def _epsilon(curve: Curve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
+    at = probability("delta", delta)
+    inner = curve.enclose_epsilon(min(at / rate, Fraction(1)), bits + 8)
+    with precision(bits + _SPARE):
+        least, most = (_amplified(end, rate) for end in (inner.lower, inner.upper))
+    return within(Enclosure(least.lower, most.upper), Fraction(0), math.inf)
+
+
+def _amplified(epsilon: End, rate: Fraction) -> Enclosure:
+    # The amplified epsilon log(1 + gamma (e^epsilon - 1)).
+    if not isinstance(epsilon, Fraction):
+        return Enclosure.infinite()
+    return Enclosure.of((ball(rate) * ball(epsilon).expm1()).log1p())

@@ -1,0 +1,348 @@
+r"""Distributed protocols: guarantees by the number of honest users, and parameters for a target.
+
+A protocol is planned for n users, of whom at least h are honest and stay. Only their noise counts,
+so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every user's noise
+until this meets the target. If more noise is less noise plus independent noise (Polya differences,
+Skellam, fair bits), the result is the least on its grid. For sums of discrete Gaussians, and for
+the probability of biased bits, only two grid points are certified: delta need not be monotone in
+that probability. Proofs: docs/proofs/shuffle.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Final, Literal, TypeAlias, get_args
+
+from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import Guarantee
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.protocol_guarantees.paper_parameters import lzj_vector, paper_sum, tkms_bits
+from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, box_of
+from accounting.published_bounds.real_gaussian import real_gaussian_ratio
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Mechanism
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.integer_search import ceil_sqrt, least
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    Whole,
+    check_fields,
+    integer,
+    positive_rational,
+    rational_in,
+)
+from dpcore.protocols.noisy_sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ShuffledPure,
+    size_protocol,
+)
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run_protocol import Protocol
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.spec_syntax import find_name
+
+Instance: TypeAlias = Literal[
+    "pure",
+    "renyi",
+    "concentrated",
+    "central",
+    "local",
+    "shuffled-pure",
+    "pure-shuffle",
+    "binary-shuffle",
+    "vector-shuffle",
+]
+Parameters: TypeAlias = Literal["exact", "paper"]
+
+GRID: Final = 1024
+"""Real parameters are multiples of 1/1024 of the start value of their search."""
+
+SCALED: Final = ("renyi", "concentrated")
+"""The instances whose precision has a scaling, and whose noise is searched by its variance."""
+
+_PROBABILITY_GRID: Final = 1 << 16
+_MOST_EPSILON: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    r"""A protocol chosen for a target, and its guarantee if ``honest`` users do not drop out.
+
+    ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
+    reach the target. ``wraparound`` encloses the probability that a sum wraps around (None for
+    bits). ``assumes`` is the assumption of a protocol beyond its noise ("" for none);
+    ``guarantee`` is then only for the sum, other messages to the server cost an additional
+    ``assumed_epsilon``, and ``meets`` includes it.
+    """
+
+    instance: Instance
+    parameters: Parameters
+    protocol: Protocol
+    honest: int
+    epsilon: Fraction
+    delta: Fraction
+    guarantee: Guarantee
+    meets: bool
+    wraparound: Enclosure | None
+    assumes: str = ""
+    assumed_epsilon: Fraction = Fraction(0)
+
+
+def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
+    r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
+
+    For :class:`ShuffledPure` it covers only the sum; the server sees more than the sum.
+
+    >>> share = DiscreteLaplace(scale=32).share(1024)
+    >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
+    >>> protocol_guarantee(protocol, 1024).pure()
+    Bound([1, 1], 'exact')
+    """
+    match protocol:
+        case PureShuffle():
+            return purity(protocol, honest)
+        case ShuffledPure():
+            return mechanism_guarantee(protocol.sum_mechanism(honest))
+    return mechanism_guarantee(protocol.mechanism(honest))
+
+
+def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
+    r"""The guarantee of a protocol's mechanism; binomial noise is treated as shuffled bits."""
+    return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
+
+
+def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an answer
+    *,
+    instance: Instance,
+    users: int,
+    epsilon: RationalLike,
+    delta: RationalLike = 0,
+    honest_fraction: RationalLike = 1,
+    failure: RationalLike = "1e-6",
+    parameters: Parameters = "exact",
+    precision: int | None = None,
+    scaling: RationalLike = 1,
+    coordinates: int = 1,
+) -> Plan:
+    r"""Choose a protocol for ``users``, of whom at least ``honest_fraction`` are honest and do not
+    drop out.
+
+    ``precision`` is g, by default the paper's, or 1 for ``pure-shuffle``, which is in no paper.
+    ``parameters="exact"``: the least noise, up to a grid step, with which the honest users meet
+    (epsilon, delta) (slightly more for ``pure-shuffle``), and the least modulus for which a sum
+    overflows with probability at most ``failure``. ``"paper"``: the (corrected) formula of the
+    paper for epsilon, with all users honest; the guarantee of the plan is derived from it.
+
+    >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
+    >>> plan.protocol.noise_bits, plan.meets
+    (3, True)
+    >>> plan = choose(
+    ...     instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6", parameters="paper"
+    ... )
+    >>> plan.protocol.noise_bits, plan.meets
+    (56, True)
+
+    Raises :class:`InvalidParameter` for an argument that is out of range or not used by the
+    instance, an epsilon above 1000, a delta of 0 for an instance without pure DP, or a
+    ``precision`` with ``parameters="paper"``; :class:`NotDerived` if no ``pure-shuffle`` is
+    certified.
+    """
+    target = _Target(
+        instance=instance,
+        parameters=parameters,
+        users=users,
+        epsilon=epsilon,
+        delta=delta,
+        honest_fraction=honest_fraction,
+    )
+    if parameters == "paper" and precision is not None:
+        raise InvalidParameter("precision", precision, "must be omitted: the paper has its own")
+    steps = None if precision is None else integer("precision", precision, at_least=1)
+    rational_in("failure", failure, "(0, 1)")  # checked before the search starts
+    scale = positive_rational("scaling", scaling, "it multiplies the precision")
+    if scale != 1 and instance not in SCALED:
+        reason = "only renyi and concentrated noise have a scaling"
+        raise InvalidParameter("scaling", scaling, reason)
+    if instance in ("binary-shuffle", "vector-shuffle"):
+        return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
+    if coordinates != 1:
+        reason = "only the instance vector-shuffle takes vectors"
+        raise InvalidParameter("coordinates", coordinates, reason)
+    if instance == "pure-shuffle":
+        return _pure_shuffle(target, steps or 1, failure)
+    return _sum(target, steps, scale, failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    instance: Instance
+    parameters: Parameters
+    users: Whole = Whole()
+    epsilon: Exact = Exact(zero="epsilon 0 needs infinite noise")
+    delta: Exact = Exact(within="[0, 1)")
+    honest_fraction: Exact = Exact(within="(0, 1]")
+
+    def __post_init__(self) -> None:
+        find_name("instance", self.instance, dict.fromkeys(get_args(Instance)))
+        if self.parameters not in get_args(Parameters):
+            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
+        epsilon = self.epsilon  # as given, for the message
+        check_fields(self)
+        if self.epsilon > _MOST_EPSILON:
+            reason = f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
+            raise InvalidParameter("epsilon", epsilon, reason)
+        if not self.delta and self.instance in (*SCALED, "binary-shuffle", "vector-shuffle"):
+            reason = f"must be > 0: the loss of {self.instance} is unbounded"
+            raise InvalidParameter("delta", self.delta, reason)
+
+    @property
+    def honest(self) -> int:
+        return math.ceil(self.honest_fraction * self.users)
+
+    def plan(self, protocol: Protocol, wraparound: Enclosure | None = None) -> Plan:
+        curve = protocol_guarantee(protocol, self.honest)
+        relaxed = isinstance(protocol, ShuffledPure)
+        spent = self.epsilon / 2 if relaxed else Fraction(0)
+        return Plan(
+            instance=self.instance,
+            parameters=self.parameters,
+            protocol=protocol,
+            honest=self.honest,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            guarantee=curve,
+            meets=_meets(curve, self.epsilon - spent, self.delta),
+            wraparound=wraparound,
+            assumes=f"an ({self.epsilon / 4}, q)-relaxed aggregation" if relaxed else "",
+            assumed_epsilon=spent,
+        )
+
+
+def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
+    if isinstance(curve, BinomialBox):
+        return curve.meets(epsilon, delta)
+    if delta == 0:
+        return curve.epsilon(0).upper <= epsilon
+    return curve.delta(epsilon).upper <= delta
+
+
+# -- sums mod m -------------------------------------------------------------------------------
+
+
+def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: RationalLike) -> Plan:
+    if target.parameters == "paper":
+        paper = paper_sum(target.instance, target.users, target.epsilon, failure, scaling)
+        return target.plan(paper, paper.planned_noise.enclose_tail(paper.threshold))
+    # Only the two instances with a scaling have one other than 1.
+    n, half = target.users, target.instance == "shuffled-pure"
+    e = target.epsilon / 2 if half else target.epsilon
+    g = precision or ceil_sqrt((scaling * e) ** 2 * n)
+    make = partial(user_noise, target.instance, users=n)
+    start = g / e
+    if target.instance in SCALED:
+        ratio = Fraction(real_gaussian_ratio(e, target.delta).upper)
+        rough = Fraction(round(ratio * ratio * GRID), GRID) or Fraction(1, GRID)
+        start = g * g * rough / target.honest
+    step = start / GRID
+
+    def enough(j: int) -> bool:
+        protocol = sum_protocol(target.instance, n, g, 0, make(step * j))
+        return _meets(protocol_guarantee(protocol, target.honest), e, target.delta)
+
+    noise = make(step * least(lambda j: j >= 1 and enough(j), GRID))
+    planned = sum_protocol(target.instance, n, g, 0, noise).planned_noise
+    size = size_protocol(users=n, precision=g, noise=planned, failure=failure)
+    protocol = sum_protocol(target.instance, n, g, size.threshold, noise)
+    return target.plan(protocol, size.wraparound)
+
+
+def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
+    r"""The law of one user's noise, or the analyzer's, for a scale or (``SCALED``) a variance."""
+    match instance:
+        case "renyi":
+            return Skellam(variance=parameter)
+        case "concentrated":
+            return DiscreteGaussian(sigma_squared=parameter)
+        case "pure" | "shuffled-pure":
+            return DiscreteLaplace(scale=parameter).share(users)
+        case _:
+            return DiscreteLaplace(scale=parameter)
+
+
+def sum_protocol(
+    instance: str, users: int, precision: int, threshold: int, noise: Noise
+) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
+    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's."""
+    size = {"users": users, "precision": precision, "threshold": threshold}
+    match instance:
+        case "central":
+            return CentralSum(**size, noise=noise)
+        case "local":
+            return LocalSum(**size, noise=noise)
+        case "shuffled-pure":
+            return ShuffledPure(**size, share=noise)
+        case _:
+            return AggregatedSum(**size, share=noise)
+
+
+# -- pure shuffling ---------------------------------------------------------------------------
+
+
+def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Plan:
+    if target.parameters == "paper":
+        raise InvalidParameter("parameters", "paper", "pure-shuffle has no published parameters")
+    protocol = plan_pure_shuffle(
+        users=target.users,
+        honest=target.honest,
+        epsilon=target.epsilon,
+        precision=precision,
+        failure=failure,
+    )
+    plan = target.plan(protocol)
+    if not plan.meets:
+        reason = f"the best shuffle tried is certified only for {plan.guarantee!r}"
+        raise NotDerived(f"pure DP at epsilon = {target.epsilon}", reason)
+    return plan
+
+
+# -- bits -------------------------------------------------------------------------------------
+
+
+def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
+    n, e, d = target.users, target.epsilon, target.delta
+    binary = target.instance == "binary-shuffle"
+    for name, given in (("coordinates", coordinates), ("precision", precision)):
+        if binary and given not in (None, 1):
+            raise InvalidParameter(name, given, "binary-shuffle sums one bit per user")
+    paper = tkms_bits(n, e, d) if binary else lzj_vector(n, coordinates, e, d)
+    g = precision or paper.precision
+    if target.parameters == "paper":
+        bits, p = paper.bits, paper.rounded_up
+    else:
+        bounds, p = (g,) * coordinates, Fraction(1, 2)
+        fewest = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest)
+        bits = fewest.trials // target.honest
+        if bits == 1 and coordinates == 1:
+            # One fair bit per user is more than sufficient: a biased bit may suffice.
+            p = least_probability(
+                trials=target.honest, epsilon=e, delta=d, bounds=bounds, grid=_PROBABILITY_GRID
+            ).probability
+    if binary:
+        return target.plan(BinaryShuffle(users=n, noise_bits=bits, probability=p))
+    protocol = VectorShuffle(
+        users=n, noise_bits=bits, probability=p, precision=g, coordinates=coordinates
+    )
+    return target.plan(protocol)

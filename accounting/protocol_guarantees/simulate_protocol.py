@@ -1,0 +1,186 @@
+r"""Simulate a planned protocol: the error of its estimates, and the remaining guarantee.
+
+Values and dropouts are simulated; the noise is that of the real protocol. The guarantee is derived
+from the number of remaining honest users, never from the runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.guarantees.guarantee import Guarantee
+from accounting.protocol_guarantees.plan_protocol import Plan, protocol_guarantee
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import Enclosure, round_up
+from dpcore.numbers.parameter import integer
+from dpcore.protocols.ideal_aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+)
+from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run_protocol import Protocol, RunOutcome, run
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.round_parameters import size_neighbourhood
+
+Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
+Play: TypeAlias = Callable[..., RunOutcome]
+
+_BATCH: Final = "simulation"
+_MOST_VALUES: Final = 1 << 24
+_MOST_BITS: Final = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
+
+    Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
+    these runs. ``kept`` is the exact curve of the actual noise.
+    ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
+    up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
+    """
+
+    plan: Plan
+    runs: int
+    dropouts: int
+    aggregation: str
+    mean_absolute_error: float
+    root_mean_square_error: float
+    noise_deviation: float
+    kept: Guarantee
+
+    @property
+    def present(self) -> int:
+        r"""The number of users who did not drop out."""
+        return self.plan.protocol.users - self.dropouts
+
+
+def simulate(
+    plan: Plan,
+    *,
+    dropouts: int = 0,
+    runs: int = 100,
+    aggregation: Kind = "ideal",
+    world: np.random.Generator,
+    rng: Rng = SYSTEM,
+    progress: Callable[[int], None] | None = None,
+) -> Simulation:
+    r"""Simulate ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
+
+    ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` that of
+    every user, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same
+    with the smallest neighbourhoods for these dropouts, where all other users that the plan does
+    not count as honest collude; protocols of bits are shuffled.
+    """
+    users = plan.protocol.users
+    gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
+    if gone >= users:
+        reason = f"must be below {users}: at least one user must remain"
+        raise InvalidParameter("dropouts", dropouts, reason)
+    _check_size(plan.protocol)
+    words, play = _stage(plan, gone, aggregation)
+    errors = []
+    for number in range(runs):
+        values = _values(plan.protocol, world)
+        away = {str(user): Step.INPUT for user in world.choice(users, gone, replace=False)}
+        estimate = play(values=values, vanish=away, rng=rng).estimate
+        stayed = [user for user in range(users) if str(user) not in away]
+        errors.append(np.array(estimate, dtype=np.float64) - values[stayed].sum(axis=0))
+        if progress is not None:
+            progress(number + 1)
+    error = np.array(errors)
+    return Simulation(
+        plan=plan,
+        runs=runs,
+        dropouts=gone,
+        aggregation=words,
+        mean_absolute_error=float(np.abs(error).mean()),
+        root_mean_square_error=float(np.sqrt((error**2).mean())),
+        noise_deviation=_noise_deviation(plan.protocol, users - gone),
+        kept=protocol_guarantee(plan.protocol, users - gone),
+    )
+
+
+def _check_size(protocol: Protocol) -> None:
+    # One run is held in memory: a run that is too large is refused before anything is drawn.
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
+        need, most, of = protocol.users * protocol.bits_per_user, _MOST_BITS, "bits"
+    else:
+        need, most, of = protocol.users, _MOST_VALUES, "values"
+    if need > most:
+        reason = f"a run of {need} {of} exceeds the limit of {most} for one simulation"
+        raise InvalidParameter("users", protocol.users, reason)
+
+
+def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
+    # The aggregation in words, and the function that runs the protocol once.
+    protocol = plan.protocol
+    if aggregation not in get_args(Kind):
+        reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
+        raise InvalidParameter("aggregation", aggregation, reason)
+    shuffled = isinstance(protocol, (ShuffledPure, PureShuffle, BinaryShuffle, VectorShuffle))
+    if shuffled and aggregation != "ideal":
+        reason = "shuffle protocols do not use it: omit it"
+        raise InvalidParameter("aggregation", aggregation, reason)
+    functionality: Aggregation | RelaxedAggregation | Shuffler
+    match protocol:
+        case ShuffledPure():
+            # The aggregation is only assumed: its two numbers do not affect the draws.
+            functionality = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
+            words = "a relaxed aggregation, assumed"
+        case BinaryShuffle() | VectorShuffle() | PureShuffle():
+            words, functionality = "a shuffler of bits", Shuffler()
+        case _:
+            colluding = max(0, protocol.users - plan.honest - gone)
+            words, functionality = _functionality(protocol, gone, colluding, aggregation)
+    return words, partial(run, protocol, functionality=functionality, batch=_BATCH)
+
+
+def _functionality(
+    protocol: AggregatedSum | LocalSum | CentralSum, gone: int, colluding: int, aggregation: Kind
+) -> tuple[str, Aggregation]:
+    users, modulus = protocol.users, protocol.modulus
+    if aggregation == "ideal":
+        return "ideal, the noise of the sum is one draw", IdealAggregation(modulus=modulus)
+    if aggregation == "ideal-per-user":
+        ideal = IdealAggregation(modulus=modulus, per_user=True)
+        return "ideal, every user draws a share of the noise", ideal
+    size: dict[str, Any] = {"users": users, "coordinates": 1, "modulus": modulus}
+    if aggregation == "masked":
+        masked = MaskedAggregation(**size, dropouts=max(gone, (users - 1) // 3))
+        return f"masked, up to {masked.dropouts} dropouts", masked
+    near = size_neighbourhood(users=users, dropouts=gone, colluding=colluding)
+    others = users - 1 if near is None else near.neighbours
+    words = f"masked with {others} others each, up to {gone} dropouts and {colluding} colluding"
+    return words, MaskedAggregation(**size, dropouts=gone, neighbourhood=near)
+
+
+def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
+    match protocol:
+        case BinaryShuffle():
+            return world.integers(0, 2, protocol.users)
+        case VectorShuffle():
+            return world.random((protocol.users, protocol.coordinates))
+        case _:
+            return world.random(protocol.users)
+
+
+def _noise_deviation(protocol: Protocol, present: int) -> float:
+    if isinstance(protocol, PureShuffle):
+        square = protocol.square_error(present)
+        return math.nextafter(math.sqrt(round_up(square)), math.inf)
+    variance = protocol.total_noise(present).variance
+    most = variance.upper if isinstance(variance, Enclosure) else variance
+    return math.nextafter(math.sqrt(round_up(most / protocol.precision**2)), math.inf)

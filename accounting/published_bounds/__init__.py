@@ -1,0 +1,1 @@
+r"""Published bounds on the privacy of noise, used for comparison and calibration."""

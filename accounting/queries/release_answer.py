@@ -1,0 +1,273 @@
+r"""Release the answer of a query: charged to a ledger if given, and stored with the charge.
+
+Every printed number follows from the released integers, the query and the mechanism. The target,
+the mechanism and the users' budgets are checked before any column is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import ZCdp
+from accounting.ledger.charge_request import cost
+from accounting.ledger.errors import BudgetExhausted, Receipt
+from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
+from accounting.queries.table import Table, TableScope
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.mechanism import Mechanism, Relation
+from dpcore.numbers.parameter import RationalLike, rational_in
+from dpcore.numbers.rounding import up
+from dpcore.parse_noise import write_noise
+from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.selection import NoisyThreshold, Selection
+
+if TYPE_CHECKING:
+    from accounting.ledger import Ledger
+    from accounting.ledger.charge_request import Releasable
+
+CONFIDENCE: Final = Fraction(95, 100)
+_LONGEST: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    r"""A released answer with its guarantee; ``value`` is None in a plan.
+
+    ``interval`` contains the query's answer with probability at least ``confidence``, by the exact
+    law of the noise, for the data after the clipping, rounding and bounding in ``note``.
+    ``receipt`` is the receipt of the ledger; ``private`` is False if the noise came from a seed.
+    """
+
+    query: Query
+    scope: TableScope
+    target: Target
+    mechanism: Releasable = field(repr=False)
+    answer: Answer
+    confidence: Fraction = CONFIDENCE
+    receipt: Receipt | None = None
+    private: bool = True
+
+    @property
+    def value(self) -> Any:
+        r"""The released answer."""
+        return self.answer.value
+
+    @property
+    def standard_error(self) -> float | None:
+        r"""The standard error of the noise, rounded up, or None if it depends on the data."""
+        return self.answer.standard_error
+
+    @property
+    def interval(self) -> Any:
+        r"""The confidence interval, or one per key, or None."""
+        return self.answer.interval
+
+    @property
+    def repeated(self) -> bool:
+        r"""Whether the value was stored before, and is returned again without a charge."""
+        return self.receipt is not None and self.receipt.repeated
+
+    @property
+    def noise(self) -> str:
+        r"""The law of the noise or of the selection, as text."""
+        match self.mechanism:
+            case Mechanism():
+                return write_noise(self.mechanism.noise)
+            case NoisyThreshold():
+                noise = write_noise(self.mechanism.mechanism.noise)
+                return f"{noise}, threshold {self.mechanism.threshold}"
+        made = self.mechanism
+        text = f"{made.rule.value}:epsilon={made.epsilon},sensitivity={made.sensitivity}"
+        # The epsilon is for all choices together.
+        text += f",count={made.count}" * (made.count > 1)
+        return text + ",monotonic=yes" * made.monotonic
+
+    @property
+    def guarantee(self) -> Guarantee:
+        r"""The guarantee to each user, derived from the mechanism."""
+        return guarantee_of(self.mechanism)
+
+    def privacy_parameters(self) -> dict[str, Fraction]:
+        r"""The guarantee in the terms of the target, rounded up.
+
+        The rho of a threshold is that of the noisy counts, its delta that of revealing a key.
+        """
+        whole: Any = self.guarantee
+        delta = Fraction(self.target.delta)
+        found: dict[str, Any]
+        if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
+            found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
+        elif isinstance(self.mechanism, NoisyThreshold):
+            (inner, _), (appears, _) = whole.parts
+            first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
+            word = "epsilon" if self.target.rho is None else "rho"
+            found = {word: first, "delta": appears.delta(0).upper}
+        elif self.target.rho is None:
+            found = {"epsilon": whole.pure().upper}
+        else:
+            found = {"rho": whole.zcdp().upper}
+        return {word: Fraction(number) for word, number in found.items()}
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(
+            f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items()
+        )
+        return f"Released({self.query.name}: {_format(self.value)}, {parameters})"
+
+
+def _format(value: Any) -> str:
+    return f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
+
+
+def guarantee_of(mechanism: Releasable) -> Guarantee:
+    r"""The guarantee of a query's mechanism."""
+    if isinstance(mechanism, NoisyThreshold):
+        from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
+
+        return threshold_guarantee(mechanism)
+    return guarantee(mechanism)
+
+
+def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
+    r"""epsilon at ``delta``, from the exact curve, or from zCDP if there are too many shifts."""
+    try:
+        return Fraction(found.epsilon(delta).upper)
+    except NotDerived:
+        return Fraction(ZCdp(Fraction(found.zcdp().upper)).epsilon(delta).upper)
+
+
+def plan(
+    query: Query, scope: TableScope, target: Target, confidence: Fraction = CONFIDENCE
+) -> Released:
+    r"""The release without its value: no data are read, no noise is drawn, no user is charged."""
+    mechanism = query.mechanism(scope, target)
+    error: float | None = None
+    if isinstance(query, Additive):
+        law = mechanism.mechanism if isinstance(mechanism, NoisyThreshold) else mechanism
+        assert not isinstance(law, Selection)  # noqa: S101  # additive noise
+        # Noise without a standard error or an interval is refused here, before the draw.
+        each = 1 - (1 - confidence) / 2 if isinstance(query, Mean) else confidence
+        found = scaled(spread(law.noise, each)[0], Fraction(query.unit))
+        error = None if isinstance(query, Mean) else found
+    answer = Answer(None, error, None)
+    return Released(query=query, scope=scope, target=target, mechanism=mechanism, answer=answer)
+
+
+def release(  # noqa: PLR0913 - one release, by keyword
+    query: Query,
+    table: Any,
+    scope: TableScope,
+    target: Target,
+    *,
+    ledger: Ledger | None = None,
+    batch: str | None = None,
+    users: Iterable[str] | None = None,
+    confidence: RationalLike = CONFIDENCE,
+    rng: Rng = SYSTEM,
+) -> Released:
+    r"""Answer ``query`` about ``table`` within ``target``.
+
+    With a ``ledger`` the release has a name, ``batch``, is charged to ``users`` and is stored: a
+    repeated call returns the same answer. Under replace the users are those of the table, who are
+    public. Under add-remove ``users`` must be given: all invited users, with or without rows.
+
+    >>> import polars
+    >>> from accounting.queries import Count
+    >>> table = polars.DataFrame({"user": ["ada", "bob", "bob"]})
+    >>> scope, target = TableScope(user="user", rows_per_user=2), Target(epsilon=40)
+    >>> release(Count(), table, scope, target).value in range(-5, 12)
+    True
+
+    Raises :class:`BudgetExhausted`, with only the column of users read, and
+    :class:`InvalidParameter` for a table that cannot be read as requested; in both cases nothing is
+    charged.
+    """
+    sure = rational_in("confidence", confidence, "(0, 1)")
+    planned = plan(query, scope, target, sure)
+    mechanism, rows = planned.mechanism, Table.of(table)
+    rows.require(scope.user, argument="user")
+    rows.require(*query.columns)
+    if ledger is None:
+        if batch is not None:
+            raise InvalidParameter("batch", batch, "is valid only with a ledger")
+        receipt, drawn = None, mechanism.release(query.encode(rows, scope, rng), rng=rng)
+    else:
+        receipt = _paid(planned, rows, ledger, batch, users, rng)
+        drawn = receipt.value
+    return Released(
+        query=query,
+        scope=scope,
+        target=target,
+        mechanism=mechanism,
+        answer=query.answer(drawn, mechanism, sure),
+        confidence=sure,
+        receipt=receipt,
+        private=not isinstance(rng, SeededRng),
+    )
+
+
+@contextmanager
+def _names_by_row(table: Table, scope: TableScope, *, given: bool) -> Iterator[None]:
+    # If the ledger refuses a name, report its row in the table, unless users were given.
+    try:
+        yield
+    except InvalidParameter as error:
+        if not given and error.argument == "users":
+            table.refuse_user(scope, error.value, error.reason)
+        raise
+
+
+def _paid(
+    planned: Released,
+    table: Table,
+    ledger: Ledger,
+    batch: str | None,
+    users: Iterable[str] | None,
+    rng: Rng,
+) -> Receipt:
+    if isinstance(rng, SeededRng):
+        must = "is not private: a ledger cannot charge for this release"
+        raise InvalidParameter("seed", rng.seed, must)
+    if batch is None:
+        raise InvalidParameter("batch", ABSENT, "must be given: the name of the release")
+    mechanism, scope = planned.mechanism, planned.scope
+    if users is None and scope.relation is Relation.ADD_REMOVE:
+        reason = (
+            "must be given under add-remove: all invited users, with or without rows; the users "
+            "of the table would reveal who is in it"
+        )
+        raise InvalidParameter("users", ABSENT, reason)
+    # The users who are charged are those whose rows are counted.
+    with table.unchanged():
+        present = table.users(scope)
+        charged = present if users is None else list(users)
+        if not charged:
+            raise InvalidParameter("table", table.name, "has no rows: there is no user to charge")
+        others = set(present).difference(charged)
+        if others:
+            reason = "has rows, but is not among the charged users"
+            raise InvalidParameter("users", min(others), reason)
+        value = None
+        if not ledger.has(batch):
+            with _names_by_row(table, scope, given=users is not None):
+                poor = ledger.exhausted(charged, mechanism)
+            if poor:
+                left = {name: ledger.left(name) for name in poor[:3]}
+                price, _ = cost(ledger.filter, mechanism)
+                raise BudgetExhausted(
+                    batch, poor, len(charged), left, ledger.filter.format_cost(price)
+                )
+            value = planned.query.encode(table, scope, rng)
+    question = f"{planned.query!r} for {scope!r}"
+    if len(question) > _LONGEST:
+        digest = hashlib.sha256(question.encode()).hexdigest()
+        question = f"{question[: _LONGEST - len(digest)]}{digest}"
+    return ledger.release(mechanism, value, users=charged, batch=batch, question=question, rng=rng)

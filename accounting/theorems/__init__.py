@@ -1,1 +1,0 @@
-r"""Theorems: conversions and compositions of guarantees, filters and odometers."""

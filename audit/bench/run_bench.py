@@ -1,0 +1,458 @@
+r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
+
+Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
+alpha/3. N runs refute the entry at alpha in 95 of 100 audits (``Entry.runs``; for an entry with a
+claimed curve, which is tested, N = 10,000). It is caught if one try refutes: a true claim is
+refuted with probability at most alpha. ``epsilon_lower`` is that of the last try; the bounds of all
+tries of an entry hold together with confidence 1 - alpha. Each twin is audited once, with N runs at
+level alpha. If the claims of n twins hold, the probability that j or more are refuted is at most
+that of Bin(n, alpha).
+
+Time layer: the same for the duration of each call, on the clock of this machine.
+
+Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
+is refuted and the claim of its twin is proven. Replay layer: an entry is caught when a replay finds
+an error, and nothing is found in its twin. Neither is random, except for the tapes of a replay.
+
+A bench passes if every entry is caught, no audit of a twin fails, no layer but the sample refutes a
+twin, and that binomial probability is at least 1/1000.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+
+import numpy as np
+
+from audit.broken_mechanisms import Entry, Layer, Subject
+from audit.claims.tested_claim import Claim, format_rational
+from audit.claims.verdicts import level_upper
+from audit.errors import TargetFailed
+from audit.formats.junit_and_sarif import Case, Outcome
+from audit.formats.result import Result, Statement, computed, fact, format_share, members
+from audit.spec import AuditSpec
+from audit.statistical_tests.coverage import unmeasured_pairs
+from audit.statistical_tests.sample_outcome import versions
+from audit.targets.target import Catalogued
+from dpcore.cli.terminal import aligned
+from dpcore.cli.workers import in_processes
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import RationalLike, rational
+from dpcore.numbers.rounding import down, up
+
+if TYPE_CHECKING:
+    from audit.formats.html_page import Section
+
+
+LEAST_CHANCE: Final = Fraction(1, 1000)
+r"""The bench fails if the observed number of refuted twins is less probable than this."""
+
+_WIDTH: Final = 100
+_HEADINGS: Final = ("", "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin")
+_RIGHT: Final = (0, 3, 4, 6)
+_KEPT: Final = {
+    Layer.EXACT: "proven",
+    Layer.FIT: "not refuted",
+    Layer.REPLAY: "nothing found",
+    Layer.SAMPLE: "not refuted",
+    Layer.TIME: "not refuted",
+}
+_BELOW: Final = "below the resolution of a sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    r"""The result of one mechanism, from its last attempt."""
+
+    name: str = fact("the name of the mechanism")
+    claim: str = fact("what was tested")
+    runs: int = fact("the runs of the last try, 0 if the laws are known")
+    refuted: bool | None = fact("whether the claim was refuted, null if the audit failed")
+    tries: int = fact("the number of audits", default=1)
+    epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
+    p_value: float | None = fact("the p-value of the last try", default=None)
+    resolution: float = fact(
+        "the smallest probability at which a sample of this size catches an output that only one "
+        "dataset produces",
+        write=lambda value: value if math.isfinite(value) else None,
+        default=math.inf,
+    )
+    finding: str | None = fact("the error found by replay", default=None)
+    error: str | None = fact("the reason if the audit failed", default=None)
+    seconds: float = fact(
+        "the duration in seconds", write=lambda value: round(value, 3), default=0.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRow:
+    r"""An entry and its twin."""
+
+    entry: Entry = fact(
+        '"layer" is the one that must catch it, "true_epsilon" [lower, upper]',
+        name="*",
+        write=members("number", "name", "layer", "true_epsilon"),
+    )
+    broken: Answer = fact("the result of the entry")
+    twin: Answer = fact("the result of its correct twin")
+
+    @computed("what was tested", before="broken")
+    def claim(self) -> str:
+        return self.broken.claim
+
+    @computed("whether the required layer caught it", before="broken")
+    def caught(self) -> bool:
+        return self.broken.refuted is True
+
+    @property
+    def sampled(self) -> bool:
+        r"""Whether samples test the entry; otherwise it is declared below the resolution."""
+        return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
+
+    def cases(self) -> Iterator[Case]:
+        for result, right, role in (
+            (self.broken, self.caught, "caught"),
+            (self.twin, self.sampled or not self.twin.refuted, "not refuted"),
+        ):
+            answered: Outcome = "passed" if right else "failed"
+            yield Case(
+                target=result.name,
+                name=f"{self.entry.name}: {role}",
+                rule="dpcore-bench",
+                outcome="error" if result.refuted is None else answered,
+                message=result.error or f"{result.name} against {result.claim}",
+                seconds=result.seconds,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench(Result):
+    r"""A run over the catalogue, in catalogue order."""
+
+    SCHEMA: ClassVar[str] = "dpcore-bench/1"
+
+    alpha: Fraction = fact(
+        "the level of an entry's tries together, and of each twin", write=level_upper, kind="float"
+    )
+    seed: int = fact("the seed that repeats the bench")
+    rows: tuple[BenchRow, ...] = fact(
+        '[{"number", "name", "claim", "layer", "true_epsilon": [lower, upper], "caught", "broken", '
+        '"twin"}]; the last two are {"name", "claim", "runs", "refuted": null if it failed, '
+        '"tries", "epsilon_lower", "p_value", "resolution", "finding", "error", "seconds"}'
+    )
+    left_out: tuple[str, ...] = fact("entries that were not audited (--quick)", default=())
+    versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
+
+    @computed("whether the conditions of audit.bench.run_bench hold", before="alpha")
+    def passed(self) -> bool:
+        answered = all(row.twin.refuted is not None for row in self.rows)
+        no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)
+        usual = self.chance >= LEAST_CHANCE
+        return self.caught == len(self.rows) and answered and no_fault and usual
+
+    @computed("entries caught by their required layer", before="rows")
+    def caught(self) -> int:
+        return sum(row.caught for row in self.rows)
+
+    @computed("the number of entries", before="rows")
+    def entries(self) -> int:
+        return len(self.rows)
+
+    @computed(
+        '{"sampled", "refuted": numbers of twins, "chance": the probability that at least as many '
+        'are refuted if each is with probability alpha, "least_chance": the least that passes}',
+        before="rows",
+    )
+    def twins(self) -> dict[str, float]:
+        return {
+            "sampled": len(self.sampled_twins),
+            "refuted": self.twins_refuted,
+            "chance": self.chance,
+            "least_chance": float(LEAST_CHANCE),
+        }
+
+    @property
+    def sampled_twins(self) -> tuple[Answer, ...]:
+        return tuple(row.twin for row in self.rows if row.sampled)
+
+    @property
+    def twins_refuted(self) -> int:
+        return sum(twin.refuted is True for twin in self.sampled_twins)
+
+    @property
+    def chance(self) -> float:
+        r"""The probability of at least this many refuted twins if each is refuted with alpha."""
+        from scipy.stats import binom
+
+        sampled = len(self.sampled_twins)
+        return float(binom.sf(self.twins_refuted - 1, sampled, float(self.alpha)))
+
+    @property
+    def subject(self) -> str:
+        return "the catalogue of broken mechanisms"
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.passed else 1
+
+    def statement(self) -> Statement:
+        return Statement(
+            verdict="PASSED" if self.passed else "FAILED",
+            about=f"caught {self.caught} of {len(self.rows)} broken mechanisms",
+        )
+
+    def cases(self) -> Iterator[Case]:
+        for row in self.rows:
+            yield from row.cases()
+        yield Case(
+            target="dpcore audit bench",
+            name="twins refuted by chance",
+            rule="dpcore-bench",
+            outcome="passed" if self.chance >= LEAST_CHANCE else "failed",
+            message=f"{self.twins_refuted} of {len(self.sampled_twins)} correct twins are refuted",
+        )
+
+    def sections(self) -> Iterator[Section]:
+        from audit.formats.html_page import Section
+
+        yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
+
+    def __str__(self) -> str:
+        # "true" is the true epsilon, "lower" the lower bound, with confidence 1 - alpha or, in the
+        # exact layer, proven; both are rounded down.
+        lines = aligned([_HEADINGS, *map(_cells, self.rows)], right=_RIGHT)
+        for sentence in _sentences(self):
+            lines += textwrap.wrap(sentence, _WIDTH, break_on_hyphens=False)
+        return "\n".join(lines)
+
+
+def _cells(row: BenchRow) -> tuple[str, ...]:
+    broken, twin = row.broken, row.twin
+    runs = "" if row.entry.layer is Layer.EXACT else f"{broken.runs:,}"
+    # A bound on a curve is at the delta of one of its points, so it is not comparable to "true".
+    curve = row.entry.curve is not None
+    lower = None if curve else broken.epsilon_lower
+    claim = Claim(epsilon=row.entry.epsilon, delta=row.entry.delta)
+    epsilon, delta = map(format_rational, claim.exact)
+    return (
+        str(row.entry.number),
+        row.entry.name,
+        "its curve" if curve else epsilon if delta == "0" else f"{epsilon}, {delta}",
+        _down(row.entry.true_epsilon.lower),
+        runs,
+        "failed" if broken.refuted is None else "caught" if broken.refuted else "MISSED",
+        "" if lower is None else _down(lower),
+        row.entry.layer.value,
+        "failed" if twin.refuted is None else "REFUTED" if twin.refuted else _KEPT[row.entry.layer],
+    )
+
+
+def _down(value: Fraction | float) -> str:
+    return "infinite" if value == math.inf else down(value, 4)
+
+
+def _sentences(bench: Bench) -> Iterator[str]:
+    alpha, cases = up(bench.alpha, 6), format_share(bench.alpha, 6)
+    yield (
+        f"caught: {bench.caught} of {len(bench.rows)}; a true claim would be refuted in at most "
+        f"{cases} such audits"
+    )
+    other = [row for row in bench.rows if row.entry.layer is Layer.REPLAY]
+    if other:
+        names = ", ".join(row.entry.name for row in other)
+        seen = min(row.broken.resolution for row in other)
+        listed = (
+            f"; sampling would detect it if it occurred in {format_share(seen)} runs or more"
+            if math.isfinite(seen)
+            else ""
+        )
+        yield f"{_BELOW}, and tested by replay: {names}{listed}"
+    yield (
+        f"twins: {bench.twins_refuted} of {len(bench.sampled_twins)} samples refuted, at level "
+        f"{alpha} each; this many or more have probability <= {up(bench.chance, 3)} if their "
+        f"claims hold ({down(LEAST_CHANCE, 3)} or more passes)"
+    )
+    for row in bench.rows:
+        for result in (row.broken, row.twin):
+            if result.error is not None:
+                yield f"failed: {result.name}: {result.error}"
+        if not row.sampled and row.twin.finding is not None:
+            yield f"found in {row.twin.name}: {row.twin.finding}"
+    if bench.left_out:
+        yield f"left out because they need more runs: {', '.join(bench.left_out)}"
+    yield f"{bench.statement().verdict}; repeat with --seed {bench.seed}"
+
+
+TRIES: Final = (1, 2, 4)
+r"""The runs of each try of an entry, in units of N."""
+
+_ON_A_CURVE: Final = 10_000
+_SEEDS: Final = 1 << 32
+
+_Role: TypeAlias = Literal["broken", "twin"]
+_ROLES: Final[tuple[_Role, ...]] = ("broken", "twin")
+
+Done: TypeAlias = Callable[[int], None]
+r"""A function that is called with the number of completed audits."""
+
+
+def bench(
+    entries: Sequence[Entry],
+    *,
+    alpha: RationalLike = "0.001",
+    seed: int = 1,
+    jobs: int = 1,
+    done: Done | None = None,
+) -> Bench:
+    r"""Audit each entry and its twin.
+
+    The result of an entry depends only on ``seed`` and its name, not on the other entries or on
+    ``jobs``, the number of processes (-1: one per core).
+    """
+    exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
+    ordered = sorted(entries, key=lambda entry: entry.number)
+    for entry in ordered:
+        known = entry.laws is not None and entry.twin.laws is not None
+        if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
+            reason = f"the laws of {entry.name} are unknown"
+            raise InvalidParameter("layer", entry.layer.value, reason)
+    # The longest audits first, so that the processes end at about the same time.
+    tasks = [
+        _Task(entry=entry, role=role, alpha=exact, seed=seed)
+        for entry in sorted(ordered, key=first_runs, reverse=True)
+        for role in _ROLES
+    ]
+    found: dict[tuple[str, _Role], Answer] = {}
+    for name, role, result in in_processes(_Task.run, [(task,) for task in tasks], jobs):
+        found[name, role] = result
+        if done is not None:
+            done(len(found))
+    rows = (
+        BenchRow(entry=entry, broken=found[entry.name, "broken"], twin=found[entry.name, "twin"])
+        for entry in ordered
+    )
+    return Bench(rows=tuple(rows), alpha=exact, seed=seed, versions=versions())
+
+
+def first_runs(entry: Entry) -> int:
+    r"""The number of runs N of the first attempt of an entry and its twin."""
+    return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    entry: Entry
+    role: _Role
+    alpha: Fraction
+    seed: int
+
+    def run(self) -> tuple[str, _Role, Answer]:
+        begun = time.perf_counter()
+        match self.entry.layer, self.role:
+            case Layer.EXACT, _:
+                result = self._decided()
+            case Layer.REPLAY, _:
+                result = self._replayed()
+            case _, "twin":
+                result = self._sampled(0, first_runs(self.entry), self.alpha)
+            case _:
+                result = self._tried()
+        seconds = time.perf_counter() - begun
+        return self.entry.name, self.role, replace(result, seconds=seconds)
+
+    def _tried(self) -> Answer:
+        result: Answer
+        for number, times in enumerate(TRIES):
+            runs = times * first_runs(self.entry)
+            result = self._sampled(number, runs, self.alpha / len(TRIES))
+            if result.refuted is not False:
+                break
+        return replace(result, tries=number + 1)
+
+    def _sampled(self, number: int, runs: int, alpha: Fraction) -> Answer:
+        from audit.run_audit import Audit
+
+        subject = self._subject
+        spec = AuditSpec(
+            target=self._target,
+            features=("time",) if self.entry.layer is Layer.TIME else (),
+            runs=runs,
+            alpha=alpha,
+            seed=self._seed_of(number),
+        )
+        report = Audit(spec).run()
+        error = None if report.error is None else str(report.error)
+        if report.verdict == "nothing_measured":
+            error = f"nothing was measured: {unmeasured_pairs(report.coverage)[0].reason}"
+        return Answer(
+            name=subject.name,
+            claim=str(report.claim),
+            runs=report.runs,
+            refuted={"refuted": True, "not_refuted": False}.get(str(report.verdict)),
+            epsilon_lower=report.epsilon_lower,
+            p_value=report.p_value,
+            resolution=report.resolution,
+            error=error,
+        )
+
+    def _decided(self) -> Answer:
+        from audit.known_laws.divergence import decide
+        from audit.known_laws.law_file import read_law
+
+        subject, claim = self._subject, self._target.claim()
+        p, q = (read_law("law", text).checked().law for text in subject.laws or ())
+        decisions = [decide(p, q, point) for point in claim.points]
+        reached = [point.epsilon.worse.lower_float for point in decisions if point.epsilon]
+        verdicts = {point.verdict for point in decisions}
+        undecided = "undecided" in verdicts and "refuted" not in verdicts
+        return Answer(
+            name=subject.name,
+            claim=str(claim),
+            runs=0,
+            refuted=None if undecided else "refuted" in verdicts,
+            epsilon_lower=max(reached, default=0.0),
+            error="it cannot be decided" if undecided else None,
+        )
+
+    def _replayed(self) -> Answer:
+        from audit.replay.replay import replay
+        from audit.statistical_tests.fixed_sample_test import resolution
+
+        subject, claim = self._subject, str(self._target.claim())
+        # The resolution of a sample of the entry's runs: why this entry needs another layer.
+        seen = resolution(self.entry.runs, subject.epsilon, self.alpha, subject.delta)
+        try:
+            report = replay(self._target, subject.pair, seed=self._seed_of(0) % _SEEDS)
+        except TargetFailed as error:
+            return Answer(name=subject.name, claim=claim, runs=0, refuted=None, error=str(error))
+        errors = [found for found in report.findings if found.severity == "error"]
+        replayed = report.verdict != "not_replayable"
+        return Answer(
+            name=subject.name,
+            claim=claim,
+            runs=report.runs,
+            refuted=bool(errors) if replayed else None,
+            resolution=seen,
+            finding=errors[0].statement if errors else None,
+            error=None if replayed else "it cannot be replayed",
+        )
+
+    @property
+    def _subject(self) -> Subject:
+        return self.entry if self.role == "broken" else self.entry.twin
+
+    @property
+    def _target(self) -> Catalogued:
+        subject = self._subject
+        return Catalogued(spelling=subject.name, function=subject.run, subject=subject)
+
+    def _seed_of(self, number: int) -> int:
+        # Each entry, role and try has its own seed.
+        words = [self.seed, number, _ROLES.index(self.role), *self.entry.name.encode()]
+        return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

@@ -1,0 +1,146 @@
+r"""The main command, ``dpcore audit TARGET``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
+from audit.cli.output import Written, check_files
+from audit.formats.junit_and_sarif import format_of
+from audit.spec import AuditSpec
+from dpcore.cli.options import FORMAT_HELP, Format, flag, option
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import say
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.numbers.parameter import rational
+
+if TYPE_CHECKING:
+    from audit.report.audit_report import AuditReport
+
+_NOT_REACHED: Final = 4
+_INTERRUPTED: Final = 128 + signal.SIGINT
+_RESULT: Final = {"rich_help_panel": "The report"}
+
+
+@with_spec()
+def run(
+    given: dict[str, Any],
+    *,
+    spec: Path | None = option(
+        "FILE",
+        "Read the audit from a .toml or .json file of these options by name: target, claim, pair, "
+        "features, ...; options on the command line override its values.",
+        rich_help_panel="What is tested",
+    ),
+    scheduler: str | None = option(
+        "ADDRESS",
+        "Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
+        rich_help_panel="Where, and for how long",
+    ),
+    html: Path | None = option(
+        "FILE",
+        "Write the report as a web page with figures, in one file (needs dpcore\\[plot]).",
+        **_RESULT,
+    ),
+    output: Path | None = option(
+        "FILE", "Also write the JSON report to a file.", "-o", "--output", **_RESULT
+    ),
+    as_json: bool = flag("Print one JSON document instead of text.", "--json", **_RESULT),
+    form: Format = option("FORMAT", FORMAT_HELP, "--format", default=Format.TEXT, **_RESULT),
+) -> None:
+    r"""Audit TARGET: does the code satisfy its claim on two neighbouring datasets?
+
+    Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
+
+    A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
+    rng is a numpy Generator, or a SeededRng of dpcore if it is annotated rng: Rng.
+
+    exec: starts a program in any language. The program reads one line from standard input,
+    {"dataset": 0, "n": 1000, "seed": 7}, writes n outputs to standard output, one per line, and
+    ends with exit code 0.
+
+    Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed, 4
+    nothing measured, or --resolution not reached.
+    """
+    printed = format_of(form, as_json=as_json)
+    try:
+        with named_by_options():
+            check_files(
+                resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
+            )
+            requested = _read_options(given, spec, scheduler)
+            written = _audited(requested, scheduler, html, printed)
+    except KeyboardInterrupt:
+        print("interrupted: no report", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+    written.publish(form=printed, output=output, html=html)
+    raise typer.Exit(_exit_code(written.report, requested))
+
+
+def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
+    if "pair" in given:
+        given["pair"] = read_pair(given["pair"])
+    if scheduler is not None:
+        if "jobs" in given:
+            reason = "applies to local processes: omit it with --scheduler"
+            raise InvalidParameter("--jobs", given["jobs"], reason)
+        given["jobs"] = -1  # all workers of the cluster
+    if spec is not None:
+        given = read_spec(spec) | given
+    target = given.get("target", ABSENT)
+    if not isinstance(target, str):
+        raise InvalidParameter("TARGET", target, "must be given; see dpcore audit --help")
+    return AuditSpec(**given)
+
+
+def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: str) -> Written:
+    from audit.outputs.call_guard import stdout_to_stderr
+    from audit.run_audit import Audit
+    from audit.sandbox.sandboxed_target import Sandbox
+
+    # Output printed by the target, also while outputs are read, must not mix with the report.
+    with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
+        with _target_errors():
+            target = sandbox.target(spec.target, seeded=spec.seed is not None)
+        audit = Audit(replace(spec, target=target), feature=sandbox.feature)
+        with progress_bar("runs", audit.plan.runs) as progress, _cluster(scheduler):
+            report = audit.run(progress, figures=html is not None)
+        return Written.of(report, html=html, form=form)
+
+
+@contextmanager
+def _target_errors() -> Iterator[None]:
+    # An error about "horizon" concerns TARGET, as in continual:tree,horizon=0.
+    try:
+        yield
+    except InvalidParameter as error:
+        name = "TARGET" if error.argument == "target" else f"TARGET: {error.argument}"
+        raise InvalidParameter(name, error.value, error.reason) from None
+
+
+def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
+    if scheduler is None:
+        return nullcontext()
+    from audit.sandbox.parallel_jobs import dask_cluster
+
+    return dask_cluster(scheduler)
+
+
+def _exit_code(report: AuditReport, spec: AuditSpec) -> int:
+    # Raise the error of the target after the report has been written.
+    if report.error is not None:
+        raise report.error
+    wanted = spec.resolution
+    coarse = wanted is not None and not report.resolution <= rational("resolution", wanted)
+    if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
+        say([f"error: --resolution = {wanted}: not reached: {report.blind_spot}"], sys.stderr)
+        return _NOT_REACHED
+    return report.exit_code

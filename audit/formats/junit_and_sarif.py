@@ -1,0 +1,139 @@
+r"""Output formats for CI: JUnit for the test report of a server, SARIF for code scanning."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from audit.formats.shorten import printable
+from dpcore.errors import InvalidParameter
+
+Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
+r"""The outcomes: a failure is evidence against the code, an error is an unfinished audit."""
+
+_LEVELS: Final = {"failed": "error", "error": "error", "warning": "warning", "note": "note"}
+_XML: Final = '<?xml version="1.0" encoding="utf-8"?>\n'
+_SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    r"""A test case: its ``name``, ``target`` and outcome; code scanning groups by ``rule``."""
+
+    target: str
+    name: str
+    rule: str
+    outcome: Outcome
+    message: str
+    detail: str = ""
+    seconds: float = 0.0
+
+
+def outcome_of(exit_code: int) -> Outcome:
+    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors."""
+    outcomes: dict[int, Outcome] = {0: "passed", 1: "failed"}
+    return outcomes.get(exit_code, "error")
+
+
+def format_of(name: str, *, as_json: bool) -> str:
+    r"""The format that a command prints: ``--json`` is ``--format json``."""
+    if as_json and name not in {"text", "json"}:
+        raise InvalidParameter("--format", name, "contradicts --json: give only one of the two")
+    return "json" if as_json else name
+
+
+def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> str:
+    r"""The output for ``--format name``: ``text``, the JSON ``document`` or the cases."""
+    match name:
+        case "junit":
+            return _junit(list(cases))
+        case "sarif":
+            return _sarif(cases)
+    return document if name == "json" else text
+
+
+def _junit(cases: Sequence[Case]) -> str:
+    from xml.etree import ElementTree as ET
+
+    counts = {"tests": len(cases)} | {
+        f"{word}s": sum(case.outcome == kind for case in cases)
+        for word, kind in (("failure", "failed"), ("error", "error"))
+    }
+    counted = {name: str(count) for name, count in counts.items()}
+    root = ET.Element("testsuites", counted)
+    time = f"{sum(case.seconds for case in cases):.3f}"
+    inner = ET.SubElement(root, "testsuite", {"name": "dpcore audit", **counted, "time": time})
+    for case in cases:
+        named = {"name": printable(case.name), "classname": printable(case.target)}
+        time = f"{case.seconds:.3f}"
+        one = ET.SubElement(inner, "testcase", {**named, "time": time, **_place(case.target)})
+        words = printable(case.message)
+        if case.outcome in {"failed", "error"}:
+            kind = "failure" if case.outcome == "failed" else "error"
+            fault = ET.SubElement(one, kind, {"message": words, "type": printable(case.rule)})
+            fault.text = printable(case.detail or case.message)
+        else:
+            ET.SubElement(one, "system-out").text = printable(case.detail or case.message)
+    return _XML + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _sarif(cases: Iterable[Case]) -> str:
+    from importlib.metadata import version
+
+    found = [case for case in cases if case.outcome != "passed"]
+    rules = list(dict.fromkeys(case.rule for case in found))
+    driver = {
+        "name": "dpcore",
+        "version": version("dpcore"),
+        "rules": [{"id": rule, "shortDescription": {"text": rule}} for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": all(c.outcome != "error" for c in found)}],
+        "results": [
+            {
+                "ruleId": case.rule,
+                "ruleIndex": rules.index(case.rule),
+                "level": _LEVELS[case.outcome],
+                "message": {"text": printable(case.detail or case.message)},
+                "locations": [_location(case.target)],
+            }
+            for case in found
+        ],
+    }
+    document = {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _location(target: str) -> dict[str, Any]:
+    # Code scanning shows only results with a location in a file.
+    logical = {"logicalLocations": [{"fullyQualifiedName": printable(target)}]}
+    place = _place(target)
+    if not place:
+        return logical
+    physical = {
+        "artifactLocation": {"uri": place["file"]},
+        "region": {"startLine": int(place["line"])},
+    }
+    return {"physicalLocation": physical, **logical}
+
+
+def _place(target: str) -> dict[str, str]:
+    # The file and line of file.py:name or package.module:name, relative to this folder if possible.
+    module, _, name = target.rpartition(":")
+    path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
+    if not name.isidentifier() or not path.is_file():
+        return {}
+    inside = path.resolve()
+    if inside.is_relative_to(Path.cwd()):
+        path = inside.relative_to(Path.cwd())
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return {"file": path.as_posix(), "line": "1"}
+    lines = [node.lineno for node in tree.body if getattr(node, "name", None) == name]
+    return {"file": path.as_posix(), "line": str(lines[-1] if lines else 1)}

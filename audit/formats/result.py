@@ -1,0 +1,385 @@
+r"""Results: frozen dataclasses with JSON, HTML and text views derived from their fields.
+
+Fields are declared with :func:`fact`, and properties of the document with :func:`computed`. These
+determine the JSON document and its schema; the sentences of :meth:`Result.statement`, the
+sections and the cases determine the terminal text, the notebook card, the HTML page, and the
+formats of :mod:`audit.formats.junit_and_sarif`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import shutil
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+
+from audit.formats.junit_and_sarif import Case, formatted, outcome_of
+from dpcore.cli.terminal import page as printed
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import write_rational
+from dpcore.numbers.rounding import down, up
+
+if TYPE_CHECKING:
+    from audit.formats.html_page import Section
+
+
+def json_number(value: float) -> float | str:
+    r"""A number, or "inf", because JSON has no infinity."""
+    return value + 0.0 if math.isfinite(value) else "inf"
+
+
+def json_ends(value: Enclosure) -> list[float | str]:
+    r"""The list [lower, upper] as floats, rounded outwards."""
+    return [json_number(value.lower_float), json_number(value.upper_float)]
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    r"""The document as JSON with a final newline; values that JSON cannot represent become text."""
+    return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
+
+
+_NARROWEST, _WIDEST = 40, 100
+_LEAST_GROUP: Final = 100
+_MOST_GROUP: Final = 10**15  # larger groups are written as a power of ten
+
+_Value_co = TypeVar("_Value_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fact:
+    about: str
+    write: Callable[[Any], Any]
+    kind: str
+    name: str
+    before: str
+
+
+def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
+    r"""Declare a field of a result; ``about`` is its description in the schema. ``write`` makes its
+    JSON value, by default :func:`plain`; ``kind`` is the type of that value, if it differs from the
+    type of the field, and ``name`` is its key.
+    """
+    return field(metadata={"fact": _read(about, name, kind, write)}, **default)
+
+
+class _Property(Protocol[_Value_co]):
+    def __get__(self, owner: Any, kind: Any = None, /) -> _Value_co: ...
+
+
+def computed(
+    about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
+) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
+    r"""Declare a property as a key of the document, placed ``before`` another key."""
+
+    def marked(getter: Any) -> Any:
+        getter.fact = _read(about, name, kind, write, before)
+        return property(getter)
+
+    return marked
+
+
+def members(*names: str) -> Callable[[Any], dict[str, Any]]:
+    r"""Return a ``write`` function that makes a dict of these attributes, by name.
+
+    If the field is declared with the name "*", they become keys of the document itself.
+    """
+    return lambda value: {name: plain(getattr(value, name)) for name in names}
+
+
+def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
+    # ``write`` may return another type than that of the field.
+    kind = kind or ("Any" if write else "")
+    return _Fact(about=about, write=write or plain, kind=kind, name=name, before=before)
+
+
+@cache
+def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
+    # Name, fact and annotation, in the order of the document; every field if none is declared.
+    declared = any("fact" in each.metadata for each in fields(kind))
+    found = [
+        (each.name, each.metadata.get("fact", _read("")), str(each.type))
+        for each in fields(kind)
+        if "fact" in each.metadata or not declared
+    ]
+    for name, value in (item for base in kind.__mro__ for item in vars(base).items()):
+        own = getattr(getattr(value, "fget", None), "fact", None)
+        if own is not None:
+            place = [other for other, _, _ in found].index(own.before) if own.before else len(found)
+            found.insert(place, (name, own, value.fget.__annotations__["return"]))
+    return found
+
+
+def plain(value: Any) -> Any:
+    r"""Convert a value for JSON: fractions and inf to text, intervals to [lower, upper]."""
+    match value:
+        case float():
+            return json_number(value)
+        case Fraction():
+            return write_rational(value)
+        case Enclosure():
+            return json_ends(value)
+        case Enum():
+            return value.value
+        case tuple() | list():
+            return [plain(each) for each in value]
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case object(to_json=write):
+            return write()
+        case _ if is_dataclass(value):
+            return _document(value)
+    return value
+
+
+def _document(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    document: dict[str, Any] = {}
+    for name, own, _ in _facts(kind):
+        written = own.write(getattr(value, name))
+        document |= written if own.name == "*" else {own.name or name: written}
+    return document
+
+
+class Facts:
+    r"""A frozen dataclass with a JSON document of its declared facts (by default every field)."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The facts as plain values, by name."""
+        return _document(self)
+
+
+class Result(Facts, ABC):
+    r"""A frozen dataclass of facts with a verdict.
+
+    ``print`` shows its sentences, :meth:`to_text` gives its JSON text, and a notebook its card.
+    """
+
+    __slots__ = ()
+
+    SCHEMA: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def verdict(self) -> Any:
+            r"""The verdict; the schema lists the possible values."""
+
+        @property
+        def versions(self) -> dict[str, str]:
+            r"""The versions of dpcore, Python and the numerical libraries."""
+
+    @property
+    @abstractmethod
+    def exit_code(self) -> int:
+        r"""The exit code of a command with this result."""
+
+    @abstractmethod
+    def statement(self) -> Statement:
+        r"""The sentences of the result, which every view shows."""
+
+    @property
+    def refuted(self) -> bool:
+        r"""Whether the claim is refuted."""
+        return bool(self.verdict == "refuted")
+
+    @property
+    def subject(self) -> str:
+        return str(getattr(self, "target", ""))
+
+    @property
+    def sentence(self) -> str:
+        r"""The meaning of the verdict, which a page shows below the verdict."""
+        return self.statement().about
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        r"""Warnings that precede the numbers."""
+        return ()
+
+    def summary(self) -> Sequence[tuple[str, object]]:
+        return [row for row in self.statement().rows if row[0] != "repeat"]
+
+    def sections(self) -> Iterator[Section]:
+        r"""The sections of the page, below its rows."""
+        yield from self.key_sections()
+
+    def key_sections(self) -> Iterator[Section]:
+        r"""The sections that the card of a notebook also shows."""
+        yield from ()
+
+    def cases(self) -> Iterator[Case]:
+        r"""The test cases, for a test report."""
+        statement = self.statement()
+        yield Case(
+            target=self.subject,
+            name=statement.about,
+            rule=self.SCHEMA.partition("/")[0],
+            outcome=outcome_of(self.exit_code),
+            message=f"{statement.verdict}: {statement.about}",
+            detail=str(self),
+        )
+
+    def to_format(self, name: str, *, text: str | None = None) -> str:
+        r"""The result as "text", "json", "junit" or "sarif"."""
+        text = printed(str(self).splitlines()) if text is None else text
+        return formatted(name, text=text, document=self.to_text(), cases=self.cases())
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The result as plain values, the keys of its schema."""
+        return {"schema": self.SCHEMA, **_document(self)}
+
+    def to_text(self) -> str:
+        return json_text(self.to_json())
+
+    def to_html(self, *, command: str | None = None) -> str:
+        r"""One self-contained page; ``command`` is the command line that repeats the audit.
+
+        The pictures of a page need matplotlib.
+        """
+        from audit.formats.html_page import Section, copied
+
+        repeat = [row for row in self.statement().rows if row[0] == "repeat"]
+        last = Section(
+            title="To repeat",
+            copied="" if command is None else copied(command),
+            id="command",
+            facts=[*repeat, *sorted(self.versions.items()), ("schema", self.SCHEMA)],
+        )
+        return self._page(self.summary(), [*self.sections(), last], document=self.to_text())
+
+    def _repr_html_(self) -> str:
+        # The notebook card.
+        from audit.formats.html_page import card
+
+        return card(self._page(self.statement().rows, self.key_sections()))
+
+    def _page(
+        self,
+        rows: Iterable[tuple[str, object]],
+        sections: Iterable[Section],
+        *,
+        document: str = "",
+    ) -> str:
+        from audit.formats.html_page import page
+
+        statement = self.statement()
+        return page(
+            rows, sections, style=statement.style, document=document, verdict=statement.verdict,
+            subject=self.subject, sentence=self.sentence, warnings=self.warnings,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join(self.statement().lines())
+
+
+def json_schema(result: type[Result]) -> dict[str, Any]:
+    r"""The JSON Schema of a result's documents, derived from its facts."""
+    keys = {
+        own.name or name: {
+            "description": own.about,
+            **_type(ast.parse(own.kind or kind, mode="eval").body),
+        }
+        for name, own, kind in _facts(result)
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": result.SCHEMA,
+        "type": "object",
+        "properties": {"schema": {"const": result.SCHEMA}, **keys},
+        "required": ["schema", *keys],
+        "additionalProperties": False,
+    }
+
+
+_TYPES: Final[dict[str, dict[str, Any]]] = {
+    "str": {"type": "string"},
+    "Fraction": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "float": {"anyOf": [{"type": "number"}, {"const": "inf"}]},
+    "tuple": {"type": "array"},
+    "list": {"type": "array"},
+    "dict": {"type": "object"},
+    "None": {"type": "null"},
+}
+
+
+def _type(annotation: ast.expr) -> dict[str, Any]:
+    match annotation:
+        case ast.BinOp(left=one, right=other):
+            both = (_type(one), _type(other))
+            return {"anyOf": [*both]} if all(both) else {}
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=listed):
+            words = listed.elts if isinstance(listed, ast.Tuple) else [listed]
+            return {"enum": [ast.literal_eval(word) for word in words]}
+        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
+            return _TYPES.get(name, {})
+    return _TYPES["None"] if ast.unparse(annotation) == "None" else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    r"""The text of a report: its verdict in capitals, the subject, and rows of (name, value). Every
+    view of the report shows these sentences. ``style`` is the terminal style of the verdict.
+    """
+
+    verdict: str
+    about: str
+    rows: tuple[tuple[str, str], ...] = ()
+    style: str = "bold"
+
+    def lines(self, width: int | None = None) -> list[str]:
+        r"""The lines, wrapped to ``width``, by default that of the terminal."""
+        width = terminal_width() if width is None else width
+        head = f"{self.verdict}  {self.about}" if self.verdict else ""
+        return [
+            *textwrap.wrap(head, width, break_on_hyphens=False),
+            *aligned(self.rows, width),
+        ]
+
+
+def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> list[str]:
+    r"""Format rows of (name, value) in aligned columns, with values wrapped to ``width``."""
+    listed = list(rows)
+    margin = max((len(name) for name, _ in listed), default=0) + indent + 2
+    return [
+        line
+        for name, value in listed
+        for line in textwrap.wrap(
+            value,
+            width,
+            initial_indent=f"{' ' * indent}{name}".ljust(margin),
+            subsequent_indent=" " * margin,
+            break_on_hyphens=False,
+        )
+    ]
+
+
+def terminal_width() -> int:
+    r"""The width of the terminal, limited to a readable range."""
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+
+
+def format_enclosure(value: Enclosure, digits: int = 9) -> str:
+    r"""A proven interval, rounded outwards."""
+    low, high = down(value.lower, digits), up(value.upper, digits)
+    return f"exactly {low}" if low == high else f"between {low} and {high}"
+
+
+def format_share(probability: Fraction | float, digits: int = 2) -> str:
+    r"""A probability as "n of N" with a power of ten N, rounded up."""
+    exact, group = Fraction(probability), _LEAST_GROUP
+    while 0 < exact * group < 1:
+        group *= 10
+    words = f"{group:,}" if group < _MOST_GROUP else f"10^{len(str(group)) - 1}"
+    return f"{up(exact * group, digits)} of {words}"

@@ -1,0 +1,397 @@
+r"""The exact layer: with known output laws, the divergence is proven instead of estimated.
+
+A law is a pmf, with masses that are rational or rational functions of e^(-unit), or a dpcore noise
+shifted by an integer (by a tuple: one draw per coordinate). For two laws P and Q,
+
+    delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
+    epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
+    D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
+
+each enclosed between two bounds. These are for one direction; a claim needs both. For two shifts of
+one noise, ``accounting`` derives the curve from their distance (``direction``); pmfs are summed
+here, in rational arithmetic except for one final exponential or logarithm. Proof:
+``docs/proofs/exact_audits.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate
+from typing import Final, Literal, TypeAlias
+
+from flint import arb
+
+from accounting.privacy_curves.release_curve import PairCurve
+from audit.claims.tested_claim import Claim
+from audit.formats.result import computed, fact, members
+from audit.known_laws.direction import Box, NeverWorse, shift_curve, vectors, worst_interval
+from audit.targets.target import Law, Shifted
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.laws.binomial import Binomial
+from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
+from dpcore.numbers.exp_field import ExpRational
+from dpcore.numbers.parameter import RationalLike, at_least_zero, rational, rational_in
+
+_BITS: Final = 64
+_SHOWN: Final = 12
+
+
+Mass: TypeAlias = Fraction | ExpRational
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    r"""A set of outputs: its description and its probability under both laws."""
+
+    words: str
+    p: Enclosure
+    q: Enclosure
+
+
+def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
+    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
+
+    It is exactly 0 if P/Q never exceeds e^epsilon.
+    """
+    level = at_least_zero("epsilon", epsilon)
+    return _compare(p, q).enclose_delta(level, bits)
+
+
+def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
+    r"""Enclose epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), which is at least 0 or infinite."""
+    allowed = rational_in("delta", delta, "[0, 1)")
+    return _compare(p, q).enclose_epsilon(allowed, bits)
+
+
+def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
+    r"""Enclose D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
+    a = rational("order", order)
+    if a <= 1:
+        raise InvalidParameter("order", order, "must be > 1")
+    return _compare(p, q).enclose_renyi(a, bits)
+
+
+def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
+    r"""An event that maximises P(S) - e^epsilon Q(S); None if the maximum is 0, and for vectors."""
+    level, curve = at_least_zero("epsilon", epsilon), _compare(p, q)
+    if isinstance(curve, _Table):
+        return curve.event(level)
+    return _interval(p, q, level) if isinstance(p, Shifted) and isinstance(q, Shifted) else None
+
+
+def _compare(p: Law, q: Law) -> PairCurve | Box | _Table:
+    # The curve of two shifts of one noise, or a table of two pmfs; an empty one of equal laws.
+    match p, q:
+        case Shifted(), Shifted():
+            if p.noise != q.noise:
+                raise InvalidParameter("q", q, f"must be a shift of the same noise as p = {p}")
+            match p.shift, q.shift:
+                case int(here), int(there):
+                    return _Table([]) if here == there else shift_curve(p.noise, here, there)
+                case tuple(here), tuple(there) if len(here) == len(there):
+                    return _Table([]) if here == there else vectors(p.noise, here, there)
+            raise InvalidParameter("q", q, f"must have as many coordinates as p = {p}")
+        case Mapping(), Mapping():
+            one, other = _read_pmf("p", p), _read_pmf("q", q)
+            none = Fraction()
+            seen = dict.fromkeys([*one, *other])
+            return _Table([(x, one.get(x, none), other.get(x, none)) for x in seen])
+    raise InvalidParameter("p, q", (p, q), "must be two pmfs or two shifts of one noise")
+
+
+def _interval(p: Shifted, q: Shifted, level: Fraction) -> Event | None:
+    if isinstance(p.shift, tuple) or isinstance(q.shift, tuple):
+        return None
+    found = worst_interval(p.noise, p.shift, q.shift, level)
+    if found is None:
+        return None
+    return Event(
+        words=found.words,
+        p=found.probability(p.noise, p.shift, _BITS),
+        q=found.probability(q.noise, q.shift, _BITS),
+    )
+
+
+def _read_pmf(
+    name: str, pmf: Mapping[Hashable, RationalLike | ExpRational]
+) -> dict[Hashable, Mass]:
+    exact: dict[Hashable, Mass] = {
+        x: mass if isinstance(mass, ExpRational) else rational(f"{name}[{x!r}]", mass)
+        for x, mass in pmf.items()
+    }
+    for x, mass in exact.items():
+        if mass < 0:
+            raise InvalidParameter(f"{name}[{x!r}]", str(mass), "must be >= 0")
+    total = sum(exact.values(), Fraction())
+    if total != 1:
+        reason = "is the sum of its masses, which must be exactly 1"
+        raise InvalidParameter(name, str(total), reason)
+    return {x: mass for x, mass in exact.items() if mass}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    # The curve of two pmfs: outputs with their masses (x, P(x), Q(x)), not both 0.
+    rows: list[tuple[Hashable, Mass, Mass]]
+
+    def enclose_delta(self, level: Fraction, bits: int) -> Enclosure:
+        above = [(p, q) for _, p, q in self.rows if _exceeds(p, q, level)]
+        if not above:
+            return Enclosure.exactly(0)
+        in_p, in_q = (sum(masses, Fraction()) for masses in zip(*above, strict=True))
+        times = _power_of_e(level, in_p, in_q)
+        if times is not None:
+            return _enclosed(in_p - times * in_q, bits)
+        return narrow(lambda: _ball(in_p) - ball(level).exp() * _ball(in_q), bits)
+
+    def enclose_epsilon(self, allowed: Fraction, bits: int) -> Enclosure:
+        # Sorted by decreasing P/Q, exactly; Q = 0 first.
+        rows = sorted(self.rows, key=lambda row: (row[1] == 0, row[2] / row[1] if row[1] else 0))
+        best: Mass = Fraction(1)  # epsilon >= log 1 = 0
+        sums = zip(
+            accumulate(p for _, p, _ in rows), accumulate(q for _, _, q in rows), strict=True
+        )
+        for in_p, in_q in sums:
+            if in_p > allowed:
+                if in_q == 0:
+                    return Enclosure.infinite()
+                best = max(best, (in_p - allowed) / in_q)
+        log = best.log if isinstance(best, ExpRational) else 0 if best == 1 else None
+        return narrow(lambda: _ball(best).log(), bits) if log is None else Enclosure.exactly(log)
+
+    def enclose_renyi(self, a: Fraction, bits: int) -> Enclosure:
+        if any(p and not q for _, p, q in self.rows):
+            return Enclosure.infinite()
+        if all(p == q for _, p, q in self.rows):
+            return Enclosure.exactly(0)
+        shared = [(p, p / q) for _, p, q in self.rows if p]
+
+        def divergence() -> arb:
+            terms = (_ball(p) * _ball(ratio) ** ball(a - 1) for p, ratio in shared)
+            return sum(terms, arb(0)).log() / ball(a - 1)
+
+        return narrow(divergence, bits)
+
+    def event(self, level: Fraction) -> Event | None:
+        above = [row for row in self.rows if _exceeds(row[1], row[2], level)]
+        if not above:
+            return None
+        named = [repr(x) for x, _, _ in above[:_SHOWN]]
+        more = f" and {len(above) - _SHOWN} more" if len(above) > _SHOWN else ""
+        return Event(
+            words=f"output in {{{', '.join(named)}}}{more}",
+            p=_enclosed(sum((p for _, p, _ in above), Fraction()), _BITS),
+            q=_enclosed(sum((q for _, _, q in above), Fraction()), _BITS),
+        )
+
+
+def _ball(mass: Mass) -> arb:
+    return mass.ball() if isinstance(mass, ExpRational) else ball(mass)
+
+
+def _enclosed(mass: Mass, bits: int) -> Enclosure:
+    return mass.enclose(bits) if isinstance(mass, ExpRational) else Enclosure.exactly(mass)
+
+
+def _exceeds(p: Mass, q: Mass, level: Fraction) -> bool:
+    # Whether p > e^level q. If e^level is not in the field of p and q, their ratio never equals it
+    # (Lindemann), so increasing precision decides.
+    if not p or not q:
+        return bool(p)
+    times = _power_of_e(level, p, q)
+    if times is not None:
+        return p > times * q
+    bits = _BITS
+    while True:
+        with precision(bits):
+            excess = (_ball(p) / _ball(q)).log() - ball(level)
+            if excess > 0 or excess < 0:
+                return bool(excess > 0)
+        bits *= 2
+
+
+def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
+    # e^level as an element of the field of the masses, or None if it is not in the field.
+    field = next((each for each in masses if isinstance(each, ExpRational)), None)
+    if level == 0 or field is None:
+        return Fraction(1) if level == 0 else None
+    return field.power_of_e(level)
+
+
+Order: TypeAlias = Fraction | float
+r"""An order of a Renyi divergence: a rational > 1, or ``math.inf``."""
+
+Direction: TypeAlias = Literal["p_against_q", "q_against_p"]
+Decided: TypeAlias = Literal["proven", "refuted", "undecided"]
+
+_DECIDING: Final = (64, 256, 1024, 4096)
+_TRANSCENDENTAL: Final = (*_DECIDING, 1 << 14, 1 << 16)
+_MOST_TRIALS: Final = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    r"""An enclosed quantity at a point ``at``, in both directions."""
+
+    quantity: Literal["delta", "epsilon", "renyi"]
+    at: Order
+    p_against_q: Enclosure | None = fact(
+        "[lower, upper]; null if proven never to exceed the other direction"
+    )
+    q_against_p: Enclosure | None = fact("[lower, upper] in the other direction, or null")
+
+    @property
+    def ways(self) -> dict[Direction, Enclosure]:
+        r"""The enclosures of the directions that have one."""
+        both: dict[Direction, Enclosure | None] = {
+            "p_against_q": self.p_against_q, "q_against_p": self.q_against_p
+        }  # fmt: skip
+        return {direction: way for direction, way in both.items() if way is not None}
+
+    @computed("the larger of the two", before="p_against_q")
+    def worse(self) -> Enclosure:
+        found = self.ways.values()
+        return Enclosure(max(way.lower for way in found), max(way.upper for way in found))
+
+
+def delta_point(p: Law, q: Law, epsilon: Fraction) -> Point:
+    r"""The least delta at ``epsilon``, in both directions."""
+    return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
+
+
+def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
+    r"""The least epsilon at ``delta``, in both directions."""
+
+    def smallest(one: Law, other: Law) -> Enclosure:
+        try:
+            found = epsilon_at(one, other, delta)
+        except PrecisionExhausted:
+            if (tables := _tabulated(one, other)) is None:
+                raise
+            return epsilon_at(*tables, delta)
+        if delta or found.lower == found.upper or found.upper < math.inf:
+            return found
+        # epsilon(0) is the divergence of order infinity, an upper bound for all other orders.
+        return max(found, renyi(one, other, 2), key=lambda enclosure: enclosure.lower)
+
+    return _both("epsilon", delta, p, q, smallest)
+
+
+def renyi_point(p: Law, q: Law, order: Order) -> Point:
+    r"""The Renyi divergence of this order; order infinity is epsilon at delta = 0."""
+    if isinstance(order, float):
+        if order != math.inf:
+            raise InvalidParameter("order", order, "must be a rational > 1, or infinity")
+        return replace(epsilon_point(p, q, Fraction()), quantity="renyi", at=order)
+    return _both("renyi", order, p, q, lambda one, other: renyi(one, other, order))
+
+
+def _both(
+    quantity: Literal["delta", "epsilon", "renyi"],
+    at: Order,
+    p: Law,
+    q: Law,
+    enclose: Callable[[Law, Law], Enclosure],
+) -> Point:
+    ways: list[Enclosure | None] = []
+    for one, other in ((p, q), (q, p)):
+        try:
+            ways.append(enclose(one, other))
+        except NeverWorse:
+            ways.append(None)
+    return Point(quantity=quantity, at=at, p_against_q=ways[0], q_against_p=ways[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    r"""A claimed point and its proof or refutation.
+
+    ``delta`` encloses the smallest delta at the claimed epsilon, ``epsilon`` the smallest epsilon
+    at the claimed delta (None if it is discontinuous there and no precision decides). ``event``
+    violates a refuted claim, if an event is known; it is more likely under P if ``direction`` is
+    "p_against_q". A claim is "undecided" if the enclosure still contains its delta at the highest
+    precision.
+    """
+
+    claim: Claim = fact("the claimed point", write=members("epsilon", "delta"))
+    verdict: Decided = fact("the verdict on this point")
+    delta: Point = fact("the smallest delta at the claimed epsilon")
+    epsilon: Point | None = fact("the smallest epsilon at the claimed delta")
+    direction: Direction | None = None
+    event: Event | None = None
+
+
+def decide(p: Law, q: Law, claim: Claim) -> Decision:
+    r"""Decide whether P(S) <= e^epsilon Q(S) + delta and vice versa, for all events S.
+
+    For two pmfs, with masses that are rational or rational functions of e^(-unit), every claim is
+    decided: delta is rational and exact, or irrational (Lindemann), so enough precision separates
+    it from the claimed one. The same holds for one coordinate of binomial noise, whose masses are
+    rational.
+    """
+    epsilon, delta = claim.exact
+    reached = _both("delta", epsilon, p, q, lambda one, other: _settled(one, other, epsilon, delta))
+    above = {way: found.lower for way, found in reached.ways.items() if found.lower > delta}
+    proven = all(found.upper <= delta for found in reached.ways.values())
+    worse = max(above, key=lambda way: above[way], default=None)
+    one, other = (q, p) if worse == "q_against_p" else (p, q)
+    needed: Point | None = None
+    with suppress(PrecisionExhausted):
+        needed = epsilon_point(p, q, delta)
+    return Decision(
+        claim=claim,
+        verdict="refuted" if above else "proven" if proven else "undecided",
+        delta=reached,
+        epsilon=needed,
+        direction=worse,
+        event=None if worse is None else worst_event(one, other, epsilon),
+    )
+
+
+def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
+    # delta(epsilon) of one direction, narrow enough to compare it with the claimed delta if
+    # possible.
+    exact = not (isinstance(p, Shifted) or isinstance(q, Shifted))
+    if exact and (rational := _if_rational(p, q, epsilon)) is not None:
+        return Enclosure.exactly(rational)
+    found = Enclosure(0, 1)  # contains every delta
+    for bits in _TRANSCENDENTAL if exact else _DECIDING:
+        try:
+            found = hockey_stick(p, q, epsilon, bits=bits)
+        except PrecisionExhausted:
+            break
+        if found.upper <= delta or found.lower > delta:
+            return found
+    tables = _tabulated(p, q)
+    return found if tables is None else _settled(*tables, epsilon, delta)
+
+
+def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
+    # For pmfs with rational masses, delta = P(S) - e^epsilon Q(S) is rational if epsilon or Q(S) is
+    # 0, and otherwise transcendental.
+    event = worst_event(p, q, epsilon)
+    if event is None:
+        return Fraction()
+    if event.p.width or event.q.width:
+        return None  # masses in e^(-unit): `hockey_stick` is exact if rational
+    in_p, in_q = Fraction(event.p.lower), Fraction(event.q.lower)
+    return in_p - in_q if epsilon == 0 or not in_q else None
+
+
+def _tabulated(p: Law, q: Law) -> tuple[Law, Law] | None:
+    # The pmfs of binomial noise in one coordinate, which have rational masses.
+    match p, q:
+        case Shifted(noise=Binomial() as noise, shift=int(here)), Shifted(shift=int(there)) if (
+            noise.trials <= _MOST_TRIALS
+        ):
+            chance, trials = noise.probability, noise.trials
+            masses = [
+                math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+                for k in range(trials + 1)
+            ]
+            return dict(enumerate(masses, here)), dict(enumerate(masses, there))
+    return None

@@ -1,0 +1,190 @@
+r"""The verdict of the exact layer: whether additive noise, or a listed law, satisfies a claim.
+
+The verdict on the law of the noise is proven, not estimated. The sample and fit layers test whether
+the code follows that law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from audit.claims.tested_claim import Claim
+from audit.claims.verdicts import LayerRun, VerdictWord
+from audit.known_laws.divergence import Decision, decide
+from audit.report.audit_record import ExactFinding, ExactWitness
+from audit.report.audit_report import AuditReport
+from audit.runs.draw_plan import Plan
+from audit.statistical_tests.sample_outcome import Outcome, versions
+from audit.targets.target import KnownLaw, Shifted
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.parameter import rational
+from dpcore.parse_noise import write_noise
+
+
+def prove(target: KnownLaw, plan: Plan) -> AuditReport:
+    r"""Decide the claim on the pairs of the plan, in both directions.
+
+    Every point of a claimed curve is decided on every pair. A curve is proven if it is the curve of
+    this noise at the distance of the pairs; otherwise, if all its points hold, the verdict is
+    "not_refuted".
+    """
+    decided = [
+        _decided(target, pair, place, point)
+        for place, pair in enumerate(plan.pairs)
+        for point in plan.claim.points
+    ]
+    refuted = next((row for row in decided if not row.kept), None)
+    # If nothing is refuted, report the row whose epsilon is largest relative to its claim.
+    worst = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
+    verdict: VerdictWord = "refuted"
+    if refuted is None:
+        whole = isinstance(plan.claim, Claim) or _is_its_own(target, plan)
+        verdict = "proven" if whole else "not_refuted"
+    return AuditReport(
+        target=target.spelling,
+        claim=plan.claim,
+        pair=plan.pairs[worst.pair],
+        pairs=plan.pairs if len(plan.pairs) > 1 else (),
+        verdict=verdict,
+        epsilon_lower=worst.needed.lower_float,
+        at_delta=worst.point.exact[1],
+        alpha=rational("alpha", plan.alpha),
+        runs_by_world=(0, 0),
+        stopped="no runs: both laws are known",
+        witness=worst.witness,
+        outcomes=tuple(row.outcome for row in decided) if len(decided) > 1 else (),
+        row=decided.index(worst),
+        exact=ExactFinding(delta=worst.decision.delta.worse, epsilon=worst.needed),
+        layers=(_layer(target, plan, verdict),),
+        versions=versions(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    # The decision on one point on one pair; ``needed`` is the least epsilon at the claimed delta,
+    # in its worse direction.
+    pair: int
+    decision: Decision
+    needed: Enclosure
+
+    @property
+    def point(self) -> Claim:
+        return self.decision.claim
+
+    @property
+    def kept(self) -> bool:
+        return self.decision.verdict == "proven"
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(
+            claim=self.point,
+            pair=self.pair,
+            epsilon_lower=self.needed.lower_float,
+            refuted=not self.kept,
+        )
+
+    @property
+    def witness(self) -> ExactWitness | None:
+        event = self.decision.event
+        if event is None:
+            return None
+        of_a = self.decision.direction == "p_against_q"
+        in_a, in_b = (event.p, event.q) if of_a else (event.q, event.p)
+        return ExactWitness(
+            event=event.words, world="A" if of_a else "B", probability_a=in_a, probability_b=in_b
+        )
+
+
+def _shifts(target: KnownLaw, plan: Plan) -> list[tuple[object, ...]]:
+    # The shifts of the laws on each pair; empty for listed probabilities.
+    laws = (target.laws(pair) for pair in plan.pairs)
+    return [tuple(law.shift for law in both if isinstance(law, Shifted)) for both in laws]
+
+
+def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
+    found = decide(*target.laws(pair), point)
+    epsilon, delta = point.exact
+    if found.verdict == "undecided":
+        raise PrecisionExhausted(
+            f"delta({epsilon}) could not be compared with the claimed delta = {delta}"
+        )
+    if found.epsilon is None:
+        raise PrecisionExhausted(
+            f"epsilon({delta}) is discontinuous at this delta, and no precision decides which "
+            f"side applies"
+        )
+    return _Row(pair=place, decision=found, needed=found.epsilon.worse)
+
+
+def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
+    # Whether the claimed curve is that of this noise, with the shift of every pair.
+    if target.noise is None:
+        return False
+    return all(
+        isinstance(a, int)
+        and isinstance(b, int)
+        and str(plan.claim) == f"{write_noise(target.noise)}@{abs(a - b)}"
+        for a, b in _shifts(target, plan)
+    )
+
+
+def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
+    first = _shifts(target, plan)[0]
+    if verdict == "refuted":
+        proves = "one probability exceeds e^epsilon times the other + delta, by proven bounds"
+    elif verdict == "not_refuted":
+        proves = "the tested points hold; nothing is proven about the curve between them"
+    elif len(plan.pairs) > 1:
+        proves = "for every event, on each of these pairs"
+    elif not first:
+        proves = "for every event, on this pair"
+    elif isinstance(a := first[0], int) and isinstance(b := first[1], int):
+        proves = f"for every event, and every pair of integers at distance <= {abs(a - b)}"
+    else:
+        proves = "for every event, and every pair with no larger change in any coordinate"
+    return LayerRun(
+        layer="exact", method="enclosed hockey-stick divergence", proves=proves + target.about
+    )
+
+
+def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
+    r"""Merge the reports of two layers: refuted if either refutes, proven if only the law was
+    tested. The bound is the proven one, unless only the runs refute.
+    """
+    if sampled.error is not None:
+        return replace(
+            sampled, exact=proven.exact, layers=(*proven.layers, *sampled.layers), witness=None
+        )
+    first, second = proven, sampled
+    if sampled.verdict == "refuted" and proven.verdict != "refuted":
+        first, second = sampled, proven
+    bound = first.epsilon_lower
+    if first is sampled and (first.pair, first.at_delta) == (second.pair, second.at_delta):
+        bound = max(bound, second.epsilon_lower)
+    own = proven.outcomes
+    rows: tuple[Outcome, ...] = ()
+    if own or sampled.outcomes:
+        own = own or (
+            Outcome(
+                claim=proven.claim.points[0],
+                epsilon_lower=proven.epsilon_lower,
+                refuted=proven.verdict == "refuted",
+            ),
+        )
+        rows = (*own, *sampled.outcomes)
+    return replace(
+        sampled,
+        verdict=first.verdict,
+        pair=first.pair,
+        witness=first.witness,
+        epsilon_lower=bound,
+        at_delta=first.at_delta,
+        outcomes=rows,
+        row=first.row + (len(own) if rows and first is sampled else 0),
+        exact=proven.exact,
+        layers=(*proven.layers, *sampled.layers),
+    )

@@ -1,0 +1,362 @@
+r"""Findings from pairs of runs on equal tapes: values and other observable behaviour."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain, combinations
+from typing import Any, Final
+
+from audit.claims.tested_claim import format_rational as exact_decimal
+from audit.formats.shorten import distinct
+from audit.outputs.rows import display_path
+from audit.replay.distance import Number, difference, numbers_in, root
+from audit.replay.findings import Finding
+from audit.replay.rng_hooks import EARLY, PLAIN
+from audit.replay.run_on_tape import Execution, PairedRuns, is_label
+from audit.replay.tape import Seeded
+from audit.spec import SensitivityNorm
+from dpcore.numbers.rounding import down, up
+
+_MOST_COMPARED: Final = 16
+
+
+# -- the declared sensitivity ----------------------------------------------------------------
+
+
+def moves(
+    pairs: Sequence[PairedRuns], declared: Fraction | None, norm: SensitivityNorm
+) -> Iterator[Finding]:
+    r"""Compare the change of the output under the same draws with the declared sensitivity.
+
+    The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
+    ``declared``. One tape on which both runs make the same draws and the outputs differ by more
+    refutes it. For floats, a rounding error of 2^-20 of their size, as in single precision, is
+    allowed in each coordinate.
+    """
+    found = [(both, *move) for both in pairs if (move := _move(both, norm)) is not None]
+    if not found:
+        if declared is not None:
+            yield Finding(
+                kind="sensitivity-not-compared",
+                severity="warning",
+                statement=(
+                    "no tape gave the same draws and numbers of the same shape on both datasets: "
+                    "the declared sensitivity was not tested"
+                ),
+            )
+        return
+    both, _, most, slack = max(found, key=lambda item: item[2])
+    power = 2 if norm == "l2" else 1
+    low, high = root(most) if norm == "l2" else (most, most)
+    if declared is not None and most > (declared + slack) ** power:
+        yield Finding(
+            kind="sensitivity-exceeded",
+            severity="error",
+            refutes=True,
+            statement=f"with the same draws the outputs differ by {down(low, 6)} ({norm}), more "
+            f"than the declared sensitivity {exact_decimal(declared)}",
+            witness=both.witness(difference=str(most) if power == 1 else f"sqrt({most})"),
+        )
+        return
+    yield Finding(
+        kind="sensitivity",
+        severity="note",
+        statement=f"with the same draws the outputs differ by at most {up(high, 6)} ({norm}) on "
+        f"{len(found):,} tapes",
+    )
+    first = found[0][1]
+    steady = all(
+        len(move) == len(first)
+        and all(abs(p - q) <= 2 * slack for p, q in zip(move, first, strict=True))
+        for _, move, _, slack in found
+    )
+    if declared is not None and not steady:
+        yield Finding(
+            kind="not-additive",
+            severity="warning",
+            statement=(
+                "the difference of the outputs depends on the draws: the noise is not simply "
+                "added, and a sensitivity alone does not bound the privacy loss"
+            ),
+        )
+
+
+def _move(
+    both: PairedRuns, norm: SensitivityNorm
+) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
+    # The exact difference, its norm (for l2, squared) and the possible contribution of rounding.
+    if not both.complete or both.a.flow != both.b.flow:
+        return None
+    of_a, of_b = numbers_in(both.a.output), numbers_in(both.b.output)
+    if of_a is None or of_b is None or not of_a.comparable(of_b):
+        return None
+    found = difference(of_a.values, of_b.values, norm)
+    if found is None:
+        return None
+    move, size, slack = found
+    return move, size, slack + of_a.rounding + of_b.rounding  # of numbers in texts
+
+
+# -- control flow -------------------------------------------------------------------------
+
+
+def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
+    r"""Check the declaration (strict) that draws do not depend on data; one tape refutes it."""
+    for both in pairs:
+        if both.complete and both.a.flow != both.b.flow:
+            counts = [dict(run.tape.draws) for run in (both.a, both.b)]
+            yield Finding(
+                kind="draws",
+                severity="error",
+                refutes=True,
+                statement="the draws on one tape depend on the data, contrary to the declaration",
+                witness=both.witness(draws_a=counts[0], draws_b=counts[1]),
+            )
+            return
+
+
+# -- parts without noise ---------------------------------------------------------------------
+
+
+def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
+    r"""Find a part of the output, or a difference of two parts, that changes with the data but not
+    with the tape.
+    """
+    good = [both for both in pairs if not both.failed]
+    if not good:
+        return
+    sides = [both.a for both in good], [both.b for both in good]
+    first, other = (side[0].parts for side in sides)
+    paths = [path for path in first if path in other]
+    if {run.structure for run in sides[0]} == {run.structure for run in sides[1]}:
+        paths = [*dict.fromkeys((*first, *other))]  # sets may have different members
+    a, b = (_still(side, paths) for side in sides)
+    for name in a:
+        one, rest = a[name], b.get(name, a[name])
+        if one == rest or (one is None and not is_label(rest)):
+            continue
+        if rest is None and not is_label(one):
+            continue
+        words = ["some number" if each is None else each for each in (one, rest)]
+        yield Finding(
+            kind="unnoised-part",
+            severity="error",
+            statement=f"{name} is {words[0]} for dataset A and {words[1]} for dataset B on all "
+            f"{len(good):,} tapes: no draw changes it",
+            witness=good[0].witness(),
+        )
+        return
+
+
+def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
+    # The parts that are equal in all runs, by name; None for a part that is always a number.
+    found: dict[str, Any] = {}
+    if len({run.key for run in runs}) == 1:
+        found["the whole output"] = runs[0].key
+    for path in paths:
+        cells = [run.parts.get(path, "absent") for run in runs]
+        if len(set(map(repr, cells))) == 1:
+            # repr makes nan equal to nan.
+            found[display_path(path)] = repr(cells[0]) if is_label(cells[0]) else cells[0]
+        elif not any(map(is_label, cells)):
+            found[display_path(path)] = None
+    first, *others = (numbers_in(run.output) for run in runs)
+    if first is None or len(first.values) > _MOST_COMPARED:
+        return found
+    table = [first, *(each for each in others if each is not None and each.paths == first.paths)]
+    if len(table) < len(runs):
+        return found
+    for i, j in combinations(range(len(first.values)), 2):
+        differences = {row.values[i] - row.values[j] for row in table}
+        if len(differences) == 1:
+            one, other = (display_path(first.paths[place]) for place in (i, j))
+            found[f"{one} minus {other}"] = differences.pop()
+    return found
+
+
+def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
+    r"""Whether the output of ``run`` is also plausible for the dataset of ``others``.
+
+    It is if it occurred there; or if it lies between the smallest and the largest of the others,
+    and all are integers, or repeated multiples of one step; or if it is not a number, and some
+    output occurred only once, so that unseen outputs are likely. This is a heuristic, not a proof.
+    """
+    counts = Counter(other.key for other in others if other.error is None)
+    if run.key in counts:
+        return True
+    own = numbers_in(run.output)
+    if own is None or own.labels:
+        return 1 in counts.values()
+    found = {other.key: numbers_in(other.output) for other in others if other.error is None}
+    rows = [row.values for row in found.values() if row is not None and own.comparable(row)]
+    floats = [x for x in chain(own.values, *rows) if isinstance(x, float)]
+    if not rows or not all(map(math.isfinite, floats)):
+        return False
+    whole = all(x.is_integer() for x in floats)
+    if not whole and 2 * len(counts) > counts.total():
+        return False
+    return all(
+        min(column) <= x <= max(column) and (whole or _on_lattice(x, column))
+        for x, column in zip(own.values, zip(*rows, strict=True), strict=True)
+    )
+
+
+def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
+    # Whether x is exactly a value of the column plus a multiple of their common step.
+    unit = math.lcm(*(Fraction(y).denominator for y in (x, *column)))
+    values = [int(Fraction(y) * unit) for y in column]
+    step = math.gcd(*(y - values[0] for y in values))
+    distance = int(Fraction(x) * unit) - values[0]
+    return distance % step == 0 if step else distance == 0
+
+
+# -- sources of randomness -------------------------------------------------------------------
+
+
+def seeds(
+    constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
+) -> Iterator[Finding]:
+    r"""Find constant seeds, seeds used twice in one run, and seeds not derived from the tape.
+
+    ``again`` repeats the first of ``runs`` on the same tape.
+    """
+    fixed = sorted(f"{kind} from {seed!r}" for kind, seed in constants)
+    if fixed:
+        alone = not any(run.flow for run in runs)
+        yield Finding(
+            kind="fixed-seed",
+            severity="error" if alone else "warning",
+            statement=f"every run starts {', '.join(fixed)}"
+            + (": no other source is used, so anyone can reproduce the noise" if alone else ""),
+        )
+    for run in runs:
+        twice = [seed for seed, count in Counter(run.tape.seeds).items() if count > 1]
+        if twice:
+            yield Finding(
+                kind="shared-seed",
+                severity="warning",
+                statement=f"two generators of one run start from the same seed "
+                f"({twice[0].kind}): their draws are the same",
+            )
+            break
+    if runs and runs[0].tape.seeds != again.tape.seeds:
+        yield Finding(
+            kind="outside-seed",
+            severity="warning",
+            statement=(
+                "a seed does not come from a source of randomness, but for example from a clock: "
+                "it may be guessable"
+            ),
+        )
+
+
+def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
+    r"""Find generators that are not cryptographic, and generators created before the replay."""
+    met: set[str] = set()
+    for run in runs:
+        met |= PLAIN & run.tape.met
+        met |= {
+            kind
+            for kind in PLAIN
+            for source in run.tape.draws
+            if source == kind or source.startswith((f"{kind} ", f"{kind},"))
+        }
+    if met:
+        yield Finding(
+            kind="not-cryptographic",
+            severity="warning",
+            statement=f"draws from {', '.join(sorted(met))}: its state, and all noise, can be "
+            "computed from outputs; use SystemRng, secrets or os.urandom",
+        )
+    made = sorted({s for run in runs for s in run.tape.draws if EARLY in s})
+    if made:
+        yield Finding(
+            kind="made-early",
+            severity="warning",
+            statement=f"draws from {'; '.join(made)}: it is unknown whether its seed is a constant",
+        )
+
+
+_NUMBERS: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_LONG: Final = 200
+
+
+def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
+    r"""Find a structure of the output that depends on the data: an error if each dataset always
+    gave its own structure.
+    """
+    good = [both for both in pairs if not both.failed]
+    differ = next((both for both in good if both.a.structure != both.b.structure), None)
+    if differ is None:
+        return
+    kept = {both.a.structure for both in good}, {both.b.structure for both in good}
+    apart = len(kept[0]) == len(kept[1]) == 1
+    one, other = distinct([differ.a.structure, differ.b.structure], _LONG)
+    yield Finding(
+        kind="structure",
+        severity="error" if apart or strict else "note",
+        refutes=strict,
+        statement=f"dataset A gives {one}, dataset B gives {other}"
+        + (": this alone distinguishes them" if apart else ": on one tape they differ"),
+        witness=differ.witness(),
+    )
+
+
+def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
+    r"""Find errors and hangs, which are visible outputs: they are faults if only one dataset has
+    them, or if their type or text depends on the data.
+    """
+    sides = [both.a for both in pairs], [both.b for both in pairs]
+    met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
+    seen: set[tuple[object, ...]] = set()
+    for both in pairs:
+        for world, run in enumerate((both.a, both.b)):
+            other = (both.b, both.a)[world]
+            if run.error is None:
+                continue
+            detail, apart = _against(run, other, met[1 - world])
+            about = (run.kind, detail, world if apart else None)
+            if about in seen:
+                continue
+            seen.add(about)
+            yield Finding(
+                kind="hangs" if run.kind == "hangs" else "raises",
+                severity="error" if apart else "warning",
+                statement=f"on draws of positive probability the target {run.error.reason}"
+                f" (dataset {'AB'[world]}){detail}",
+                witness=both.witness(),
+            )
+
+
+def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, bool]:
+    # How a failure differs from the other dataset's run, and whether that is a fault.
+    if run.key == other.key:
+        return "", False
+    if other.error is None:
+        if met[run.kind]:
+            return ": the other dataset does so on other tapes", False
+        return ": the other dataset does not", True
+    if run.kind != other.kind:
+        return f": the other dataset {other.kind}", True
+    texts = [_NUMBERS.sub("{}", str(each.error)) for each in (run, other)]
+    if texts[0] != texts[1]:
+        return ": the text of the error depends on the data", True
+    return ": the numbers in the error text differ between the datasets", False
+
+
+def without_end(skipped: Sequence[PairedRuns]) -> Finding:
+    r"""The finding for changed tapes on which the target did not end on either dataset."""
+    reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
+    return Finding(
+        kind="skipped-tapes",
+        severity="warning",
+        statement=(
+            f"{len(skipped):,} of the changed tapes were skipped: the target did not end on "
+            f"either dataset ({reason}), so its outputs there are unknown"
+        ),
+        witness=skipped[0].witness(),
+    )

@@ -1,0 +1,232 @@
+r"""Blocks of draws, with randomness that depends only on the seed and block number.
+
+All randomness is a function of the audit's seed, the block number j and the purpose, so a block
+does not depend on where, or in which order, it is drawn or read back
+(``docs/decisions/0014-blocks-by-number.md``).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.claims.tested_claim import Claim
+from audit.claims.verdicts import LOOKS, TRAINING
+from audit.errors import TargetFailed
+from audit.features.parse_feature import Feature, with_time
+from audit.outputs.call_guard import current, reading
+from audit.outputs.output_parser import Outputs, concatenate, draw_worlds, same
+from audit.spec import AuditSpec
+from audit.targets.target import Block, Target
+from dpcore.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from audit.claims.curve_claim import CurveClaim
+
+
+_LARGEST_BLOCK: Final = 8192
+# A block has a quarter as many runs as all earlier ones: workers end at nearly the same time, and a
+# target that starts a process for each block starts few.
+_GROWTH: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    r"""Block ``index`` of an audit: the ``runs`` it draws on the pair with index ``pair``.
+
+    ``drawn`` runs, over all pairs, precede the block.
+    """
+
+    index: int
+    pair: int
+    runs: int
+    drawn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AuditSpec):
+    r"""A resolved spec with claim, pairs, features, runs and seed: the input of the layers.
+
+    ``pairs`` are all pairs, by default only ``pair``; ``runs`` counts both datasets and all pairs.
+    Fields are not parsed again. Raises :class:`InvalidParameter` for fewer runs than pairs, and for
+    a repeated feature.
+    """
+
+    claim: Claim | CurveClaim
+    pair: tuple[Any, Any]
+    pairs: tuple[tuple[Any, Any], ...] = ()
+    features: tuple[Feature, ...] = ()
+    runs: int = 100_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pairs", self.pairs or (self.pair,))
+        if len(self.pairs) > 1 and self.runs < len(self.pairs):
+            reason = f"must be at least one for each of the {len(self.pairs)} pairs"
+            raise InvalidParameter("runs", self.runs, reason)
+        object.__setattr__(self, "features", with_time(self.features))
+        names = [feature.name for feature in self.features]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidParameter("features", name, "is given twice")
+
+    @property
+    def timed(self) -> bool:
+        r"""Whether the duration of each call is measured, for the feature ``time``."""
+        return any(feature.of_time for feature in self.features)
+
+    def blocks(self) -> Iterator[Planned]:
+        r"""The blocks, of which the first one of each pair is for training; they depend on no draw.
+
+        The pairs take turns; their numbers of runs differ by at most one.
+        """
+        share, rest = divmod(self.runs, len(self.pairs))
+        rounds = zip_longest(*(self._sizes(share + (i < rest)) for i in range(len(self.pairs))))
+        index = drawn = 0
+        for sizes in rounds:
+            for pair, size in enumerate(sizes):
+                if size is not None:
+                    yield Planned(index=index, pair=pair, runs=size, drawn=drawn)
+                    index += 1
+                    drawn += size
+
+    def _sizes(self, runs: int) -> Iterator[int]:
+        # The sizes of the blocks of one pair.
+        drawn = 0
+        looks = iter(LOOKS)
+        while drawn < runs:
+            size = next(looks) - drawn if self.sequential else max(TRAINING, drawn // _GROWTH)
+            end = min(drawn + size, runs)
+            while drawn < end:
+                part = min(end - drawn, _LARGEST_BLOCK)
+                yield part
+                drawn += part
+
+
+_PROBES: Final = 8
+
+
+class Stream(IntEnum):
+    r"""The random streams of an audit, by purpose. A new number changes what every seed draws."""
+
+    WORLDS = 0
+    MIXING = 1
+    WORLD_A = 2
+    WORLD_B = 3
+    PROBE = 4
+    TEST = 5
+
+
+def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
+    r"""The random stream of a purpose and an index; different streams are independent."""
+    return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    r"""The outputs of a block in run order, possibly incomplete.
+
+    ``error`` is the target's error, ``interrupted`` means Ctrl-C, ``limited`` that calls had a time
+    limit.
+    """
+
+    outputs: Outputs
+    error: TargetFailed | None = None
+    interrupted: bool = False
+    limited: bool = True
+
+
+def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
+    r"""The dataset of each run of a block, True for B."""
+    coins = np.random.default_rng(stream(plan.seed, Stream.WORLDS, block.index))
+    return draw_worlds(block.runs, coins)
+
+
+def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
+    r"""The block of a plan in the form that a target draws."""
+    several = len(plan.pairs) > 1
+    return Block(
+        pair=plan.pairs[block.pair],
+        worlds=worlds_of(plan, block),
+        seeds=(
+            stream(plan.seed, Stream.WORLD_A, block.index),
+            stream(plan.seed, Stream.WORLD_B, block.index),
+        ),
+        mixing=stream(plan.seed, Stream.MIXING, block.index),
+        drawn=block.drawn,
+        timeout=plan.timeout,
+        until=until,
+        label=f"on pair {block.pair + 1} of {len(plan.pairs)}, " if several else "",
+        timed=plan.timed,
+    )
+
+
+def probe_of(plan: Plan) -> Block:
+    r"""A block of a few runs, which are drawn twice and not tested."""
+    return Block(
+        pair=plan.pair,
+        worlds=np.arange(min(_PROBES, plan.runs)) % 2 == 1,
+        seeds=(stream(plan.seed, Stream.PROBE, 0), stream(plan.seed, Stream.PROBE, 1)),
+        mixing=stream(plan.seed, Stream.PROBE, 2),
+        timeout=plan.timeout,
+    )
+
+
+def draw_block(
+    target: Target, block: Block, *, progress: Callable[[int], None] | None = None
+) -> Drawing:
+    r"""Draw a block, or a part of it if the target fails, Ctrl-C is pressed or the time is over."""
+    pieces: list[Outputs] = []
+    error: TargetFailed | None = None
+    interrupted = False
+    count, watchdog = 0, current()
+    try:
+        for piece in target.draw(block):
+            pieces.append(piece)
+            count += len(piece)
+            if progress is not None:
+                progress(block.drawn + count)
+            if time.time() >= block.until:
+                break
+    except TargetFailed as failed:
+        error = _labelled(failed, block.label)
+    except KeyboardInterrupt:
+        watchdog.stop()
+        interrupted = True
+    return Drawing(
+        outputs=concatenate(pieces),
+        error=error,
+        interrupted=interrupted,
+        limited=watchdog.active or block.timeout is None or target.limits_itself,
+    )
+
+
+def keeps_to_its_seed(target: Target, block: Block) -> bool:
+    r"""Whether the target gives equal outputs twice with the same randomness."""
+    answers = []
+    for _ in range(2):
+        drawing = draw_block(target, block)
+        if drawing.error is not None:
+            raise drawing.error
+        if drawing.interrupted:
+            raise KeyboardInterrupt
+        answers.append(drawing.outputs)
+    with reading(target.spelling):
+        return same(*answers)
+
+
+def _labelled(failed: TargetFailed, label: str) -> TargetFailed:
+    if not label:
+        return failed
+    renamed = TargetFailed(
+        failed.target, label + failed.reason, dataset=failed.dataset, run=failed.run
+    )
+    return renamed.with_traceback(failed.__traceback__)

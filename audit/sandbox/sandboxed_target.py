@@ -1,0 +1,209 @@
+r"""Run the targets and feature maps of a command in a child process.
+
+The auditor never imports their code. A sandbox loads a target, draws blocks of its runs and applies
+maps to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its
+process is a failure of the target (``audit.sandbox.child_process``). Callables that are passed
+to the Python functions of ``audit`` run in the caller's process instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.errors import TargetFailed
+from audit.features.parse_feature import Feature, own_map, read_feature
+from audit.outputs.call_guard import Watchdog
+from audit.outputs.output_parser import Outputs, concatenate
+from audit.sandbox.child_process import Ended, IsolatedProcess, Pipe
+from audit.targets.content import files_of, source_of
+from audit.targets.target import Block, Scalar, Target
+from audit.targets.target_syntax import read_target
+
+_IMPORT: Final = 60.0
+_OFTEN: Final = 0.1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote(Target):
+    r"""A target of a file or module, which is loaded and runs only in a sandbox.
+
+    ``one`` means one output per call; ``source`` is the source file of the target.
+    """
+
+    sandbox: Sandbox = field(compare=False, repr=False)
+    one: bool
+    source: str | None
+    limits_itself: ClassVar[bool] = True
+
+    @property
+    def tells_time(self) -> bool:  # type: ignore[override]  # depends on the instance here
+        return self.one
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        try:
+            yield from self.sandbox.ask(("draw", self.spelling, *_block_fields(block)))
+        except Ended as error:
+            # With several runs per call, the first call is for the first dataset that has runs.
+            sides = [world for world in (0, 1) if block.sizes[world]]
+            at = error.calls - 1
+            if at < 0:
+                raise
+            dataset = block.worlds[at] if self.one else sides[at]
+            run = block.drawn + at + 1 if self.one else None
+            raise TargetFailed(
+                self.spelling, error.reason, dataset="AB"[int(dataset)], run=run
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Map:
+    spelling: str
+    sandbox: Sandbox
+    sources: tuple[str, ...]
+
+    def __call__(self, outputs: Outputs) -> Outputs:
+        try:
+            found: Outputs = _last(self.sandbox.ask(("map", self.spelling, outputs)))
+        except Ended as error:
+            raise TargetFailed(f"feature {self.spelling}", error.reason) from error
+        return found
+
+
+class Sandbox:
+    r"""A process for targets and maps, which starts when the first one is loaded."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._process = IsolatedProcess(name="the target", work=self._serve, seconds=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
+
+    def target(self, spelling: str, *, seeded: bool = True) -> Target:
+        r"""Parse as :func:`audit.targets.target_syntax.read_target`, but import in the sandbox."""
+
+        def elsewhere(spelling: str) -> Target:
+            self._process.name = spelling
+            own, one, source = _last(self.ask(("target", spelling)))
+            return Remote(spelling=spelling, seeded=own, sandbox=self, one=one, source=source)
+
+        return read_target(spelling, seeded=seeded, found=elsewhere)
+
+    def feature(self, text: str) -> Feature:
+        r"""Parse a feature as ``read_feature`` does, but run a user's map in the sandbox."""
+
+        def elsewhere(spelling: str) -> Callable[[Outputs], Outputs]:
+            sources = _last(self.ask(("feature", spelling)))
+            return _Map(spelling=spelling, sandbox=self, sources=tuple(sources))
+
+        return read_feature(text, own=elsewhere)
+
+    def ask(self, request: tuple[Any, ...]) -> Generator[Any, None, Any]:
+        return self._process.ask(request)
+
+    def _serve(self, pipe: Pipe) -> None:
+        # This runs in the sandbox's process. Targets are kept, because they may have state.
+        found = _SandboxServer(pipe=pipe, timeout=self._timeout)
+        for verb, spelling, *rest in pipe.requests():
+            pipe.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
+            with Watchdog(self._timeout):
+                pipe.answer(partial(found.do, verb, spelling, rest))
+
+
+@dataclass(slots=True, kw_only=True)
+class _SandboxServer:
+    # Answers requests in the sandbox's process, and keeps its targets and maps.
+    pipe: Pipe
+    timeout: float | None
+    target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))
+    feature: Callable[[str], Callable[[Outputs], Outputs]] = field(
+        default_factory=lambda: cache(own_map)
+    )
+
+    def do(self, verb: str, spelling: str, rest: list[Any]) -> Any:
+        match verb:
+            case "target":
+                with importing(self.timeout):
+                    target = self.target(spelling)
+                    source = source_of(getattr(target, "function", None))
+                    return target.seeded, isinstance(target, Scalar), source
+            case "feature":
+                with importing(self.timeout):
+                    return files_of(spelling, Feature(name=spelling, apply=self.feature(spelling)))
+            case "map":
+                return self.feature(spelling)(rest[0])
+        return _send_pieces(self.target(spelling), self.pipe, _block(*rest))
+
+
+def _block_fields(block: Block) -> tuple[Any, ...]:
+    # A block as plain data.
+    seeds = [(seed.entropy, seed.spawn_key) for seed in (*block.seeds, block.mixing)]
+    return block.pair, block.worlds, seeds, block.drawn, block.timeout, block.timed
+
+
+def _block(pair: tuple[Any, Any], worlds: NDArray[np.bool_], seeds: Any, *rest: Any) -> Block:
+    a, b, mixing = (np.random.SeedSequence(entropy, spawn_key=key) for entropy, key in seeds)
+    more = dict(zip(("drawn", "timeout", "timed"), rest, strict=True))
+    return Block(pair=pair, worlds=worlds, seeds=(a, b), mixing=mixing, **more)
+
+
+def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
+    pieces: list[Outputs] = []
+    sent = time.monotonic()
+    try:
+        for piece in target.draw(block):
+            pieces.append(piece)
+            if time.monotonic() > sent + _OFTEN:
+                pipe.send("part", concatenate(pieces))
+                pieces.clear()
+                if pipe.memory.stopped:
+                    break
+                sent = time.monotonic()
+    finally:
+        if pieces:
+            pipe.send("part", concatenate(pieces))
+
+
+@contextmanager
+def importing(timeout: float | None) -> Iterator[None]:
+    r"""A context that limits the time of imports to a minute, or ``timeout`` seconds if longer."""
+    with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
+        watchdog.restart()
+        yield
+
+
+def _last(answer: Generator[Any, None, Any]) -> Any:
+    # The final value of an answer; its parts are ignored.
+    while True:
+        try:
+            next(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
+    r"""Run ``work()`` in its own process and return its result, which must be plain data.
+
+    The process is forked from this one, and its imports do not affect this one. Ctrl-C reaches it.
+    """
+
+    def serve(pipe: Pipe) -> None:
+        for _ in pipe.requests():
+            pipe.answer(work)
+
+    with IsolatedProcess(name=name, work=serve, seconds=timeout, hears=True) as apart:
+        found: T = _last(apart.ask(None))
+    return found

@@ -1,0 +1,425 @@
+r"""Baseline methods: bounds from counts of threshold events, and from one-run guesses.
+
+(epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds p
+<= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Two are not valid: a
+credible bound, and a bound for one family of mechanisms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
+
+from audit.claims.verdicts import level
+from audit.outputs.reading import Integers, read, read_worlds
+from audit.statistical_tests.event import Floats
+from audit.statistical_tests.fixed_sample_test import read_claim
+from audit.statistical_tests.one_run_canaries import largest_rejected, one_run_p_value
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.clopper_pearson import lower_end, upper_end
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.spec_syntax import did_you_mean
+
+# -- counts of events -----------------------------------------------------------------------------
+
+_MOST_THRESHOLDS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineParameters:
+    r"""The parameters: delta, rounded up; the error probability alpha, rounded down; the seed."""
+
+    delta: float
+    alpha: float
+    seed: int
+
+    @classmethod
+    def read(cls, delta: RationalLike, alpha: RationalLike, seed: int) -> Self:
+        r"""Parse the parameters. Raises :class:`InvalidParameter` for values out of range."""
+        return cls(
+            delta=read_claim(0, delta)[1],
+            alpha=round_down(level("alpha", alpha)),
+            seed=integer("seed", seed, at_least=0),
+        )
+
+    @property
+    def coins(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    r"""The counts of an event at several thresholds.
+
+    The event occurred in ``hits`` of ``runs`` runs on the dataset it points to, and in ``misses``
+    of ``others`` runs on the other dataset.
+    """
+
+    hits: Integers
+    runs: int
+    misses: Integers
+    others: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    r"""Scores in run order, and the dataset of each (True for B).
+
+    Only their order is used, so :meth:`read` converts outputs to ranks, which are exact for outputs
+    that are not floats.
+    """
+
+    numbers: Floats
+    worlds: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, outputs: object, worlds: object) -> Self:
+        r"""Read scores. Raises :class:`InvalidParameter` unless outputs are finite numbers."""
+        reading = read(outputs)
+        truth = read_worlds(worlds, len(reading))
+        if bool((reading.codes >= 0).any()):
+            raise InvalidParameter("outputs", outputs, "must be finite numbers for this baseline")
+        return cls(numbers=reading.numbers.unique()[2].astype(np.float64), worlds=truth)
+
+    def part(self, chosen: Integers) -> Scores:
+        return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
+
+    def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
+        r"""The distinct numbers, or ``most`` of their quantiles if there are more."""
+        distinct = np.unique(self.numbers)
+        if len(distinct) <= most:
+            return distinct
+        return np.unique(np.quantile(self.numbers, np.linspace(0, 1, most), method="inverted_cdf"))
+
+    def counts(self, thresholds: Floats) -> Iterator[Counts]:
+        r"""The counts of "<= t" pointing to A, "> t" to A, "<= t" to B and "> t" to B."""
+        sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
+        below = [np.searchsorted(side, thresholds, side="right") for side in sides]
+        runs = [len(side) for side in sides]
+        inside = [below, [n - k for n, k in zip(runs, below, strict=True)]]
+        for world in (0, 1):
+            for k in inside:
+                yield Counts(
+                    hits=k[world], runs=runs[world], misses=k[1 - world], others=runs[1 - world]
+                )
+
+
+# -- thresholds -----------------------------------------------------------------------------------
+
+BONFERRONI_THRESHOLDS: Final = 32
+r"""The number of thresholds that share the level."""
+
+
+def _log_ratio(p: Floats, q: Floats, delta: float) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.log(np.maximum(p - delta, 0.0)) - np.log(q)
+    return np.where(np.isnan(found), -np.inf, found)
+
+
+def _bounded(counts: Counts, delta: float, level: float) -> Floats:
+    p = lower_end(counts.hits, counts.runs, level)
+    q = upper_end(counts.misses, counts.others, level)
+    return _log_ratio(p, q, delta)
+
+
+def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
+    r"""The event with the largest bound in one random half of the runs, counted in the other half.
+
+    Returns None if there are no runs.
+    """
+    order = parameters.coins.permutation(len(scores.numbers))
+    train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
+    thresholds = train.thresholds()
+    if not thresholds.size:
+        return None
+    on_train = np.array(
+        [
+            _bounded(counts, parameters.delta, parameters.alpha / 2)
+            for counts in train.counts(thresholds)
+        ]
+    )
+    event, place = np.unravel_index(int(np.argmax(on_train)), on_train.shape)
+    return list(test.counts(thresholds[place : place + 1]))[int(event)]
+
+
+def clopper_pearson_split(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""Choose an event by one random half; Clopper-Pearson bounds at alpha/2 each from the other.
+
+    Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
+    probability at least 1 - alpha. Source: re-derived after the split method of jax_privacy's
+    auditing.
+    """
+    counts = chosen_event(scores, parameters)
+    if counts is None:
+        return 0.0
+    return max(0.0, float(_bounded(counts, parameters.delta, parameters.alpha / 2)[0]))
+
+
+def dkw(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""The largest bound over all thresholds, from bands around both distribution functions.
+
+    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is chosen for alpha/2 in each dataset. Valid:
+    the bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956,
+    with the constant of Massart 1990.
+    """
+    return _largest_ratio(
+        scores, parameters, lambda n: math.sqrt(math.log(4 / parameters.alpha) / (2 * n))
+    )
+
+
+def _largest_ratio(
+    scores: Scores, parameters: BaselineParameters, width: Callable[[int], float]
+) -> float:
+    # The largest bound over all thresholds, from frequencies in n runs that err by ``width(n)``.
+    best = 0.0
+    for counts in scores.counts(scores.thresholds()):
+        if counts.runs and counts.others:
+            p = counts.hits / counts.runs - width(counts.runs)
+            q = np.minimum(counts.misses / counts.others + width(counts.others), 1.0)
+            best = max(best, float(_log_ratio(p, q, parameters.delta).max()))
+    return best
+
+
+def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
+
+    The thresholds are the quantiles of a random tenth of the runs; the other runs are counted. Each
+    threshold has four bounds (two datasets, lower and upper), each at level alpha/(4 thresholds).
+    Valid by the union bound (Bonferroni), the textbook method for many events.
+    """
+    order = parameters.coins.permutation(len(scores.numbers))
+    tenth = -(-len(order) // 10)
+    thresholds = scores.part(order[:tenth]).thresholds(BONFERRONI_THRESHOLDS)
+    tested = scores.part(order[tenth:])
+    level = parameters.alpha / (4 * BONFERRONI_THRESHOLDS)
+    found = [_bounded(counts, parameters.delta, level) for counts in tested.counts(thresholds)]
+    return max(0.0, *(float(bounds.max(initial=0.0)) for bounds in found))
+
+
+def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
+
+    A negative control, never valid: the smallest of continuous outputs occurs on only one dataset,
+    and the ratio there is infinite for every mechanism.
+    """
+    return _largest_ratio(scores, parameters, lambda _: 0.0)
+
+
+# -- not valid ------------------------------------------------------------------------------------
+
+_LARGEST: Final = 64.0
+_STEPS: Final = 32
+_NODES: Final = 512
+
+
+def bayes(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""The alpha-quantile of the posterior of epsilon, under Jeffreys priors.
+
+    The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
+    other half, its probabilities in the two datasets have independent Beta(k + 1/2, n - k + 1/2)
+    posteriors, and the posterior of epsilon is the law of the least epsilon that allows both. Not a
+    confidence bound: epsilon = 0 has posterior probability 0, so the bound is always positive, even
+    for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of
+    differential privacy".
+    """
+    counts = chosen_event(scores, parameters)
+    if counts is None:
+        return 0.0
+    other = _posterior_quantiles(counts)
+    low, high = 0.0, _LARGEST
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        below = _allowed(counts, other, middle, parameters.delta) < parameters.alpha
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def _posterior_quantiles(counts: Counts) -> Floats:
+    # Midpoint quantiles of the other dataset's probability: the mean over them is the integral.
+    j, shares = int(counts.misses[0]), (np.arange(_NODES) + 0.5) / _NODES
+    found: Floats = betaincinv(j + 0.5, counts.others - j + 0.5, shares)
+    return found
+
+
+def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
+    k, up, down = int(counts.hits[0]), math.exp(epsilon), math.exp(-epsilon)
+    most = np.minimum(up * q + delta, 1.0 - down * (1.0 - q - delta))
+    least = np.maximum(down * (q - delta), 1.0 - delta - up * (1.0 - q))
+    ends = np.clip(np.stack((least, most)), 0.0, 1.0)
+    share = np.diff(betainc(k + 0.5, counts.runs - k + 0.5, ends), axis=0)
+    return float(np.maximum(share, 0.0).mean())
+
+
+def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
+
+    At every threshold, mu = Phi^-1(p) - Phi^-1(q) with Clopper-Pearson bounds p, q at alpha/2 each;
+    the largest mu becomes epsilon on the curve of N(0, 1) against N(mu, 1). Not valid: for any
+    other mechanism mu does not determine that curve, and the threshold is chosen on the tested
+    runs. Source: Nasr et al. 2023, "Tight auditing of differentially private machine learning",
+    after Dong, Roth and Su 2022.
+    """
+    mu = 0.0
+    for counts in scores.counts(scores.thresholds()):
+        p = lower_end(counts.hits, counts.runs, parameters.alpha / 2)
+        q = upper_end(counts.misses, counts.others, parameters.alpha / 2)
+        both = (p > 0.0) & (q < 1.0)
+        mu = max(mu, float((ndtri(p[both]) - ndtri(q[both])).max(initial=0.0)))
+    return gaussian_epsilon(mu, parameters.delta)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    r"""The least epsilon >= 0 with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
+    <= delta; inf at delta = 0.
+    """
+    if mu <= 0.0:
+        return 0.0
+    if delta == 0.0:
+        return math.inf
+
+    def excess(epsilon: float) -> float:
+        beyond = math.exp(min(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)), 0.0))
+        return float(ndtr(mu / 2 - epsilon / mu)) - beyond - delta
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0.0:
+        high *= 2.0
+    return float(brentq(excess, 0.0, high))
+
+
+# -- all runs as the canaries of one run ----------------------------------------------------------
+
+GUESSED: Final = 10
+r"""The inverse of the fraction of runs that are guessed at each end of the scores."""
+
+
+def one_run(scores: Scores, parameters: BaselineParameters) -> float:
+    r"""Guess one dataset for the lowest tenth of the outputs, the other for the highest tenth.
+
+    Valid: both directions are tested, each at alpha/2. The bound is the largest rejected epsilon.
+    """
+    canaries = len(scores.numbers)
+    end = canaries // GUESSED
+    if not end:
+        return 0.0
+    order = np.argsort(scores.numbers, kind="stable")
+    of_b = np.concatenate((~scores.worlds[order[:end]], scores.worlds[order[-end:]]))
+    right = int(np.count_nonzero(of_b))
+    right = max(right, 2 * end - right)
+
+    def rejected(epsilon: float) -> bool:
+        p_value = one_run_p_value(canaries, 2 * end, right, epsilon=epsilon, delta=parameters.delta)
+        return p_value <= parameters.alpha / 2
+
+    return largest_rejected(rejected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    r"""A method that bounds epsilon from below, for outputs that are finite numbers.
+
+    ``valid`` means that P(bound > true epsilon) <= alpha for every mechanism. ``says`` is a remark
+    for the reader.
+    """
+
+    name: str
+    says: str
+    valid: bool
+    bound: Callable[[Scores, BaselineParameters], float]
+
+    def lower(
+        self,
+        outputs: object,
+        worlds: object,
+        *,
+        delta: RationalLike = 0,
+        alpha: RationalLike = "0.05",
+        seed: int,
+    ) -> float:
+        r"""The lower bound; ``worlds`` is True for B, and ``seed`` is for a randomised baseline."""
+        return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
+
+
+_VALID: Final = {
+    clopper_pearson_split: "event from one half of the runs, Clopper-Pearson bounds from the other",
+    dkw: "Dvoretzky-Kiefer-Wolfowitz bands over all thresholds",
+    bonferroni_thresholds: "Clopper-Pearson bounds at 32 thresholds, level shared",
+    one_run: "Steinke, Nasr and Jagielski 2023: the runs as canaries of one run",
+}
+_NOT_VALID: Final = {
+    bayes: "Zanella-Beguelin et al. 2023: not a confidence bound",
+    gaussian_dp: "Nasr et al. 2023: assumes a Gaussian, chooses its threshold on the tested runs",
+    plug_in: "ratio of frequencies: always wrong, a negative control",
+}
+
+BASELINES: Final[Mapping[str, Baseline]] = MappingProxyType(
+    {
+        (name := bound.__name__.replace("_", "-")): Baseline(
+            name=name, says=says, valid=bound in _VALID, bound=bound
+        )
+        for bound, says in (_VALID | _NOT_VALID).items()
+    }
+)
+r"""The baselines by name.
+
+>>> [name for name, baseline in BASELINES.items() if not baseline.valid]
+['bayes', 'gaussian-dp', 'plug-in']
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineFinding:
+    r"""The bound of a baseline; ``epsilon_lower`` is None if it does not apply to the outputs."""
+
+    name: str
+    epsilon_lower: float | None
+    says: str
+    valid: bool
+
+
+def baseline_names(names: Iterable[str]) -> tuple[str, ...]:
+    r"""Parse baseline names: unique, in the order of :data:`BASELINES`; "all" means all."""
+    given = set(names)
+    for name in sorted(given - BASELINES.keys() - {"all"}):
+        hint = did_you_mean(name, BASELINES)
+        reason = f"{hint}must be one of {', '.join(BASELINES)}, or all"
+        raise InvalidParameter("baseline", name, reason)
+    return tuple(name for name in BASELINES if name in given or "all" in given)
+
+
+def compare(
+    names: Iterable[str],
+    outputs: object,
+    worlds: object,
+    *,
+    delta: RationalLike = 0,
+    alpha: RationalLike = "0.05",
+    seed: int,
+) -> tuple[BaselineFinding, ...]:
+    r"""The bounds of these baselines on the same runs, each separately at level alpha."""
+    chosen = baseline_names(names)
+    parameters = BaselineParameters.read(delta, alpha, seed)
+    if bool((read(outputs).codes >= 0).any()):
+        says = "does not apply to these outputs: not all of them are finite numbers"
+        return tuple(
+            BaselineFinding(name=name, epsilon_lower=None, says=says, valid=BASELINES[name].valid)
+            for name in chosen
+        )
+    scores = Scores.read(outputs, worlds)
+    return tuple(
+        BaselineFinding(
+            name=b.name, epsilon_lower=b.bound(scores, parameters), says=b.says, valid=b.valid
+        )
+        for b in map(BASELINES.__getitem__, chosen)
+    )

@@ -1,0 +1,223 @@
+r"""Coverage: the fraction of outputs that a test could use, and whether it measured anything.
+
+An event can be learned from numbers, which have an order, and from outputs that are repeated. If
+all outputs are equal, or all are distinct and unordered, no rule can distinguish the datasets: the
+test has no power, and passing it means nothing.
+
+Verdicts, exit codes and assertions use the following rule, where a view is a pair read through one
+feature. A view does not measure a run whose output occurred only once and has no order, or could
+not be read by its feature. A view measures nothing if this holds for more than half of its runs. An
+audit that does not refute has measured something only if some view of each pair has measured
+something (:func:`unmeasured_pairs`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from audit.claims.verdicts import TRAINING
+from audit.features.maps import is_unread
+from audit.statistical_tests.event import Tally
+from audit.statistical_tests.fixed_sample_test import WEIGHTS
+
+_RARE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    r"""The counts of one view: its ``runs``; those ``looked_at``, those whose output occurred only
+    ``once`` and has no order (:class:`audit.statistical_tests.event.Tally`), and those ``unread`` by the
+    feature; whether the output is ``constant``, whether anything was ``measured``, and whether it
+    is a ``learned`` score.
+    """
+
+    runs: int
+    looked_at: int
+    once: int
+    constant: bool
+    measured: bool
+    pair: int = 0
+    feature: str | None = None
+    learned: bool = False
+    unread: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        tally: Tally,
+        level: Fraction,
+        *,
+        pair: int = 0,
+        feature: str | None = None,
+        learned: bool = False,
+    ) -> Coverage:
+        r"""The coverage of all runs of a view, tested at ``level``.
+
+        ``measured`` is true if at least half of all runs could be tested, and if these runs would
+        give a bound above 0 when each reveals its dataset.
+        """
+        found = cls(
+            runs=tally.runs,
+            looked_at=tally.looked_at,
+            once=tally.once,
+            constant=tally.constant,
+            measured=False,
+            pair=pair,
+            feature=feature,
+            learned=learned,
+            unread=_unread(tally, feature),
+        )
+        # At epsilon = 0 each guess after the training runs is right with probability 1/2.
+        share = WEIGHTS[-1] * level.numerator / level.denominator
+        enough = TRAINING + math.ceil(-math.log2(share))
+        return replace(found, measured=tally.looked_at >= enough and not found.blind)
+
+    def accepted(self) -> Coverage:
+        r"""The coverage if a constant output is accepted, so that it counts as measured."""
+        meant = self.constant and not self.learned and not self.blind
+        return replace(self, measured=self.measured or meant)
+
+    @property
+    def partial(self) -> bool:
+        r"""Whether the view tests a part of each output: a score, a column or the structure."""
+        return self.learned or (self.feature or "").startswith(("column:", "structure"))
+
+    @property
+    def missed(self) -> int:
+        return self.once + self.unread
+
+    @property
+    def blind(self) -> bool:
+        return 2 * self.missed > self.runs
+
+    @property
+    def in_part(self) -> bool:
+        r"""Whether the view measured something, but missed more than a few outputs."""
+        return self.measured and self.missed * _RARE > self.runs
+
+    @property
+    def reason(self) -> str:
+        if self.learned:
+            return (
+                "no learned score differs from run to run: the outputs have no numbers and no "
+                "repeated labels"
+            )
+        if self.blind:
+            return (
+                f"{self._missed}, so no event could be learned from them; test a part of each "
+                "output with --feature (features in Python): file.py:callable, or for numbers "
+                "and vectors coordinate:0, sum or round:1"
+            )
+        if self.constant:
+            return (
+                "every output was the same; --allow-constant (allow_constant=True in Python) "
+                "accepts that if it is intended"
+            )
+        if not self.runs:
+            return "no run was drawn"
+        few = f"{self.runs:,} runs are too few to measure anything"
+        return f"{few}; draw more with -n (runs in Python)"
+
+    @property
+    def _missed(self) -> str:
+        parts = []
+        if self.once:
+            parts.append(f"{self.once:,} of {self.runs:,} outputs occurred once and have no order")
+        if self.unread:
+            unread = f"{self.unread:,} of {self.runs:,} outputs could not be read by"
+            parts.append(f"{unread} {self.feature}")
+        return " and ".join(parts)
+
+
+def _unread(tally: Tally, feature: str | None) -> int:
+    # Labels that occurred only once are counted by ``once``.
+    if feature is None:
+        return 0
+    counts = tally.label_counts.sum(axis=0).tolist()
+    labels = zip(tally.labels, counts, strict=True)
+    return sum(count for label, count in labels if count > 1 and is_unread(str(label), feature))
+
+
+def coverage_of(
+    tallies: Sequence[Tally],
+    names: Sequence[tuple[int, str | None]],
+    levels: Sequence[Fraction],
+    *,
+    allow_constant: bool = False,
+    learned: Sequence[bool] = (),
+) -> tuple[Coverage, ...]:
+    r"""The coverage of several views, by pair index and feature name, each with its level;
+    ``learned`` marks scores.
+    """
+    scores = learned or [False] * len(tallies)
+    found = (
+        Coverage.of(tally, level, pair=pair, feature=feature, learned=score)
+        for tally, level, (pair, feature), score in zip(tallies, levels, names, scores, strict=True)
+    )
+    return tuple(each.accepted() if allow_constant else each for each in found)
+
+
+def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
+    r"""The first view of each pair in which no view measured anything."""
+    known = {each.pair for each in coverage if each.measured}
+    first: dict[int, Coverage] = {}
+    for each in coverage:
+        if each.pair not in known:
+            first.setdefault(each.pair, each)
+    return list(first.values())
+
+
+def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
+    r"""One sentence for each view that did not measure all outputs; none if learned scores or
+    columns were measured instead.
+    """
+    found = []
+    parts = {each.pair for each in coverage if each.partial and each.measured}
+    for each in coverage:
+        if each.pair in parts and not (each.partial and each.in_part):
+            continue
+        where = f"pair {each.pair + 1}: " if several else ""
+        where += f"{each.feature}: " if each.feature is not None else ""
+        if not each.measured:
+            found.append(f"{where}nothing was measured: {each.reason}")
+        elif each.in_part:
+            found.append(
+                f"{where}{each._missed}: they were not measured; test a part of them with --feature"
+            )
+    return found
+
+
+def unresolved(coverage: Sequence[Coverage]) -> str | None:
+    r"""Why there is no resolution although some views were measured; None otherwise.
+
+    An output that only one dataset gives is detectable among repeated or ordered outputs, but a
+    learned score or a column may hide it.
+    """
+    measured = [each for each in coverage if each.measured]
+    if not measured or not all(each.partial for each in measured):
+        return None
+    return (
+        "outputs are rarely repeated: learned scores or columns of them were tested, which may "
+        "miss an output that only one dataset gives"
+    )
+
+
+def unseen(coverage: Sequence[Coverage]) -> str:
+    r"""The cases that a resolution does not cover, in brackets; empty if it covers all outputs."""
+    views = [each for each in coverage if not each.learned]
+    kept = [each for each in views if each.measured]
+    missing = len(views) - len(kept)
+    once = sum(each.once for each in kept if each.in_part)
+    unread = sum(each.unread for each in kept if each.in_part)
+    parts = []
+    if missing:
+        parts.append(f"for {missing:,} of {len(views):,} combinations of pair and feature")
+    if once:
+        parts.append(f"for {once:,} outputs that occurred only once")
+    if unread:
+        parts.append(f"for {unread:,} outputs that a feature could not read")
+    return f" (nothing was measured {' and '.join(parts)})" if parts else ""

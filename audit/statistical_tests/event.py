@@ -1,0 +1,453 @@
+r"""Events of outputs: the cells that form them, their description, and the witness of a report.
+
+``audit.statistical_tests.learn_event`` chooses which cells form the event that distinguishes the datasets.
+Numbers fall into intervals, labels are distinguished by their identity (``audit.outputs.reading``).
+Intervals and known labels are learned only from the runs in a :class:`Tally`, so a rule built on
+them is fixed before the runs that test it (``docs/proofs/confidence.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.formats.result import Facts, fact
+from audit.formats.shorten import shortened
+from audit.outputs.identity import Name, display_name
+from audit.outputs.reading import Integers, NumberLine, Place, Reading
+from audit.outputs.rows import path_text, structure_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    r"""Labels in order of first appearance, numbered as columns 0, 1, ...
+
+    ``names[codes[k]]`` is the label of column k. For labels from several readings, ``known`` maps
+    the name of each to its column. The names of a reading are distinct.
+    """
+
+    names: Sequence[str | Name] = ()
+    codes: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    known: dict[str | Name, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes) if self.known is None else len(self.known)
+
+    def __iter__(self) -> Iterator[str | Name]:
+        if self.known is not None:
+            return iter(self.known)
+        return (self.names[code] for code in self.codes.tolist())
+
+    def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
+        r"""Add the distinct labels ``names[codes]``; return all labels, and the columns of the
+        added ones.
+        """
+        if not len(codes):
+            return self, codes
+        if self.known is None and (names is self.names or not len(self)):
+            columns = self.find(names, codes)
+            fresh = columns < 0
+            columns[fresh] = len(self) + np.arange(np.count_nonzero(fresh))
+            return Labels(names=names, codes=np.concatenate((self.codes, codes[fresh]))), columns
+        known = self._by_name()
+        found = [known.setdefault(names[code], len(known)) for code in codes.tolist()]
+        return Labels(known=known), np.array(found, dtype=np.int64)
+
+    def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
+        r"""The column of each ``names[codes[i]]``, -1 if there is none."""
+        if not len(self):
+            return np.full(len(codes), -1, dtype=np.int64)
+        if self.known is None and names is self.names:
+            column = np.full(len(names), -1, dtype=np.int64)
+            column[self.codes] = np.arange(len(self.codes))
+            return column[codes]
+        # A slice of a reading has the names of the whole reading.
+        distinct, place = np.unique(codes, return_inverse=True)
+        known = self._by_name() if self.known is None else self.known
+        found = [known.get(names[code], -1) for code in distinct.tolist()]
+        return np.array(found, dtype=np.int64)[place]
+
+    def _by_name(self) -> dict[str | Name, int]:
+        if self.known is not None:
+            return dict(self.known)
+        return {name: column for column, name in enumerate(self)}
+
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_MOST_INTERVALS: Final = 2048
+_MOST_PIECES: Final = 12
+_EXACT: Final = 2**53  # above this, n - 1 may be the same float as n
+
+
+def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
+    # Row 0 counts dataset A, row 1 dataset B. One pass, integers throughout.
+    flat = np.bincount(codes + cells * worlds, minlength=2 * cells)
+    return flat.reshape(2, cells).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    r"""The number of times each output occurred on each dataset, over all runs so far.
+
+    ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
+    ``labels`` gives the column of each label in ``label_counts``. Row 0 is dataset A, row 1
+    dataset B.
+    """
+
+    numbers: NumberLine
+    number_counts: Integers
+    labels: Labels
+    label_counts: Integers
+
+    @classmethod
+    def empty(cls) -> Tally:
+        none = np.zeros((2, 0), dtype=np.int64)
+        return cls(
+            numbers=NumberLine.empty(), number_counts=none, labels=Labels(), label_counts=none
+        )
+
+    @property
+    def runs(self) -> int:
+        return int(self.number_counts.sum() + self.label_counts.sum())
+
+    @property
+    def crowd(self) -> int:
+        r"""The least count that gives a number its own cell; 1 while every number has one."""
+        runs = int(self.number_counts.sum())
+        most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
+        return 1 if len(self.numbers) <= most else -(-runs // most)
+
+    @property
+    def constant(self) -> bool:
+        return self.runs > 0 and len(self.numbers) + len(self.labels) == 1
+
+    @property
+    def once(self) -> int:
+        r"""The number of runs whose output is a label that occurred only once."""
+        return int((self.label_counts.sum(axis=0) == 1).sum())
+
+    @property
+    def looked_at(self) -> int:
+        r"""The number of runs that can inform the choice of an event: those with a number, and
+        those with a label that occurred before. 0 if all outputs are equal.
+        """
+        if len(self.numbers) + len(self.labels) < 2:
+            return 0
+        return self.runs - len(self.labels)
+
+    def add(self, reading: Reading, worlds: NDArray[np.bool_]) -> Tally:
+        is_number = reading.codes < 0
+        fresh, _, index = reading.numbers[is_number].unique()
+        fresh_counts = _counts(index, worlds[is_number], len(fresh))
+        numbers, _, index = NumberLine.joined([self.numbers, fresh]).unique()
+        counts = np.zeros((2, len(numbers)), dtype=np.int64)
+        counts[:, index[: len(self.numbers)]] += self.number_counts
+        counts[:, index[len(self.numbers) :]] += fresh_counts
+
+        named = _counts(reading.codes[~is_number], worlds[~is_number], len(reading.names))
+        seen = np.flatnonzero(named.sum(axis=0))
+        labels, columns = self.labels.add(reading.names, seen)
+        label_counts = np.zeros((2, len(labels)), dtype=np.int64)
+        label_counts[:, : len(self.labels)] += self.label_counts
+        label_counts[:, columns] += named[:, seen]
+        return Tally(
+            numbers=numbers, number_counts=counts, labels=labels, label_counts=label_counts
+        )
+
+    def cells(self) -> Cells:
+        r"""The cells learned from these runs, with their counts.
+
+        At most about 4 sqrt(runs) intervals: one per number while so few are distinct, otherwise
+        intervals of equal pooled count with each frequent number in its own. A new number falls in
+        the interval around it, a new label in a cell whose counts are those of the labels seen once
+        (the Good-Turing estimate of how new labels are spread over the datasets).
+        """
+        integral = self.numbers.integral
+        cuts, after, repeated = self._cuts(integral=integral)
+        intervals = cuts.search(self.numbers)
+        counts = np.zeros((2, len(cuts) + 1 + len(self.labels) + 1), dtype=np.int64)
+        for world in (0, 1):
+            counts[world, : len(cuts) + 1] = np.bincount(
+                intervals, weights=self.number_counts[world], minlength=len(cuts) + 1
+            )
+        counts[:, len(cuts) + 1 : -1] = self.label_counts
+        once = self.label_counts.sum(axis=0) == 1
+        counts[:, -1] = self.label_counts[:, once].sum(axis=1)
+        alone = np.zeros(len(cuts) + 1, dtype=np.bool_)
+        alone[intervals[repeated]] = True
+        return Cells(
+            cuts=cuts,
+            after=after,
+            alone=alone,
+            labels=self.labels,
+            counts=counts,
+            integral=integral,
+            zeros=self.numbers.signed_zeros,
+        )
+
+    def _cuts(self, *, integral: bool) -> tuple[NumberLine, NDArray[np.bool_], NDArray[np.bool_]]:
+        pooled = self.number_counts.sum(axis=0)
+        runs, share = int(pooled.sum()), self.crowd
+        if share == 1:
+            none = np.zeros(len(pooled), dtype=np.bool_)
+            return self.numbers[1:], none[1:], none
+        # Cells of equal count, by the rank of a number's middle run. A number is heavy if it fills
+        # a cell or is repeated far more often than the others (for continuous noise, that alone is
+        # suspicious).
+        cumulative = np.cumsum(pooled)
+        rank = (2 * cumulative - pooled) // (2 * share)
+        mean = runs / len(pooled)
+        repeated = pooled >= min(3 + 10 * (mean - 1), 4 + 4 * mean)
+        heavy = (pooled >= share) | repeated
+        starts = np.flatnonzero(np.diff(rank) | heavy[1:]) + 1
+        before = self.numbers[starts]
+        behind = self.numbers[heavy & (cumulative < runs)].behind(integral=integral)
+        cuts, first, _ = NumberLine.joined([before, behind]).unique()
+        return cuts, first >= len(before), repeated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    r"""A partition of all outputs: intervals ``[cuts[i-1], cuts[i])``, known labels, other labels.
+
+    ``counts`` (2, cells) are the counts of the training runs; ``alone`` marks the intervals of one
+    number that is far more frequent than its neighbours. ``after[i]`` (cut ``i`` lies just above a
+    frequent number), ``integral`` (all numbers are integers) and ``zeros`` (0.0 and -0.0 occurred)
+    only affect the wording of an event.
+    """
+
+    cuts: NumberLine
+    after: NDArray[np.bool_]
+    alone: NDArray[np.bool_]
+    labels: Labels
+    counts: Integers
+    integral: bool
+    zeros: bool = False
+
+    @property
+    def intervals(self) -> int:
+        r"""The number of interval cells; they come first, in order."""
+        return len(self.cuts) + 1
+
+    def ends(self, *, integral: bool) -> list[float]:
+        r"""The boundaries of the intervals as floats; for ``integral`` numbers the next integer."""
+        behind = self.cuts.listed() if self.cuts.form is None else ()
+        shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
+        return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
+
+    def locate(self, reading: Reading) -> Integers:
+        other = self.counts.shape[1] - 1
+        if not bool((is_label := reading.codes >= 0).any()):
+            return self.cuts.search(reading.numbers)
+        cells = np.zeros(len(reading), dtype=np.int64)
+        cells[~is_label] = self.cuts.search(reading.numbers[~is_label])
+        columns = self.labels.find(reading.names, reading.codes[is_label])
+        cells[is_label] = np.where(columns < 0, other, self.intervals + columns)
+        return cells
+
+    def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
+        r"""The number of runs in each cell, shape (2, cells), row 0 for dataset A."""
+        return _counts(self.locate(reading), worlds, self.counts.shape[1])
+
+    def pieces(
+        self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
+    ) -> list[tuple[str, slice]]:
+        r"""Descriptions of the chosen cells: one per block of adjacent intervals, and one per
+        label.
+
+        ``of`` is the name of the output. A description in braces is a single value. ``integral``
+        describes intervals of integers. The cell of unknown labels has no description and is
+        omitted.
+        """
+        stretches = _stretches(chosen[: self.intervals])
+        found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
+        columns = np.flatnonzero(chosen[self.intervals : -1]).tolist()
+        if not columns:
+            return found
+        names = list(self.labels)
+        wrapped = any(display_name(names[column]) != str(names[column]) for column in columns)
+        texts = set(map(str, names)) if wrapped else ()
+        for column in columns:
+            cell = self.intervals + column
+            words = f"{{{shortened(display_name(names[column], texts))}}}"
+            found.append((words, slice(cell, cell + 1)))
+        return found
+
+    def _words(self, stretch: slice, of: str, *, integral: bool) -> str:
+        low = high = None
+        if stretch.start:
+            low = self._end(stretch.start - 1, upper=False, integral=integral)
+        if stretch.stop < self.intervals:
+            high = self._end(stretch.stop - 1, upper=True, integral=integral)
+        if low == high is not None:
+            return f"{{{low[1]}}}" if low else ""
+        below = f" {'<=' if high[0] else '<'} {high[1]}" if high else ""
+        if low is None:
+            return f"{of}{below}" if high else f"-inf < {of} < inf"
+        if high is None:
+            return f"{of} {'>=' if low[0] else '>'} {low[1]}"
+        return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
+
+    def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
+        # The end of an interval at a cut: whether the named number is in the interval, and the
+        # number.
+        line = self.cuts[cut : cut + 1]
+        (place,) = line.listed()
+        if place.behind:
+            return upper, place.words
+        if integral and upper and not (line.floats and abs(place.value) > _EXACT):
+            return True, Place(place.value - 1, place.form).words
+        if line.floats and not integral and self.after[cut]:
+            return upper, line.before().listed()[0].words
+        return not upper, place.words
+
+
+def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
+    return [slice(int(i), int(j)) for i, j in edges.reshape(-1, 2)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    r"""An event: a union of cells. ``integral`` is that of :class:`Trial`."""
+
+    cells: Cells
+    chosen: NDArray[np.bool_]
+    integral: bool
+
+    def words(self, of: str = "output") -> str:
+        r"""Describe the event with ``of`` as the output's name. Numbers of equal value are ordered
+        by their written form, -0.0 before 0.
+        """
+        pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
+        found = wording([words for words, _ in pieces], of)
+        zeros = self.cells.zeros and self.chosen[self.cells.cuts.search(self.cells.cuts.zeros)]
+        return found if np.all(zeros) or not np.any(zeros) else f"{found} (where -0.0 < 0.0)"
+
+    def spans(self) -> list[tuple[float, float]]:
+        r"""The intervals of numbers in the event, as floats for a figure: low <= x < high."""
+        ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
+        chosen = self.chosen[: self.cells.intervals]
+        return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
+
+    def holds(self, reading: Reading) -> NDArray[np.bool_]:
+        return self.chosen[self.cells.locate(reading)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness(Facts):
+    r"""An event that reveals the dataset, fixed before the runs on which it was counted.
+
+    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an output
+    in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
+    frequencies is not a bound; ``epsilon_lower`` of the report is. ``feature`` is the feature to
+    which the event applies, None for the output itself; ``where`` is the event as data, and
+    ``score`` has the definition of a learned feature (``audit.statistical_tests.view``).
+
+    >>> print(
+    ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
+    ... )
+    output <= -1: 41 of 100 runs on dataset A, 3 of 97 on dataset B (points to A)
+    """
+
+    event: str = fact("the outputs in the event, in words")
+    world: Literal["A", "B"] = fact("the dataset to which the event points")
+    inside_a: int = fact("runs on dataset A in the event")
+    runs_a: int = fact("runs on dataset A")
+    inside_b: int = fact("runs on dataset B in the event")
+    runs_b: int = fact("runs on dataset B")
+    feature: str | None = fact("the feature of the event, null for the output itself", default=None)
+    where: Event | None = field(default=None, compare=False, repr=False)
+    score: dict[str, Any] | None = fact(
+        "the definition of a learned feature", default=None, compare=False, repr=False
+    )
+
+    @classmethod
+    def counted(cls, event: Event, counts: Integers, world: Literal["A", "B"]) -> Witness:
+        r"""An event that points to ``world``, with the counts (2, cells) of some runs."""
+        inside, runs = counts[:, event.chosen].sum(axis=1).tolist(), counts.sum(axis=1).tolist()
+        return cls(
+            event=event.words(), where=event, world=world,
+            inside_a=inside[0], runs_a=runs[0], inside_b=inside[1], runs_b=runs[1],
+        )  # fmt: skip
+
+    @property
+    def margin(self) -> float:
+        r"""The excess of runs on the dataset to which the event points, in standard deviations."""
+        beyond = self.inside_b - self.inside_a
+        total = self.inside_b + self.inside_a
+        return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
+
+    def through(self, feature: str | None) -> Witness:
+        r"""The same witness for a feature of the output, given by its name."""
+        if feature is None or self.where is None:
+            return self
+        words = (self.score or {}).get("words") or _structure_words(feature, self.where)
+        return replace(
+            self, feature=feature, event=words or self.where.words(_feature_words(feature))
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.event}: {self.inside_a} of {self.runs_a} runs on dataset A, "
+            f"{self.inside_b} of {self.runs_b} on dataset B (points to {self.world})"
+        )
+
+
+def _feature_words(feature: str) -> str:
+    # A feature as readable text: precision(output.mean) for column:mean+precision.
+    first, *rest = feature.split("+")
+    name, _, path = first.partition(":")
+    if name == "column":
+        return "".join((*(f"{each}(" for each in rest[::-1]), path_text(path), ")" * len(rest)))
+    return "output" if feature == "identity" else f"{feature}(output)"
+
+
+def _structure_words(feature: str, event: Event) -> str | None:
+    if feature != "structure":
+        return None
+    inside = [bool(each) for each in event.chosen[event.cells.intervals : -1]]
+    names = [display_name(name) for name in event.cells.labels]
+    return structure_words(
+        [name for name, chosen in zip(names, inside, strict=True) if chosen],
+        [name for name, chosen in zip(names, inside, strict=True) if not chosen],
+    )
+
+
+def witness_of(
+    cells: Cells,
+    chosen: NDArray[np.bool_],
+    counts: Integers,
+    world: Literal["A", "B"],
+    *,
+    integral: bool,
+) -> Witness | None:
+    r"""The event that a run is in a chosen cell, with ``counts`` (2, cells) of later runs.
+
+    At most twelve pieces are named, those with the most earlier runs, and only named pieces are
+    counted. Returns None if no earlier run was in any chosen cell.
+    """
+    past = cells.counts.sum(axis=0)
+    known = chosen & (past > 0)
+    stretches = _stretches(known[: cells.intervals])
+    labels = cells.intervals + np.flatnonzero(known[cells.intervals : -1])
+    weights = np.append([int(past[each].sum()) for each in stretches], past[labels])
+    named = np.zeros_like(known)
+    for i in np.argsort(-weights, kind="stable")[:_MOST_PIECES].tolist():
+        named[stretches[i] if i < len(stretches) else labels[i - len(stretches)]] = True
+    if not named.any():
+        return None
+    return Witness.counted(Event(cells=cells, chosen=named, integral=integral), counts, world)
+
+
+def wording(pieces: Sequence[str], of: str = "output") -> str:
+    r"""Describe a union of pieces: single values as a set, intervals joined by "or"."""
+    intervals = [piece for piece in pieces if not piece.startswith("{")]
+    values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
+    return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -1,0 +1,396 @@
+r"""Choose the distinguishing event: learn which dataset to guess from each output.
+
+The learned rule guesses a dataset in each cell of the outputs (``audit.statistical_tests.event``), up to an
+epsilon that depends on the cell; its event is the set of the cells in which it guesses. A rule may
+be any function of earlier runs; its quality affects the power, never the validity
+(``docs/proofs/confidence.md``). A cell carries signed numbers, positive for dataset B: ``lean``,
+the learned log-odds of B, and two *reaches*: the epsilon whose e^epsilon/(1 + e^epsilon) is the
+Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that guess was right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.outputs.reading import Integers, Reading
+from audit.statistical_tests.event import Cells, Floats, Tally, Witness, witness_of
+from dpcore.lazy_import import LazyModule
+from dpcore.numbers.clopper_pearson import lower_end
+
+special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
+
+EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
+r"""The names of the tested guessers: the experts of a rule, in the order of
+:attr:`ThresholdFamily.experts`, and then the leader, which guesses as one of them or as the last,
+untested expert (the one by the learned odds).
+"""
+
+_LOOSE: Final = 0.1
+FIRM: Final = 0.003
+r"""The level of the reaches of the last tested expert."""
+
+_DEPARTS: Final = 9.0  # three standard deviations, squared
+_LEAST_SPREAD: Final = 1e-9
+# The head start of each expert of a rule, in standard deviations: a small lead among many experts
+# is due to chance. The zero cut adapts least to chance; with a single view it gets an extra start.
+_HEAD_STARTS: Final = np.array([2.5, 0.0, 0.0, 0.0, 1.0])
+_ALONE: Final = np.array([1.5, 0.0, 0.0, 0.0, 0.0])
+_BELIEVED: Final = 0.5
+_MOST_PROMISED: Final = 2.0
+SILENT: Final = 20
+
+_Entry = TypeVar("_Entry", np.float64, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Votes:
+    r"""The results of an expert's guesses, one entry per epsilon: the counts of right and wrong
+    guesses, and ``sides``, the number of datasets (0, 1 or 2) that it guesses.
+    """
+
+    right: Integers
+    wrong: Integers
+    sides: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expert:
+    r"""An expert: cells in increasing order of reach. At each epsilon it guesses in all cells from
+    some index on.
+
+    Only cells whose reach exceeds epsilon qualify; cells without a reach are omitted. An expert
+    without ``promise`` guesses in all qualifying cells. One with ``promise`` guesses from the cut
+    with the best predicted score sum(n (rate - q)) / sqrt(sum n), summed over the guessed cells:
+    otherwise many cells that barely qualify would hide a few that distinguish the datasets well.
+    ``seen`` and ``promise`` are the sums of n and n rate from each index on; ``ends`` are the
+    indices after the last guess of A, and of B.
+    """
+
+    order: Integers
+    reach: Floats
+    toward_b: NDArray[np.bool_]
+    seen: Floats
+    promise: Floats | None
+    cells: int
+    ends: tuple[int, int]
+
+    @classmethod
+    def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
+        r"""Build an expert from signed reaches, past runs per cell and predicted rates of right
+        guesses.
+        """
+        order = np.flatnonzero(signed)
+        order = order[np.argsort(np.abs(signed[order]), kind="stable")]
+        toward_b, runs = signed[order] > 0, past[order].astype(np.float64)
+        a, b = (np.flatnonzero(side)[-1:] + 1 for side in (~toward_b, toward_b))
+        return cls(
+            order=order,
+            reach=np.abs(signed[order]),
+            toward_b=toward_b,
+            seen=_from_here_on(runs),
+            promise=None if rate is None else _from_here_on(runs * rate[order]),
+            cells=len(signed),
+            ends=(int(a.sum()), int(b.sum())),
+        )
+
+    @property
+    def signed(self) -> Floats:
+        found = np.zeros(self.cells)
+        found[self.order] = np.where(self.toward_b, self.reach, -self.reach)
+        return found
+
+    def cuts(self, epsilons: Floats) -> Integers:
+        r"""The index in ``order`` from which the expert guesses, one per epsilon."""
+        first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
+        if self.promise is None:
+            return first
+        base = int(first.min(initial=len(self.order)))  # no earlier cell qualifies at any epsilon
+        seen, promise = self.seen[base:], self.promise[base:]
+        score = (promise - special.expit(epsilons)[:, None] * seen) / np.sqrt(np.maximum(seen, 1.0))
+        score[:, -1] = 0.0  # no guesses
+        score[np.arange(score.shape[1]) < (first - base)[:, None]] = -1.0
+        best: Integers = np.argmax(score, axis=1).astype(np.int64)
+        return base + best
+
+    def guesses(self, epsilon: float) -> NDArray[np.int8]:
+        r"""The guess in each cell: +1 for dataset B, -1 for dataset A, 0 for no guess."""
+        chosen = self.order[(cut := int(self.cuts(np.array([epsilon]))[0])) :]
+        found = np.zeros(self.cells, dtype=np.int8)
+        found[chosen] = np.where(self.toward_b[cut:], 1, -1)
+        return found
+
+    def promised(self, cuts: Integers, q: Floats) -> Floats:
+        r"""The predicted excess of right guesses over a fraction q, in standard deviations, from
+        these cuts on; nan without a prediction.
+        """
+        if self.promise is None:
+            return np.full(len(cuts), np.nan)
+        seen = self.seen[cuts]
+        beyond: Floats = self.promise[cuts] - q * seen
+        return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
+
+    def sums(self, counts: Integers) -> tuple[Integers, Integers]:
+        r"""The numbers of right and wrong guesses from each index on, for new counts (2, cells)."""
+        world_a, world_b = counts[:, self.order]
+        return (
+            _from_here_on(np.where(self.toward_b, world_b, world_a)),
+            _from_here_on(np.where(self.toward_b, world_a, world_b)),
+        )
+
+
+def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
+    # The sums of values[i:] for i = 0, ..., len(values).
+    found = np.zeros(len(values) + 1, dtype=values.dtype)
+    np.cumsum(values[::-1], out=found[:-1][::-1])
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdFamily:
+    r"""The learned log-odds of dataset B in each cell, and the experts. The last expert guesses
+    wherever the learned odds exceed epsilon, from the best cut on. It has no share of the level,
+    but a leader may follow it (:mod:`audit.statistical_tests.multiple_testing`).
+    """
+
+    cells: Cells
+    lean: Floats
+    experts: tuple[Expert, ...]
+
+    @property
+    def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
+        r"""The log-odds of dataset B per cell, in four versions.
+
+        They are as learned; as learned, but 0 outside the separate cells (labels and numbers that
+        are repeated often); and two signed conservative versions.
+        """
+        alone = np.ones(len(self.lean), dtype=np.bool_)
+        alone[: self.cells.intervals] = self.cells.alone
+        return (
+            self.lean,
+            np.where(alone, self.lean, 0.0),
+            self.experts[1].signed,
+            self.experts[3].signed,
+        )
+
+
+def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
+    r"""Learn the rule from earlier runs. ``isotonic`` states that larger numbers indicate dataset
+    B, as for a learned score: the learned odds then never fall from one interval to the next.
+
+    The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
+    reach exceeds epsilon. Labels and unusually repeated numbers are separate cells. Intervals
+    borrow from their neighbours through a binary tree over their order: a child's rate is shrunk
+    towards its parent's according to the spread among siblings, unless it departs by three standard
+    deviations; a label's rate is shrunk towards 1/2 in the same way. Reaches are passed down the
+    tree likewise, and the best cut 0.1 also uses the reaches of half-lines (with a monotone
+    likelihood ratio, the best events are half-lines).
+    """
+    cells = tally.cells()
+    past = cells.counts.sum(axis=0)
+    leaves, alone = np.split(cells.counts, [cells.intervals], axis=1)
+    lean, reaches = _smooth(leaves, cells.alone)
+    if isotonic:
+        from scipy.optimize import isotonic_regression  # slow import that most views do not need
+
+        # An empty cell has almost no weight.
+        weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
+        lean = special.logit(isotonic_regression(special.expit(lean), weights=weights).x)
+    known, _ = _shrunk(alone, np.full(alone.shape[1], 0.5), part=1.0)
+    lean = np.concatenate((lean, special.logit(known)))
+    zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
+    loose, far, firm = (
+        np.concatenate((reach, _reach(alone, level)))
+        for reach, level in zip(reaches, (_LOOSE, _LOOSE, FIRM), strict=True)
+    )
+    # For an unusually repeated number, the reach is the learned odds.
+    firm[: cells.intervals][cells.alone] = lean[: cells.intervals][cells.alone]
+    return ThresholdFamily(
+        cells=cells,
+        lean=lean,
+        experts=(
+            Expert.of(zero, past),
+            Expert.of(loose, past),
+            # "best cut 0.1" predicts with the learned rates, "best cut 0.003" with its own lower
+            # bounds.
+            Expert.of(far, past, special.expit(np.sign(far) * lean)),
+            Expert.of(firm, past, special.expit(np.abs(firm))),
+            Expert.of(lean, past, special.expit(np.abs(lean))),
+        ),
+    )
+
+
+def _reach(counts: Integers, level: float) -> Floats:
+    most, total = counts.max(axis=0), counts.sum(axis=0)
+    clear = 2 * most > total
+    right = np.full(len(most), 0.5)
+    right[clear] = lower_end(most[clear], total[clear], level)
+    reach: Floats = special.logit(np.maximum(right, 0.5))
+    return np.where(counts[1] > counts[0], reach, -reach)
+
+
+def _smooth(
+    leaves: Integers, alone: NDArray[np.bool_]
+) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    # The lean of each interval, and its reaches: loose, loose with half-lines, firm.
+    width = leaves.shape[1]
+    size = 1 << (width - 1).bit_length()
+    levels = [np.pad(leaves, ((0, 0), (0, size - width)))]
+    while levels[-1].shape[1] > 1:
+        levels.append(levels[-1].reshape(2, -1, 2).sum(axis=2))
+    rate, loose, firm = np.full(1, 0.5), np.zeros(1), np.zeros(1)
+    for counts in reversed(levels):
+        copies = counts.shape[1] // len(rate)
+        rate = np.repeat(rate, copies)
+        # Two siblings share their parent's mean, so only half of the surprise is expected from
+        # chance.
+        forced = np.flatnonzero(alone if counts.shape[1] == size else [])
+        rate, departs = _shrunk(counts, rate, part=0.5, forced=forced)
+        loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
+        firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
+    loose, firm, departs = loose[:width], firm[:width], departs[:width]
+    far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
+    return special.logit(rate)[:width], (loose, far, firm)
+
+
+def _shrunk(
+    counts: Integers, rate: Floats, *, part: float, forced: Sequence[int] | Integers = ()
+) -> tuple[Floats, NDArray[np.bool_]]:
+    # Rates shrunk towards ``rate`` according to their spread beyond chance, which explains ``part``
+    # of the expected surprise; and whether each departs too far to be shrunk, or is ``forced`` to.
+    total = counts.sum(axis=0)
+    variance = np.maximum(total * rate * (1.0 - rate), _LEAST_SPREAD)
+    surprise = (counts[1] - total * rate) ** 2 / variance
+    noise = np.count_nonzero(total) * part
+    spread = (float(surprise.sum()) - noise) / max(float(total.sum()) * part, 1.0)
+    departs = surprise > _DEPARTS
+    departs[np.asarray(forced, dtype=np.int64)] = True
+    shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
+    return (counts[1] + shrink * rate) / (total + shrink), departs
+
+
+def _half_lines(leaves: Integers, level: float) -> Floats:
+    # The best reach of any half-line, from below or from above, that contains the cell.
+    below = _reach(np.cumsum(leaves, axis=1), level)
+    above = _reach(np.cumsum(leaves[:, ::-1], axis=1), level)[::-1]
+    candidates = np.stack(
+        (
+            np.maximum.accumulate(np.maximum(below, 0)[::-1])[::-1],
+            np.minimum.accumulate(np.minimum(below, 0)[::-1])[::-1],
+            np.maximum.accumulate(np.maximum(above, 0)),
+            np.minimum.accumulate(np.minimum(above, 0)),
+        )
+    )
+    best = np.argmax(np.abs(candidates), axis=0)
+    chosen: Floats = candidates[best, np.arange(leaves.shape[1])]
+    return chosen
+
+
+def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:
+    # The stronger bound if both agree; in a conflict the parent's, unless the child departs.
+    stronger = np.where(np.abs(own) > np.abs(parent), own, parent)
+    conflict = np.sign(own) * np.sign(parent) < 0
+    return np.where(departs, own, np.where(conflict, parent, stronger))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    r"""A rule and the runs observed after it: ``counts`` (2, cells), row 0 dataset A.
+
+    ``integral`` means that all numbers so far are integers (only for wording). ``sums`` caches the
+    sums of each expert, which are used at many epsilons.
+    """
+
+    rule: ThresholdFamily
+    counts: Integers
+    integral: bool
+    sums: dict[int, tuple[Integers, Integers]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    @classmethod
+    def of(cls, rule: ThresholdFamily, fresh: Reading, worlds: NDArray[np.bool_]) -> Trial:
+        return cls(
+            rule=rule,
+            counts=rule.cells.count(fresh, worlds),
+            integral=rule.cells.integral and fresh.numbers[fresh.codes < 0].integral,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Trial]) -> Trial:
+        counts = np.sum([part.counts for part in parts], axis=0)
+        integral = all(part.integral for part in parts)
+        return cls(rule=parts[0].rule, counts=counts, integral=integral)
+
+    @property
+    def runs(self) -> int:
+        return int(self.counts.sum())
+
+    def votes(self, expert: int, epsilons: Floats) -> Votes:
+        return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
+
+    def cast(self, expert: int, cuts: Integers) -> Votes:
+        r"""The votes of an expert that guesses from each of these cuts on."""
+        one = self.rule.experts[expert]
+        if expert not in self.sums:
+            self.sums[expert] = one.sums(self.counts)
+        right, wrong = self.sums[expert]
+        sides = (cuts < one.ends[0]).astype(np.int64) + (cuts < one.ends[1])
+        return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
+
+    def witness(self, expert: int, epsilon: float) -> Witness | None:
+        r"""The witness of one expert's guesses at ``epsilon``, for the dataset that it guesses
+        better; the event was fixed by earlier runs.
+        """
+        guesses = self.rule.experts[expert].guesses(epsilon)
+        cells, counts, integral = self.rule.cells, self.counts, self.integral
+        found = (
+            witness_of(cells, guesses < 0, counts, "A", integral=integral),
+            witness_of(cells, guesses > 0, counts, "B", integral=integral),
+        )
+        return max((each for each in found if each), key=lambda each: each.margin, default=None)
+
+
+def follow(
+    views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
+) -> tuple[list[Votes], list[Integers]]:
+    r"""Guess in each block as the expert that did best in earlier blocks, over several views of the
+    same runs. Returns the votes, and the index of the expert over all views.
+
+    The score of an expert is the sum of three terms: its excess of right guesses over the claim's
+    maximum, in standard deviations; half of its predicted excess, which counts at most 2 above the
+    observed one; and a head start. Blocks that end within the first twentieth of the runs have no
+    guesses, because too little was learned before them.
+    """
+    q, each = special.expit(epsilons), np.arange(len(epsilons))
+    beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))
+    ahead = np.tile(_HEAD_STARTS + (len(views) == 1) * _ALONE, len(views))[:, None]
+    blocks, done = list(zip(*views, strict=True)), 0
+    silent = sum(trials[0].runs for trials in blocks) / SILENT
+    votes, chosen = [], []
+    for trials in blocks:
+        tried = [
+            (trial, place, one, one.cuts(epsilons))
+            for trial in trials
+            for place, one in enumerate(trial.rule.experts)
+        ]
+        cast = [trial.cast(place, cuts) for trial, place, _, cuts in tried]
+        names = ("right", "wrong", "sides")
+        seen = {name: np.stack([getattr(vote, name) for vote in cast]) for name in names}
+        did = beyond / np.sqrt(spread + 1.0)
+        predicted = np.stack([one.promised(cuts, q) for *_, one, cuts in tried])
+        promised = np.where(np.isnan(predicted), did, np.minimum(predicted, did + _MOST_PROMISED))
+        best = np.argmax(did + _BELIEVED * promised + ahead, axis=0)
+        guesses = seen["right"] + seen["wrong"]
+        allowed = guesses * q + (1.0 - q) * (delta * trials[0].runs / 2) * seen["sides"]
+        beyond, spread = beyond + seen["right"] - allowed, spread + guesses * q * (1.0 - q)
+        done += trials[0].runs
+        heard = int(done > silent)
+        votes.append(Votes(**{name: heard * table[best, each] for name, table in seen.items()}))
+        chosen.append(best)
+    return votes, chosen

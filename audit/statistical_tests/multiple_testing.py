@@ -1,0 +1,525 @@
+r"""Multiple tests of one claim, over points, pairs and features, at one level.
+
+A *view* is one feature of the runs of one pair. The rule of each view is learned once, and every
+claimed point is tested on it. There are two stopping rules, and one function that combines their
+results:
+
+    :func:`gather_views`   a number of runs fixed beforehand: p-values, joined by Holm's method.
+                           A pair with several views has a *leader*, which guesses as whichever
+                           view and expert did best on earlier blocks, with most of the level
+    :func:`watch_views`    sequential: wealths, joined by their mean
+    :func:`weigh`          the outcome of every test, and the one to report
+
+With one view and one point, both are the test of a single view.
+Statement and proof: ``docs/proofs/confidence.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.tested_claim import Claim
+from audit.claims.verdicts import LayerRun, log_bar
+from audit.outputs.output_parser import Outputs
+from audit.statistical_tests.coverage import coverage_of
+from audit.statistical_tests.event import Floats, Tally, Witness
+from audit.statistical_tests.fixed_sample_test import (
+    BERGER_BOOS_SHARE,
+    LEADING,
+    LED,
+    Evidence,
+    gather,
+)
+from audit.statistical_tests.learn_event import EXPERTS
+from audit.statistical_tests.sample_outcome import (
+    ANYTIME,
+    FIXED,
+    LARGEST_EXPONENT,
+    Outcome,
+    Watched,
+    Weighed,
+    capped,
+    reported_row,
+    resolution_of,
+    verdict_of,
+)
+from audit.statistical_tests.view import View, scored
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.enclosure import round_down, round_up
+from dpcore.numbers.parameter import RationalLike, integer, rational
+
+if TYPE_CHECKING:
+    from audit.features.additive import Score
+    from audit.statistical_tests.anytime_valid_test import EProcess
+
+LEADER: Final = "leader"
+r"""The name of a leader, used in place of a feature's name."""
+
+
+def weigh(
+    family: FixedFamily | FamilyProcess,
+    alpha: RationalLike,
+    *,
+    allow_constant: bool = False,
+    models: Sequence[Mapping[int, Score] | None] = (),
+) -> Weighed:
+    r"""Combine the tests: the claim is refuted if any point is refuted on any view.
+
+    Each outcome marked ``refuted`` is at the level of the whole audit: for any set of true claims,
+    P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability 1
+    - alpha: each uses its part of alpha, divided by the number of distinct deltas. Outcomes of
+    leaders follow those of all views. ``resolution`` is that of the view with the worst resolution,
+    at its best point; views in which nothing could be measured (``coverage``), and scores, do not
+    count. ``models`` are the models of the views, for the witness of a score. The choice of views
+    must not depend on their runs.
+    """
+    level, points = rational("alpha", alpha), family.claim.points
+    found = family.judged(level)
+    rows = zip(product(enumerate(family.tests), points), found.values, found.marked, strict=True)
+    outcomes = tuple(
+        Outcome(
+            claim=point,
+            pair=pair,
+            feature=feature,
+            refuted=refuted,
+            epsilon_lower=capped(family.lower(i, point.exact[1], level), point, refuted=refuted),
+            **{found.kind: value},
+        )
+        for ((i, (pair, feature)), point), value, refuted in rows
+    )
+    above = [row.epsilon_lower - float(row.claim.exact[0]) for row in outcomes]
+    keys = list(zip(found.marked, found.strengths, above, strict=True))
+    row = reported_row(outcomes, keys.index(max(keys)))
+    at, tallies = outcomes[row].claim.exact, family.tallies
+    shares = [level * part / len(points) for part in family.parts]
+    view, witness = family.witness(*divmod(row, len(points)), shares[row // len(points)])
+    if models and (of_score := models[view]) is not None:
+        witness = scored(family.trials(view), at, of_score)
+    views, learned = family.tests[: len(tallies)], family.learned
+    shares = shares[: len(tallies)]
+    coverage = coverage_of(tallies, views, shares, allow_constant=allow_constant, learned=learned)
+    return Weighed(
+        verdict=verdict_of(coverage, refuted=any(found.marked)),
+        coverage=coverage,
+        epsilon_lower=outcomes[row].epsilon_lower,
+        witness=None if witness is None else witness.through(views[view][1]),
+        layer=_layer(found.kind, len(outcomes)),
+        resolution=resolution_of(tallies, coverage, points, shares),
+        outcomes=outcomes,
+        row=row,
+        **{found.kind: found.joint},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    # For every test, by view and then by point: its p-value or e-value, whether it is refuted at
+    # the level of the family, and its strength; ``joint`` is the combined p-value or e-value.
+    kind: str
+    values: Sequence[float]
+    marked: Sequence[bool]
+    strengths: Sequence[float]
+    joint: float
+
+
+def _layer(kind: str, tests: int) -> LayerRun:
+    single, shared = (
+        (ANYTIME, "mean of the e-values") if kind == "e_value" else (FIXED, "Holm's method")
+    )
+    if tests == 1:
+        return single
+    return replace(single, method=f"{single.method}; {shared} of {tests} tests")
+
+
+# -- a number of runs fixed beforehand ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedFamily:
+    r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
+
+    ``tests`` has the (pair, feature) of each, ``parts`` their parts of the level, which sum to 1.
+    ``followed`` has the indices of the views whose trials ``evidence`` contains: for a view its own
+    index, for a leader those of the views that it may follow.
+    """
+
+    claim: Claim | CurveClaim
+    tests: tuple[tuple[int, str | None], ...]
+    parts: tuple[Fraction, ...]
+    evidence: tuple[Evidence, ...]
+    followed: tuple[tuple[int, ...], ...]
+    learned: tuple[bool, ...]
+    _lower: dict[tuple[int, Fraction, Fraction], float] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    @property
+    def tallies(self) -> list[Tally]:
+        return [each.tally for each in self.evidence[: len(self.learned)]]
+
+    def trials(self, view: int) -> tuple[Any, ...]:
+        return self.evidence[view].trials
+
+    def p_value(self, test: int, point: Claim, level: Fraction) -> float:
+        r"""The p-value of one test. Its bounds on the guess rate spend a share of its part of
+        ``level``; the p-value is never below that share.
+        """
+        share = level * self.parts[test] / len(self.claim.points)
+        return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
+
+    def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
+        r"""The bound of one test at its part of ``level``, divided by the number of distinct
+        deltas; for a leader the scan starts at the largest bound of the views that it follows.
+        """
+        if (key := (test, delta, level)) not in self._lower:
+            views = self.followed[test] if test >= len(self.learned) else ()
+            known = max((self.lower(view, delta, level) for view in views), default=0.0)
+            own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
+            self._lower[key] = self.evidence[test].epsilon_lower(own, delta, known=known)
+        return self._lower[key]
+
+    def judged(self, level: Fraction) -> _Judged:
+        r"""Decide all tests by Holm's method, with the parts as weights."""
+        points = self.claim.points
+        found = [self.p_value(i, point, level) for i in range(len(self.tests)) for point in points]
+        weights = [part for part in self.parts for _ in points]
+        adjusted = holm(found, weights)
+        return _Judged(
+            kind="p_value",
+            values=found,
+            marked=[each <= round_down(level) for each in adjusted],
+            strengths=[-p / float(part) for p, part in zip(found, weights, strict=True)],
+            joint=min(adjusted),
+        )
+
+    def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
+        r"""The index of the view of a test's witness against a point, and the witness; for a
+        leader, the index of the view that it followed last.
+        """
+        at = self.claim.points[place].exact
+        view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
+        return self.followed[test][view], found
+
+
+def gather_views(
+    views: Sequence[View], claim: Claim | CurveClaim, *, seeds: Sequence[int]
+) -> FixedFamily:
+    r"""Learn and test every view; ``seeds`` are for the p-values of the views and the leaders."""
+    if not views:
+        raise InvalidParameter("views", views, "must contain at least one view")
+    evidence = [
+        gather(view.outputs, view.worlds, seed=seed, isotonic=view.models is not None)
+        for view, seed in zip(views, seeds, strict=False)
+    ]
+    names = [(view.pair, view.feature) for view in views]
+    followed: list[tuple[int, ...]] = [(i,) for i in range(len(views))]
+    leaders: list[Evidence] = []
+    for pair, seed in zip(dict.fromkeys(pair for pair, _ in names), seeds[len(views) :],
+                          strict=False):  # fmt: skip
+        mine = [i for i, view in enumerate(views) if view.pair == pair]
+        # Before the first block, the leader follows the view with the largest part.
+        led = sorted((i for i in mine if views[i].followed), key=lambda i: -views[i].weight)
+        if len(mine) > 1 and led:
+            followed.append(tuple(led))
+            names.append((pair, LEADER))
+            leaders.append(_leader([evidence[i] for i in led], seed))
+            for i in mine:
+                evidence[i] = replace(evidence[i], weights=LED)
+    pairs = [pair for pair, _ in names]
+    parts = parts_of([view.weight for view in views], pairs[: len(views)], pairs[len(views) :])
+    return FixedFamily(
+        claim=claim,
+        tests=tuple(names),
+        parts=tuple(parts),
+        evidence=(*evidence, *leaders),
+        followed=tuple(followed),
+        learned=tuple(view.models is not None for view in views),
+    )
+
+
+def _leader(views: Sequence[Evidence], seed: int) -> Evidence:
+    coins = np.random.default_rng(integer("seed", seed, at_least=0)).random(len(views[0].trials))
+    return Evidence(
+        trials=views[0].trials,
+        beside=tuple(each.trials for each in views[1:]),
+        uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # in (0, 1], as for a view
+        runs=views[0].runs,
+        weights=LEADING,
+    )
+
+
+def weigh_views(
+    views: Sequence[View],
+    claim: Claim | CurveClaim,
+    alpha: RationalLike,
+    *,
+    seed: int,
+    allow_constant: bool = False,
+) -> Weighed:
+    r"""Test all views with fixed numbers of runs; ``p_value`` is the smallest Holm-adjusted one."""
+    family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
+    models = [view.models for view in views]
+    return weigh(family, alpha, allow_constant=allow_constant, models=models)
+
+
+# -- sequential -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    # The runs of one pair as read by its views, and the state of every view before these runs.
+    before: tuple[EProcess, ...]
+    pair: int
+    outputs: tuple[Outputs, ...]
+    worlds: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyProcess(Watched):
+    r"""The evidence so far against a claim on all views. Frozen: :meth:`update` returns the next.
+
+    ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs of all pairs, in
+    order; a run that is read through several features counts once. ``tests`` has the (pair,
+    feature) of the views, ``parts`` their weights in the mean, which sum to 1; ``learned`` marks
+    scores, and ``processes`` has the evidence of each view over all claimed points. Stopping when
+    the mean wealth reaches 1/alpha refutes the claim as a whole: some point fails on some view, and
+    :func:`weigh` marks it. ``peak`` is the block in which the mean was largest, and the number of
+    its runs up to the maximum; None if the mean never exceeded 1.
+    """
+
+    claim: Claim | CurveClaim
+    tests: tuple[tuple[int, str | None], ...]
+    processes: tuple[EProcess, ...]
+    path: Floats
+    parts: tuple[Fraction, ...]
+    learned: tuple[bool, ...]
+    peak: tuple[_Block, int] | None = None
+
+    def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
+        r"""Replace the views of a pair that has no runs yet by the views of ``other``."""
+        mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
+        if any(self.processes[i].runs for i in mine):
+            raise InvalidParameter(
+                "pair", pair, "already has runs, so its features can no longer change"
+            )
+        part, behind = sum((self.parts[i] for i in mine), Fraction(0)), mine[-1] + 1
+        new: dict[str, Any] = {
+            "tests": tuple((pair, name) for _, name in other.tests),
+            "processes": other.processes,
+            "parts": tuple(part * own for own in other.parts),
+            "learned": other.learned,
+        }
+        for name, own in new.items():
+            old = getattr(self, name)
+            new[name] = (*old[: mine[0]], *own, *old[behind:])
+        return replace(self, **new)
+
+    def update(
+        self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
+    ) -> FamilyProcess:
+        r"""The state after these runs of a pair, read through each of its features in order.
+
+        The worlds must be fair coins, and all runs of all pairs independent. The choice of the next
+        pair, and whether to continue, may depend on all earlier runs.
+        """
+        mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
+        if not mine or len(mine) != len(outputs_by_feature):
+            reason = f"pair {pair} has {len(mine)} features"
+            raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
+        block = _Block(
+            before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
+        )
+        processes = self._after(block, len(worlds))
+        fresh = _log_mean(
+            np.stack(
+                [
+                    after.path[before.runs :]
+                    if i in mine
+                    else np.full(len(worlds), before.path[-1] if before.runs else 0.0)
+                    for i, (before, after) in enumerate(zip(self.processes, processes, strict=True))
+                ]
+            ),
+            self.parts,
+        )
+        higher = len(fresh) > 0 and float(fresh.max()) > self.log_e
+        return replace(
+            self,
+            processes=processes,
+            path=np.concatenate((self.path, fresh)),
+            peak=(block, int(np.argmax(fresh)) + 1) if higher else self.peak,
+        )
+
+    def _after(self, block: _Block, runs: int) -> tuple[EProcess, ...]:
+        # The state of every view after the first ``runs`` of a block.
+        news = iter(block.outputs)
+        return tuple(
+            process.update(next(news)[:runs], block.worlds[:runs])
+            if pair == block.pair
+            else process
+            for (pair, _), process in zip(self.tests, block.before, strict=True)
+        )
+
+    def log_wealth(self) -> Floats:
+        r"""The log-wealth of each test after the run at which their mean was largest."""
+        if self.peak is None:
+            return np.zeros(len(self.tests) * len(self.claim.points))
+        if len(self.tests) == len(self.claim.points) == 1:
+            return np.array([self.log_e])
+        return np.concatenate([process.log_wealth for process in self._after(*self.peak)])
+
+    @property
+    def tallies(self) -> list[Tally]:
+        return [each.seen for each in self.processes]
+
+    def trials(self, view: int) -> tuple[Any, ...]:
+        return self.processes[view].tested
+
+    def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
+        r"""The bound of one view, at its part of ``level`` over the number of distinct deltas."""
+        own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
+        return self.processes[test].epsilon_lower(own, delta)
+
+    def judged(self, level: Fraction) -> _Judged:
+        r"""Mark a test if every set of tests that contains it has a mean wealth of at least 1/alpha
+        at the time when the mean of all was largest: P(a true claim is ever marked) <= alpha.
+        """
+        wealth = self.log_wealth()
+        shares = [part for part in self.parts for _ in self.claim.points]
+        # The test with the most wealth is marked if and only if the path has reached 1/alpha.
+        most = (by_averages(wealth, shares) >= log_bar(level)) | (wealth == wealth.max())
+        return _Judged(
+            kind="e_value",
+            values=[math.exp(min(log_e, LARGEST_EXPONENT)) for log_e in wealth.tolist()],
+            marked=(most & (self.rejected_at(level) is not None)).tolist(),
+            strengths=(wealth + [math.log(share) for share in shares]).tolist(),
+            joint=self.e_value,
+        )
+
+    def witness(self, test: int, place: int, _share: Fraction) -> tuple[int, Witness | None]:
+        return test, self.processes[test].witness(place)
+
+
+def watch_views(
+    claim: Claim | CurveClaim,
+    *,
+    pairs: int = 1,
+    features: Sequence[str | None] = (None,),
+    weights: Sequence[Fraction] = (),
+    learned: Sequence[bool] = (),
+) -> FamilyProcess:
+    r"""Start a sequential test of ``claim`` on pairs 0, ..., each read through all of ``features``,
+    with relative ``weights`` (equal by default); ``learned`` marks scores.
+    """
+    tests = tuple(product(range(pairs), features))
+    if not tests:
+        raise InvalidParameter("features", features, "must contain a pair and a feature")
+    from audit.statistical_tests.anytime_valid_test import watch_curve
+
+    scores = tuple(learned or [False] * len(features)) * pairs
+    exact = [point.exact for point in claim.points]
+    return FamilyProcess(
+        claim=claim,
+        tests=tests,
+        processes=tuple(watch_curve(exact, isotonic=score) for score in scores),
+        path=np.zeros(0),
+        parts=tuple(parts_of(list(weights or [Fraction(1)] * len(features)) * pairs)),
+        learned=scores,
+    )
+
+
+def _log_mean(paths: Floats, parts: Sequence[Fraction]) -> Floats:
+    # The log of the mean over the first axis; a single path is returned unchanged.
+    if len(paths) == 1:
+        alone: Floats = paths[0]
+        return alone
+    weights = np.array([float(part) for part in parts])
+    mean: Floats = logsumexp(paths, axis=0, b=weights[:, None])
+    return mean
+
+
+PART: Final = Fraction(4, 5)
+r"""The fraction of each view's level that the leader of its pair takes."""
+
+# A bound on the rounding error of the logarithms and exponentials here.
+_ROUNDING: Final = 2.0**-40
+
+
+def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
+    r"""Holm-adjusted p-values: rejecting those at most alpha gives P(a false rejection) <= alpha.
+
+    ``shares`` are the tests' shares of the level (equal by default). In the order of p/share, each
+    p-value is multiplied by the sum of its own and all later shares, divided by its own, and made
+    no smaller than the one before (Holm 1979): with equal shares, the k-th smallest of m is
+    multiplied by m - k + 1. Rounded up. The tests may be dependent in any way.
+    """
+    each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
+    adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
+    for i in sorted(range(len(p_values)), key=lambda i: p_values[i] / float(each[i])):
+        factor = left / each[i]
+        product = p_values[i] * round_up(factor)
+        least = max(least, math.nextafter(product, math.inf) if factor > 1 else product)
+        adjusted[i] = min(1.0, least)
+        left -= each[i]
+    return adjusted
+
+
+def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
+    r"""The smallest mean over all sets of e-values that contain it, for each e-value, as
+    logarithms.
+
+    Rejecting those of at least 1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021,
+    section 5): the mean over true hypotheses reaches 1/alpha with at most this probability. The
+    means are weighted by the shares (equal by default). Rounded down.
+    """
+    top = float(log_wealth.max())
+    if top == -math.inf:
+        return log_wealth
+    wealth = np.exp(log_wealth - top)
+    weights = np.ones(len(wealth)) if shares is None else np.array([float(x) for x in shares])
+    order = np.argsort(wealth, kind="stable")
+    rising, sizes = (wealth * weights)[order], weights[order]
+    least = np.empty(len(wealth))
+    for place, i in enumerate(order):
+        # Adding an e-value below the mean lowers the mean: the set with the least mean consists of
+        # i and of the smallest others, up to some number.
+        others = np.concatenate(([0.0], np.cumsum(np.delete(rising, place))))
+        counts = np.concatenate(([0.0], np.cumsum(np.delete(sizes, place))))
+        least[i] = ((weights[i] * wealth[i] + others) / (weights[i] + counts)).min()
+    with np.errstate(divide="ignore"):
+        found: Floats = np.log(least) + top - _ROUNDING
+    return found
+
+
+def parts_of(
+    weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
+) -> list[Fraction]:
+    r"""The parts of the level of views with these ``weights``, and then of the leaders of the pairs
+    ``led``; a leader takes four fifths of the parts of its pair's views. The parts sum to 1;
+    ``pairs`` has the pair of each view.
+    """
+    parts = [weight / sum(weights, Fraction(0)) for weight in weights]
+    taken = [PART * part if pair in led else Fraction(0)
+             for part, pair in zip(parts, pairs or [0] * len(parts), strict=True)]  # fmt: skip
+    left = [part - each for part, each in zip(parts, taken, strict=True)]
+    return left + [
+        sum((each for each, own in zip(taken, pairs, strict=True) if own == pair), Fraction(0))
+        for pair in led
+    ]
+
+
+def view_seeds(seed: int, views: int) -> list[int]:
+    r"""The seeds of the views' randomised p-values; the first is that of a single-view audit."""
+    return [seed] + [
+        int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
+        for i in range(1, views)
+    ]

@@ -1,0 +1,555 @@
+r"""Audit a training step: sampling, clipping, noise and normaliser of DP-SGD.
+
+A step is an object with two methods, or a class that can be called without arguments:
+
+    sample(rng)              the records of the next batch: their numbers in 0..records-1
+    update(gradients, rng)   the released vector for per-example gradients, an array of
+                             shape (batch, dimension), which may hold inf and nan
+
+``rng`` is a numpy Generator; a step with its own source of randomness must seed it from ``rng``,
+otherwise its noise hides the clipping and the normaliser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Final, Protocol, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from audit.claims.verdicts import level
+from audit.errors import TargetFailed
+from audit.fit.fit import fit
+from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
+from audit.statistical_tests.sample_outcome import versions
+from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
+
+LIBRARIES: Final = {
+    "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
+    "opacus": ("audit.training.library_steps", "OpacusStep"),
+}
+r"""The steps of other libraries, by name: the module and class, which takes stated parameters."""
+
+Floats = NDArray[np.float64]
+
+_SHARES: Final = 7
+r"""The number of statistical checks: five of sampling, and two of the noise."""
+
+_FEWEST: Final = 3
+r"""Least number of updates of noise: with fewer, independent coordinates may agree by rounding."""
+
+_MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws": 10**8}
+_GRID: Final = 1 << 20
+r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
+
+_LARGEST: Final = Fraction(10**100)
+_TOLERANCE: Final = 1e-3
+_LARGE: Final = 1e4
+_PLANTED: Final = (1.0, 1.5, 10.0, _LARGE, 1e8)
+
+
+class TrainingStep(Protocol):
+    r"""A training step, as audited by :func:`dpsgd`."""
+
+    def sample(self, rng: np.random.Generator) -> ArrayLike:
+        r"""The numbers of the records in the next batch."""
+
+    def update(self, gradients: Floats, rng: np.random.Generator) -> ArrayLike:
+        r"""The released vector for per-example gradients, (batch, dimension) to (dimension,)."""
+
+
+def dpsgd(  # noqa: PLR0913 - each is an option of the command
+    step: Any,
+    *,
+    records: int,
+    rate: RationalLike,
+    noise_multiplier: RationalLike,
+    clip: RationalLike,
+    sampling: Sampling = "poisson",
+    dimension: int = 500,
+    batches: int = 400,
+    draws: int = 20_000,
+    alpha: RationalLike = "0.001",
+    seed: int = 0,
+    timeout: float | None = 60.0,
+    target: str = "step",
+) -> StepReport:
+    r"""Audit a step of DP-SGD: does it sample, clip, add noise and divide as stated?
+
+    ``step`` is a :class:`TrainingStep`, a class of such steps, or the name of a library whose step
+    is audited: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). The stated
+    parameters are the number of ``records``, the ``rate`` at which each enters a batch, the
+    ``noise_multiplier`` and the clipping norm ``clip``
+    (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, compares
+    about ``draws`` coordinates of noise with the Gaussian law, and uses gradients of ``dimension``
+    coordinates. If the step is as stated, the probability that any statistical check fails is at
+    most ``alpha``; faults are deterministic counterexamples.
+
+    >>> class Step:
+    ...     def sample(self, rng):
+    ...         return np.flatnonzero(rng.random(1000) < 0.1)
+    ...
+    ...     def update(self, gradients, rng):
+    ...         finite = np.isfinite(gradients).all(axis=1, keepdims=True)
+    ...         gradients = np.where(finite, gradients, 0.0)
+    ...         norms = np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1.0)
+    ...         noise = rng.normal(size=gradients.shape[1])
+    ...         return ((gradients / norms).sum(axis=0) + noise) / max(1, len(gradients))
+    >>> report = dpsgd(Step, records=1000, rate="0.1", noise_multiplier=1, clip=1, seed=1)
+    >>> [check.name for check in report.checks if check.failed]
+    ['noise', 'coordinates', 'clipping', 'normaliser']
+
+    Raises :class:`InvalidParameter`, and :class:`TargetFailed` if the step fails.
+    """
+    stated = _stated(records, rate, noise_multiplier, clip, sampling)
+    exact = level("alpha", alpha)
+    sizes = {"records": records, "dimension": dimension, "batches": batches, "draws": draws}
+    for name, value in sizes.items():
+        integer(name, value, at_least=2, at_most=_MOST[name])
+    calls = max(_FEWEST, -(-integer("draws", draws, at_least=100) // dimension))
+    seed = integer("seed", seed, at_least=0)
+    with stdout_to_stderr(), Watchdog(timeout) as watchdog:
+        caller = _Caller(_make_step(step, stated, target), target, watchdog, stated, seed)
+        drawn = [caller.batch(k) for k in range(batches)]
+        checks = [
+            *batch_checks(drawn, stated, round_down(exact / _SHARES)),
+            *caller.noise(calls, dimension, exact / _SHARES),
+            *caller.replayed(dimension),
+        ]
+    return StepReport(
+        target=target,
+        stated=stated,
+        checks=tuple(checks),
+        alpha=exact,
+        batches=batches,
+        updates=caller.updates,
+        seed=seed,
+        versions=versions(),
+    )
+
+
+def _stated(
+    records: int,
+    rate: RationalLike,
+    noise_multiplier: RationalLike,
+    clip: RationalLike,
+    sampling: Sampling,
+) -> Stated:
+    reason = "at 0 batches are empty, and at 1 there is no sampling"
+    exact = rational_in("rate", rate, "(0, 1)", reason)
+    if sampling not in get_args(Sampling):
+        raise InvalidParameter("sampling", sampling, f"must be {' or '.join(get_args(Sampling))}")
+    found = Stated(
+        records=integer("records", records, at_least=2),
+        rate=exact,
+        noise_multiplier=_positive("noise_multiplier", noise_multiplier, "adds no noise"),
+        clip=_positive("clip", clip, "clips every gradient to 0"),
+        sampling=sampling,
+    )
+    if sampling == "fixed" and found.expected.denominator != 1:
+        raise InvalidParameter("rate", rate, "must make rate x records a whole number of records")
+    return found
+
+
+def _positive(name: str, value: RationalLike, why: str) -> Fraction:
+    found = positive_rational(name, value, why)
+    if not 1 / _LARGEST <= found <= _LARGEST:
+        raise InvalidParameter(name, value, "must be in [1e-100, 1e100]: gradients are floats")
+    return found
+
+
+def _make_step(step: Any, stated: Stated, target: str) -> Any:
+    library = LIBRARIES.get(step) if isinstance(step, str) else None
+    try:
+        if library is not None:
+            module, name = library
+            return getattr(import_module(module), name)(stated)
+        made = step() if isinstance(step, type) else step
+    except RAISED as error:
+        if library is not None and isinstance(error, InvalidParameter):
+            raise
+        raise failure(target, error) from error
+    for name in ("sample", "update"):
+        if not callable(getattr(made, name, None)):
+            reason = f"must have a method {name}: see dpcore audit dpsgd --help"
+            raise InvalidParameter("step", target, reason)
+    return made
+
+
+def _check(name: str, statement: str, *, fault: bool) -> Check:
+    return Check(name=name, verdict="fault" if fault else "passed", statement=statement)
+
+
+def _tested(name: str, statement: str, p_value: float | None, *, refuted: bool) -> Check:
+    verdict: CheckVerdict = "refuted" if refuted else "passed"
+    return Check(name=name, verdict=verdict, statement=statement, p_value=p_value)
+
+
+class _Caller:
+    # Calls the step, with separate coins for each call, and parses the results.
+
+    def __init__(
+        self, step: Any, target: str, watchdog: Watchdog, stated: Stated, seed: int
+    ) -> None:
+        self.step, self.target, self.watchdog = step, target, watchdog
+        self.stated, self.seed, self.updates = stated, seed, 0
+        self.batch_coins = np.random.default_rng([seed, 0])
+        self.size = max(1, round(stated.expected))
+        # The factor that converts an update to units of the clipping norm.
+        self.unit = float(stated.expected / stated.clip)
+
+    def batch(self, number: int) -> NDArray[np.int64]:
+        # A copy, because a step may reuse one array for all batches.
+        given = self.watchdog.call(
+            lambda: np.array(self.step.sample(self.batch_coins)), self.target
+        )
+        if given.size == 0:
+            return np.zeros(0, dtype=np.int64)
+        whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
+        if not whole or given.min() < 0 or given.max() >= self.stated.records:
+            last = self.stated.records - 1
+            reason = f"sample() must return record numbers, integers in 0..{last} (not a mask)"
+            raise TargetFailed(self.target, reason, run=number + 1)
+        return np.asarray(given, dtype=np.int64)
+
+    def update(self, gradients: Floats, *coins: int) -> Floats:
+        self.updates += 1
+        rng = np.random.default_rng([self.seed, 1, *coins])
+        found = self.watchdog.call(
+            lambda: np.asarray(self.step.update(gradients.copy(), rng)), self.target
+        )
+        if found.dtype.kind not in "iuf":
+            reason = f"update() must return an array of numbers, not of type {found.dtype}"
+            raise TargetFailed(self.target, reason)
+        given: Floats = found.astype(np.float64)
+        if given.shape != gradients.shape[1:]:
+            reason = f"update() must return {gradients.shape[1]} numbers, not shape {given.shape}"
+            raise TargetFailed(self.target, reason)
+        return given
+
+    def zeros(self, dimension: int, size: int | None = None) -> Floats:
+        return np.zeros((self.size if size is None else size, dimension))
+
+    @property
+    def sizes(self) -> list[int]:
+        return sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
+
+    def noise(self, calls: int, dimension: int, level: Fraction) -> Iterator[Check]:
+        # An update of zero gradients consists only of noise, for every size of a batch.
+        sizes = [self.size] if self.stated.sampling == "fixed" else self.sizes
+        each = (self.zeros(dimension, sizes[k % len(sizes)]) for k in range(calls))
+        drawn = np.stack([self.update(zeros, k) for k, zeros in enumerate(each)])
+        standard = drawn * (self.unit / float(self.stated.noise_multiplier))
+        fault = _same_noise(drawn)
+        if fault:
+            yield _check("noise", fault, fault=True)
+        else:
+            yield self._law_of(standard.ravel(), level)
+        yield _coordinates(standard, round_down(level))
+
+    def _law_of(self, standard: Floats, level: Fraction) -> Check:
+        cells = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
+        law = DiscreteGaussian(sigma_squared=_GRID * _GRID)
+        found = fit(_Listed(cells), law, runs=len(cells), alpha=level, seed=self.seed)
+        spread = float(np.sqrt(np.mean(standard**2)))
+        statement = (
+            f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
+            f"deviation; {100 * found.resolution:.2g}% off would be detected"
+        )
+        return _tested("noise", statement, found.p_value, refuted=found.refuted)
+
+    def replayed(self, dimension: int) -> Iterator[Check]:
+        # With the same noise twice, the difference is the effect of a gradient.
+        if self.stated.sampling == "poisson":
+            yield self._empty(dimension)
+        one, again = (self.update(self.zeros(dimension), 0) for _ in range(2))
+        if not np.array_equal(one, again, equal_nan=True):
+            statement = (
+                "two updates with the same random numbers differ: seed the source of the noise "
+                "from rng, and return the update before momentum or averages are applied to it"
+            )
+            for name in ("clipping", "normaliser", "inf and nan"):
+                yield Check(name=name, verdict="nothing_measured", statement=statement)
+            return
+        yield from self._planted(dimension)
+
+    def _empty(self, dimension: int) -> Check:
+        # An update of an empty batch needs noise, too.
+        try:
+            found = self.update(self.zeros(dimension, 0), 0)
+        except TargetFailed as error:
+            return _check("empty batch", f"an update of an empty batch {error.reason}", fault=True)
+        noisy = bool(np.isfinite(found).all()) and bool(found.any())
+        statement = "it has noise" if noisy else "it has no finite noise"
+        return _check("empty batch", statement, fault=not noisy)
+
+    def _moved(self, before: Floats, gradients: Floats, planted: Floats, place: int = 0) -> float:
+        # The change of the update if one zero gradient is replaced by ``planted``, in clipping
+        # norms.
+        with_it = gradients.copy()
+        with_it[place] = planted
+        with np.errstate(all="ignore"):
+            return float(np.linalg.norm(self.update(with_it, 0) - before)) * self.unit
+
+    def _planted(self, dimension: int) -> Iterator[Check]:
+        clip = float(self.stated.clip)
+        rng = np.random.default_rng([self.seed, 2])
+        others = rng.normal(size=(self.size, dimension))
+        others *= clip / 2 / np.linalg.norm(others, axis=1, keepdims=True)
+        others[_places(self.size)] = 0.0
+        one, even, mixed = np.zeros(dimension), np.ones(dimension), rng.normal(size=dimension)
+        one[dimension // 2] = -1.0
+        beside = (*(self.zeros(dimension, size) for size in self.sizes), others)
+        yield self._bounded(
+            "clipping",
+            beside,
+            {
+                f"a gradient of norm {factor:g} clip, {name}": shape
+                * (factor * clip / float(np.linalg.norm(shape)))
+                for name, shape in (("one coordinate", one), ("all alike", even), ("mixed", mixed))
+                for factor in _PLANTED
+            },
+        )
+        yield self._normaliser(dimension)
+        # Last, because a step with state may not recover from these values.
+        yield self._bounded(
+            "inf and nan",
+            beside,
+            {
+                f"a gradient of {value}, {name}": np.where(shape, value, 0.0)
+                for name, shape in (("one coordinate", one), ("all alike", even))
+                for value in (math.inf, -math.inf, math.nan)
+            },
+        )
+
+    def _bounded(self, name: str, beside: tuple[Floats, ...], planted: dict[str, Floats]) -> Check:
+        worst, what = 0.0, ""
+        for gradients in beside:
+            before, places = self.update(gradients, 0), _places(len(gradients))
+            for k, (named, gradient) in enumerate(planted.items()):
+                try:
+                    moved = self._moved(before, gradients, gradient, places[k % len(places)])
+                except TargetFailed as error:
+                    return _check(name, f"{named}: the update {error.reason}", fault=True)
+                if not math.isfinite(moved):
+                    return _check(name, f"{named}: the update is not finite", fault=True)
+                if moved > worst:
+                    worst, what = moved, named
+        statement = f"{what} changes the update by {worst:.6g} clip / (rate x records)"
+        statement = statement if what else "no planted gradient changes the update"
+        return _check(name, statement, fault=worst > 1 + _TOLERANCE)
+
+    def _normaliser(self, dimension: int) -> Check:
+        # Plant a gradient within the norm in batches of several sizes.
+        planted = np.zeros(dimension)
+        planted[0] = float(self.stated.clip) / 2
+        zeros = [self.zeros(dimension, size) for size in self.sizes]
+        shares = [2 * self._moved(self.update(some, 0), some, planted) for some in zeros]
+        if not all(map(math.isfinite, shares)):
+            statement = "a gradient within the norm makes the update infinite or not a number"
+            return _check("normaliser", statement, fault=True)
+        if max(shares) > (1 + _TOLERANCE) * min(shares):
+            listed = ", ".join(
+                f"{share:.4g} in a batch of {size:,}"
+                for size, share in zip(self.sizes, shares, strict=True)
+            )
+            statement = f"the contribution of a gradient depends on the size of the batch: {listed}"
+            return _check("normaliser", statement, fault=True)
+        share, expected = shares[0], float(self.stated.expected)
+        # A step may also scale small gradients up to the norm: then only large ones have its size.
+        large = planted * (2 * _LARGE)
+        if share > 1 + _TOLERANCE and all(
+            abs(self._moved(self.update(some, 0), some, large) - 1) <= _TOLERANCE for some in zeros
+        ):
+            statement = (
+                f"a gradient of half the norm changes the update by {share / 2:.4g} clip / (rate x "
+                "records), a large one by 1"
+            )
+            return _check("normaliser", statement, fault=share > 2 * (1 + _TOLERANCE))
+        statement = (
+            f"a gradient within the norm is divided by {expected / share:.6g} in every batch; "
+            f"rate x records = {expected:.6g}"
+            if share
+            else "a gradient within the clipping norm adds nothing"
+        )
+        return _check("normaliser", statement, fault=abs(share - 1) > _TOLERANCE)
+
+
+def _places(size: int) -> list[int]:
+    # The positions of planted gradients: a step may treat the first or the last differently.
+    return sorted({0, size // 2, size - 1})
+
+
+def _same_noise(drawn: Floats) -> str:
+    # The fault, or "": noise that is not finite, that another update repeats in any order and with
+    # any signs, or that two coordinates share in every update.
+    if not np.isfinite(drawn).all():
+        return "an update of zero gradients is not finite"
+    sizes = np.abs(drawn)
+    if not sizes.any():
+        return ""
+    if len({one.tobytes() for one in np.sort(sizes, axis=1)}) < len(drawn):
+        return "two updates added the same noise"
+    seen: dict[bytes, int] = {}
+    for i in np.flatnonzero(sizes.any(axis=0)).tolist():
+        first = seen.setdefault(sizes[:, i].tobytes(), i)
+        if first != i:
+            return f"coordinates {first:,} and {i:,} have the same noise in every update"
+    return ""
+
+
+def _coordinates(standard: Floats, level: float) -> Check:
+    # The squares of a coordinate's noise add up to a chi-square variable, and so do those of the
+    # sum of all coordinates, divided by the root of their number: the last column.
+    calls, dimension = standard.shape
+    with np.errstate(all="ignore"):
+        total = standard.sum(axis=1, keepdims=True) / math.sqrt(dimension)
+        sums = np.nan_to_num((np.hstack((standard, total)) ** 2).sum(axis=0), nan=math.inf)
+    tails = np.minimum(stats.chi2.cdf(sums, calls), stats.chi2.sf(sums, calls))
+    worst = int(np.argmin(tails))
+    p_value = min(1.0, 2 * len(sums) * float(tails[worst]) * _ROUNDING)
+    name = f"coordinate {worst:,}" if worst < dimension else "the sum of all coordinates"
+    statement = (
+        f"the noise of {name} has {math.sqrt(sums[worst] / calls):.4g} times the stated standard "
+        f"deviation in {calls:,} updates; the others are nearer to it"
+    )
+    return _tested("coordinates", statement, p_value, refuted=p_value <= level)
+
+
+class _Listed:
+    # A sampler that returns a list of draws in order.
+
+    def __init__(self, values: NDArray[np.int64]) -> None:
+        self.values, self.at = values, 0
+
+    def rvs(self, size: int, random_state: Any) -> NDArray[np.int64]:
+        del random_state
+        self.at += size
+        return self.values[self.at - size : self.at]
+
+
+Integers = NDArray[np.int64]
+
+_HALF: Final = 0.6745
+r"""Half of a normal distribution lies within this many standard deviations of the mean."""
+
+_ROUNDING: Final = 1 + 1e-9
+
+
+def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
+    r"""Run the checks of sampling, each at ``level``."""
+    twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
+    statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
+    yield _check("no repeats", statement, fault=twice > 0)
+    found = _fixed if stated.sampling == "fixed" else _poisson
+    for name, p_value, statement in found(batches, stated):
+        p = min(1.0, p_value * _ROUNDING)
+        yield _tested(name, statement, p, refuted=p <= level)
+
+
+Found = Iterator[tuple[str, float, str]]
+
+
+def _poisson(batches: Sequence[Integers], stated: Stated) -> Found:
+    n, rate, rounds = stated.records, float(stated.rate), len(batches)
+    sizes = np.array([len(batch) for batch in batches])
+    counts = _counts(batches, n)
+    total = int(sizes.sum())
+    yield (
+        "rate",
+        _two_sided(total, n * rounds, rate),
+        f"a record is in a batch with frequency {total / (n * rounds):.5g}; stated {rate:.5g}",
+    )
+    yield "batch sizes", *_spread(sizes, n, rate, "batches have a size")
+    yield "record counts", *_spread(counts, rounds, rate, "records have a count")
+    yield _most_extreme_record(counts, rounds, rate)
+    both, pairs = _overlap(batches), rounds // 2
+    p_value = _two_sided(both, n * pairs, rate * rate)
+    yield "overlap", p_value, _overlap_words(both, pairs, n * pairs * rate * rate)
+
+
+def _fixed(batches: Sequence[Integers], stated: Stated) -> Found:
+    n, size, rounds = stated.records, int(stated.expected), len(batches)
+    other = sum(len(batch) != size for batch in batches)
+    yield (
+        "batch sizes",
+        0.0 if other else 1.0,
+        f"{other:,} of {rounds:,} batches have a size other than {size:,}",
+    )
+    yield _most_extreme_record(_counts(batches, n), rounds, size / n)
+    both, pairs = _overlap(batches), rounds // 2
+    p_value = _chernoff(both, size * pairs, size / n)
+    yield "overlap", p_value, _overlap_words(both, pairs, size * pairs * size / n)
+
+
+def _counts(batches: Sequence[Integers], records: int) -> Integers:
+    # The number of batches that contain each record.
+    members = [np.unique(batch) for batch in batches]
+    return np.bincount(np.concatenate(members), minlength=records)
+
+
+def _overlap(batches: Sequence[Integers]) -> int:
+    pairs = zip(batches[::2], batches[1::2], strict=False)
+    return sum(len(np.intersect1d(one, other)) for one, other in pairs)
+
+
+def _overlap_words(both: int, pairs: int, expected: float) -> str:
+    return (
+        f"{both:,} times a record is in two consecutive batches ({pairs:,} pairs of batches); "
+        f"{expected:,.0f} expected if batches were independent"
+    )
+
+
+def _spread(values: Integers, trials: int, rate: float, what: str) -> tuple[float, str]:
+    # Count the values near the mean (about half of them) and in tails from 1/4 of the law down to
+    # one value: each count is exactly binomial if values are independent. The ranges do not depend
+    # on the values, so the union bound gives a p-value of the most extreme count.
+    law = stats.binom(trials, rate)
+    near = _HALF * math.sqrt(trials * rate * (1 - rate))
+    low, high = math.ceil(trials * rate - near), math.floor(trials * rate + near)
+    shares = 0.25 * 0.8 ** np.arange(math.log(max(4, len(values)) / 4, 1.25) + 1)
+    above, below = np.unique(law.isf(shares)), np.unique(law.ppf(shares))
+    inside, middle = (values >= low) & (values <= high), law.cdf(high) - law.cdf(low - 1)
+    events = [
+        (np.count_nonzero(inside), middle, f"in {low:,}..{high:,}"),
+        *((np.count_nonzero(values > cut), law.sf(cut), f"above {cut:,.0f}") for cut in above),
+        *((np.count_nonzero(values < cut), law.cdf(cut - 1), f"below {cut:,.0f}") for cut in below),
+    ]
+    p_values = [_two_sided(int(hits), len(values), chance) for hits, chance, _ in events]
+    p_value = min(p_values)
+    hits, chance, where = events[p_values.index(p_value)]
+    statement = f"{hits:,} of {len(values):,} {what} {where}; {len(values) * chance:,.4g} expected"
+    return min(1.0, len(events) * p_value), statement
+
+
+def _most_extreme_record(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:
+    tails = np.minimum(
+        stats.binom.cdf(counts, rounds, rate), stats.binom.sf(counts - 1, rounds, rate)
+    )
+    worst = int(np.argmin(tails))
+    statement = (
+        f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
+        f"{rounds * rate:,.4g} expected; it is the most extreme record"
+    )
+    return "each record", min(1.0, 2 * len(counts) * float(tails[worst])), statement
+
+
+def _two_sided(hits: int, trials: int, rate: float) -> float:
+    low, high = stats.binom.cdf(hits, trials, rate), stats.binom.sf(hits - 1, trials, rate)
+    return min(1.0, 2 * float(min(low, high)))
+
+
+def _chernoff(hits: int, trials: int, rate: float) -> float:
+    share = hits / trials if trials else rate
+    parts = ((share, rate), (1 - share, 1 - rate))
+    divergence = sum(p * math.log(p / q) if p else 0.0 for p, q in parts)
+    return min(1.0, 2 * math.exp(-trials * max(divergence, 0.0)))

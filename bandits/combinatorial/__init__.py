@@ -1,1 +1,0 @@
-r"""Combinatorial semi-bandits: super arms, oracles, rewards, and CUCB."""

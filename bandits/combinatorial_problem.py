@@ -1,0 +1,371 @@
+r"""A combinatorial problem: super arms, reward and oracle.
+
+An oracle maps estimated means to a super arm. It takes a table of values, one row per run, and a
+public random number in [0, 1) for each row. With probability ``beta`` the reward of the super arm
+is at least ``alpha`` times the best for these values (Chen et al. 2020, Definition 1).
+
+The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); if
+the reward is nonlinear, base arms must be ``independent``. All rewards are monotone (Assumption
+3), and smooth (Assumption 2).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations, compress
+from typing import ClassVar, Final
+
+import numpy as np
+
+from bandits.super_arms import Bools, Decisions, Listed, Unions
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import Exact, Of, check_fields
+
+_MOST_EDGES: Final = 12
+
+
+class Reward(ABC):
+    r"""The mean reward r_mu(S), for tables of means and super arms."""
+
+    __slots__ = ()
+
+    independent: ClassVar[bool] = True
+    r"""Whether this function is the mean reward only for independent base arms."""
+
+    @abstractmethod
+    def of(self, means: Floats, chosen: Bools) -> Floats:
+        r"""The mean reward r_mu(S) of each row; the columns are the base arms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(Reward):
+    """The reward scale sum_(i in S) (mu_i + offset); with -1 an arm has -(1 - mu)."""
+
+    independent: ClassVar[bool] = False
+
+    scale: Exact = Exact(1, zero="rewards must increase with the means")
+    offset: Exact = Exact(0)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def of(self, means: Floats, chosen: Bools) -> Floats:
+        found: Floats = float(self.scale) * ((means + float(self.offset)) * chosen).sum(axis=-1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastOne(Reward):
+    """The probability that a base arm of S is 1, the mean of a maximum of independent bits."""
+
+    def of(self, means: Floats, chosen: Bools) -> Floats:
+        found: Floats = 1 - np.prod(1 - means * chosen, axis=-1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage(Reward):
+    r"""The expected number of covered targets: outcome 1 of base arm i covers ``targets[i]``.
+
+    Each target counts once: probabilistic maximum coverage (Chen et al. 2013).
+    """
+
+    targets: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.targets or any(type(each) is not int or each < 0 for each in self.targets):
+            raise InvalidParameter(
+                "targets", self.targets, "must have an integer >= 0 for each base arm"
+            )
+
+    def of(self, means: Floats, chosen: Bools) -> Floats:
+        missed = 1 - means * chosen
+        found = np.zeros(missed.shape[:-1])
+        for each in sorted({*self.targets}):
+            held = [arm for arm, target in enumerate(self.targets) if target == each]
+            found += 1 - np.prod(missed[..., held], axis=-1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Influence(Reward):
+    r"""The expected number of nodes that are reached from seeds over random ``edges`` (u, v).
+
+    Seeds are sources, that is, nodes without incoming edges; a super arm is the set of all edges
+    that its seeds can reach (:meth:`super_arms`). The independent cascade model is computed
+    exactly, over all 2^m sets of edges of a small graph.
+    """
+
+    edges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.edges) <= _MOST_EDGES or len({*self.edges}) < len(self.edges):
+            raise InvalidParameter("edges", self.edges, "must be 1 to 12 edges without duplicates")
+        if not self.sources:
+            raise InvalidParameter(
+                "edges", self.edges, "must have at least one source: a node without incoming edges"
+            )
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        r"""The nodes without incoming edges, in increasing order."""
+        return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
+
+    def super_arms(self, seeds: int) -> Listed:
+        r"""The super arms of ``seeds`` seeds: the edges that the seeds can reach."""
+        sets = tuple(
+            tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
+            for chosen in combinations(self.sources, seeds)
+            if (nodes := _reached(chosen, self.edges))
+        )
+        return Listed(len(self.edges), sets)
+
+    def of(self, means: Floats, chosen: Bools) -> Floats:
+        keys, reached = _spread(self)
+        # The probability of each set of edges (bit i is edge i), then the mean of each super arm.
+        chances = np.ones((*means.shape[:-1], 1))
+        for edge in range(len(self.edges)):
+            there = means[..., edge, None]
+            chances = np.concatenate([chances * (1 - there), chances * there], axis=-1)
+        worth = chances @ reached.T
+        place = np.searchsorted(keys, chosen @ (1 << np.arange(len(self.edges))))
+        shape = np.broadcast_shapes(place.shape, worth.shape[:-1])
+        worth, place = np.broadcast_to(worth, (*shape, len(keys))), np.broadcast_to(place, shape)
+        found: Floats = np.take_along_axis(worth, place[..., None], axis=-1)[..., 0]
+        return found
+
+
+def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[int]:
+    nodes: set[int] = set()
+    more = {*seeds}
+    while more - nodes:
+        nodes |= more
+        more = {v for u, v in edges if u in nodes}
+    return nodes
+
+
+@lru_cache(maxsize=8)
+def _spread(reward: Influence) -> tuple[Integers, Floats]:
+    # Super arms as bits, in increasing order, and the number of nodes reached for any edges.
+    edges, m = reward.edges, len(reward.edges)
+    live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
+    found = {}
+    for size in range(1, len(reward.sources) + 1):
+        for seeds in combinations(reward.sources, size):
+            nodes = _reached(seeds, edges)
+            key = sum(1 << i for i, (u, _) in enumerate(edges) if u in nodes)
+            found[key] = [len(_reached(seeds, (*compress(edges, row),))) for row in live]
+    keys = sorted(found)
+    return np.array(keys), np.array([found[key] for key in keys], dtype=np.float64)
+
+
+class Oracle(ABC):
+    r"""An oracle, which chooses a super arm of ``decisions`` for each row of values."""
+
+    __slots__ = ()
+
+    decisions: Decisions
+
+    @property
+    def alpha(self) -> float:
+        r"""The fraction alpha of the best reward that the oracle reaches."""
+        return 1.0
+
+    @property
+    def beta(self) -> float:
+        r"""The probability beta that the oracle reaches the fraction alpha of the best reward."""
+        return 1.0
+
+    @abstractmethod
+    def fits(self, reward: Reward) -> bool:
+        r"""Whether alpha and beta hold for ``reward``."""
+
+    @abstractmethod
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        r"""Choose a super arm for each row; ``luck`` has a uniform number in [0, 1) per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class LargestSum(Oracle):
+    r"""The oracle for the largest sum of values + ``offset``, exact for linear rewards."""
+
+    decisions: Decisions
+    offset: Exact = Exact(0)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def fits(self, reward: Reward) -> bool:
+        if isinstance(reward, AtLeastOne):
+            sets = self.decisions
+            return isinstance(sets, Unions) and all(len(group) == 1 for group in sets.groups)
+        return isinstance(reward, Linear) and reward.offset == self.offset
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        del luck
+        return self.decisions.best(values + float(self.offset) if self.offset else values)
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustive(Oracle):
+    r"""The oracle by exhaustive search, for any reward and few super arms."""
+
+    decisions: Decisions
+    reward: Reward
+
+    def __post_init__(self) -> None:
+        self.decisions.listed()
+
+    def fits(self, reward: Reward) -> bool:
+        return reward == self.reward
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        del luck
+        every = self.decisions.listed()
+        worth = self.reward.of(np.clip(values, 0, 1)[:, None, :], every[None])
+        found: Bools = every[worth.argmax(axis=1)]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyCoverage(Oracle):
+    r"""The greedy oracle for coverage, which adds the group with the largest gain; alpha = 1 - 1/e.
+
+    The reward is submodular in the set of groups (Nemhauser, Wolsey and Fisher 1978).
+    """
+
+    decisions: Unions
+    reward: Coverage
+
+    def __post_init__(self) -> None:
+        if len(self.reward.targets) != self.decisions.arms:
+            reason = f"must have one target for each of {self.decisions.arms} base arms"
+            raise InvalidParameter("targets", self.reward.targets, reason)
+
+    @property
+    def alpha(self) -> float:
+        return 1 - 1 / math.e
+
+    def fits(self, reward: Reward) -> bool:
+        return reward == self.reward
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        del luck
+        targets, groups = np.array(self.reward.targets), self.decisions.groups
+        count, rows = 1 + targets.max(), np.arange(len(values))
+        # missed[r, g, j] is the probability that group g leaves target j uncovered.
+        missed = np.ones((len(values), len(groups), count))
+        for g, group in enumerate(groups):
+            for arm in group:
+                missed[:, g, targets[arm]] *= 1 - np.clip(values[:, arm], 0, 1)
+        left = np.ones((len(values), count))
+        chosen = np.zeros(values.shape, dtype=np.bool_)
+        free = np.ones(missed.shape[:2], dtype=np.bool_)
+        members = [list(group) for group in groups]
+        inside = np.zeros((len(groups), values.shape[1]), dtype=np.bool_)
+        for g, held in enumerate(members):
+            inside[g, held] = True
+        for _ in range(self.decisions.chosen):
+            gain = (left[:, None, :] * (1 - missed)).sum(axis=2)
+            best = np.where(free, gain, -1.0).argmax(axis=1)
+            free[rows, best] = False
+            left *= missed[rows, best]
+            chosen |= inside[best]
+        return chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing(Oracle):
+    """An oracle with beta < 1: the choice of ``of`` with probability ``chance``, else the worst."""
+
+    of: Oracle
+    chance: Exact = Exact(within="(0, 1)")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def decisions(self) -> Decisions:  # type: ignore[override]  # a field of other oracles
+        return self.of.decisions
+
+    @property
+    def alpha(self) -> float:
+        return self.of.alpha
+
+    @property
+    def beta(self) -> float:
+        return float(self.chance) * self.of.beta
+
+    def fits(self, reward: Reward) -> bool:
+        return self.of.fits(reward)
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        share = float(self.chance)
+        works = luck < share
+        good = self.of.choose(values, np.where(works, luck / share, 0.0))
+        return np.where(works[:, None], good, self.decisions.best(-values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    r"""A combinatorial problem: super arms, their reward, and the oracle that chooses one."""
+
+    decisions: Of[Decisions] = Of(Decisions, "must be Decisions")
+    reward: Of[Reward] = Of(Reward, "must be a Reward", Linear())
+    oracle: Oracle = None  # type: ignore[assignment]  # __post_init__ sets LargestSum
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.oracle is None:
+            offset = self.reward.offset if isinstance(self.reward, Linear) else Fraction(0)
+            object.__setattr__(self, "oracle", LargestSum(self.decisions, offset))
+        if not isinstance(self.oracle, Oracle) or self.oracle.decisions != self.decisions:
+            raise InvalidParameter("oracle", self.oracle, "must be an Oracle for the decisions")
+        if not self.oracle.fits(self.reward):
+            reason = f"has no guarantee for the reward {self.reward!r}; use Exhaustive"
+            raise InvalidParameter("oracle", self.oracle, reason)
+
+    @property
+    def arms(self) -> int:
+        r"""The number of base arms m."""
+        return self.decisions.arms
+
+    @property
+    def most(self) -> int:
+        r"""The largest number K of base arms in a super arm."""
+        return self.decisions.most
+
+    @property
+    def share(self) -> float:
+        r"""The product alpha beta, the fraction of the best reward to which regret refers."""
+        return self.oracle.alpha * self.oracle.beta
+
+    def choose(self, values: Floats, luck: Floats) -> Bools:
+        r"""The oracle's super arm for each row of values."""
+        chosen = self.oracle.choose(values, luck)
+        if type(self.oracle) is LargestSum:  # always returns one of ``decisions``
+            return chosen
+        table = isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_
+        if not table or chosen.shape != values.shape:
+            reason = "must return a boolean for each base arm in each row"
+            raise InvalidParameter("oracle", type(self.oracle).__name__, reason)
+        allowed = self.decisions.contains(chosen)
+        if not allowed.all():
+            wrong = np.flatnonzero(chosen[int(np.argmin(allowed))]).tolist()
+            reason = f"returned the base arms {wrong}, which are not a super arm"
+            raise InvalidParameter("oracle", type(self.oracle).__name__, reason)
+        return chosen
+
+    def best(self, means: Floats) -> float:
+        r"""The largest mean reward opt, by sums if linear, otherwise by exhaustive search."""
+        if isinstance(self.reward, Linear):
+            chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
+        else:
+            chosen = self.decisions.listed()
+        return float(self.reward.of(means, chosen).max())

@@ -1,0 +1,160 @@
+r"""The privacy theorems of CSB against exact curves: Theorems 1, 3 and 7, Lemma 1, and its bonuses.
+
+CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
+Semi-Bandits" (ICML 2020). Its real-valued Laplace noise is replaced by discrete Laplace noise on
+rewards in g steps.
+
+A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
+for the levels of a binary tree: base 2 is the most favourable interpretation. The constant in its
+local bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so there is a row for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from flint import arb
+
+from accounting.guarantees.bound import Bound
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
+from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.mechanism import Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.integer_search import least
+
+_STEPS: Final = 100
+_HORIZON: Final = 10**5
+_PULLS: Final = 1000
+_COINS: Final = Binomial(trials=_PULLS, probability=Fraction(1, 2))
+
+_csb = partial(Claim, "CSB", erratum="7")
+
+
+def rows(*, quick: bool) -> Iterator[LaterRow]:
+    r"""Yield the rows for this paper, which are computed on request."""
+    for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
+        for K in (2,) if quick else (1, 2, 8):
+            yield _local("Theorem 1 (Algorithm 1)", e, K, K)
+        yield _local("Theorem 3 (Algorithm 2)", e, 1, 1)
+    for T in (4, 10**5) if quick else (2, 4, 5, 64, 1000, 10**5):
+        yield _tree("Lemma 1", T, Fraction(1), 1)
+        yield _tree("Theorem 7 (Algorithm 3)", T, Fraction(1), 2)
+        yield _tree("ours: scale K levels/epsilon", T, Fraction(1), None)
+    yield _rewards(Fraction(10), "4", Enclosure.exactly(4))
+    yield _rewards(Fraction(10), "4 sqrt 2", narrow(lambda: 4 * arb(2).sqrt(), WIDTH_BITS))
+    yield _reward_term()
+    yield _central(2, Fraction(1))
+
+
+def csb_tree_levels(horizon: int) -> int:
+    r"""The largest number of released sums that contain one value: nodes [(j-1) 2^i + 1, j 2^i].
+
+    The first value is in the most nodes: one of every size 2^i <= T, floor(log2 T) + 1 in total.
+    """
+    return horizon.bit_length()
+
+
+def _tree_scale(T: int, mass: int, e: Fraction) -> Enclosure:
+    # In Lemma 1 each node has Laplace noise of scale ||X||_1 log2(T)/epsilon; Algorithm 3: mass 2K.
+    if T.bit_count() == 1:
+        return Enclosure.exactly(mass * (T.bit_length() - 1) / e)
+    return narrow(lambda: ball(mass / e) * ball(T).log() / ball(2).log(), WIDTH_BITS)
+
+
+@_csb(
+    "{theorem}",
+    "K = {K}, epsilon = {e}, 100 steps",
+    "epsilon",
+    "{sent} rewards of one user, each with discrete Laplace noise of scale K/epsilon",
+)
+def _local(theorem: str, e: Fraction, K: int, sent: int) -> Found:
+    noise = DiscreteLaplace(scale=_STEPS * K / e)
+    return e, PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(_STEPS * sent)).epsilon(0)
+
+
+@_csb(
+    "{statement}",
+    "T = {T}, epsilon = {e}, mass 1",
+    "epsilon",
+    "a value is in {levels} sums, each with noise of scale {scale}",
+)
+def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
+    # One value of mass 1 is in `levels` nodes.
+    levels = csb_tree_levels(T)
+    scale = Enclosure.exactly(levels / e) if mass is None else _tree_scale(T, mass, e)
+
+    def loss(each: Fraction) -> Enclosure:
+        noise, moved = DiscreteLaplace(scale=_STEPS * each), Sensitivity.l1(_STEPS * levels)
+        return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(0)
+
+    return e, along(scale, loss), {"levels": levels, "scale": decimals(scale)}
+
+
+def least_threshold(noise: Noise, failure: Fraction) -> int:
+    r"""The smallest t with P(X > t) <= ``failure``, decided by enclosures."""
+    start = int(noise.quantile(1 - max(failure, Fraction(1, 10**12))))
+    return least(lambda t: noise.enclose_sf(t).upper <= failure, start)
+
+
+def _unit() -> arb:
+    # The unit sqrt(ln T/T_i) of bonuses.
+    return (ball(_HORIZON).log() / _PULLS).sqrt()
+
+
+@_csb(
+    "Algorithm 2, its bonus with c = {label}",
+    "epsilon = {e}, T = 100000, T_i = 1000, failure T^-4",
+    "the necessary bonus/sqrt(ln T/T_i) for rewards alone",
+    "the bonus has no term for the rewards and is meant for epsilon <= 1",
+)
+def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
+    # For every smaller r a mean of fair coins exceeds 1/2 + r with probability above the failure,
+    # a lower bound. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
+    excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
+    needed = Bound(
+        lower=narrow(lambda: ball(excess) / _unit(), WIDTH_BITS).lower,
+        upper=narrow(lambda: arb(2).sqrt(), WIDTH_BITS).upper,
+        method="exact tail",
+        theorem="fair coins from below, Hoeffding's inequality from above",
+    )
+    return Enclosure(c.lower / e, c.upper / e), needed
+
+
+@_csb(
+    "ours: a reward term sqrt(2 ln T/T_i) in addition to that of the noise",
+    "T = 100000, T_i = 1000, fair coins",
+    "the probability that the mean reward is outside this term",
+    "T^-4 by Hoeffding's inequality",
+)
+def _reward_term() -> Found:
+    reach = narrow(lambda: _PULLS * (arb(1) / 2 + arb(2).sqrt() * _unit()), WIDTH_BITS)
+    return Fraction(1, _HORIZON**4), _COINS.enclose_sf(int(reach.lower))
+
+
+@_csb(
+    "Algorithm 3, its bonus for the noise",
+    "K = {K}, epsilon = {e}, T = 100000, failure T^-3",
+    "the necessary bonus times T_i for the tree",
+    "12 K ln(T)^3/epsilon, compared with the exact tail of the noise",
+)
+def _central(K: int, e: Fraction) -> Found:
+    # A sum up to t <= T adds one node for each binary digit 1 of t, at most `levels` nodes.
+    scale = _tree_scale(_HORIZON, 2 * K, e)
+    wide = Fraction(round(Fraction(scale.upper) * _STEPS * 1000) + 1, 1000)
+    noise = PolyaDifference(shape=csb_tree_levels(_HORIZON), scale=wide)
+    needed = Bound(
+        upper=Fraction(least_threshold(noise, Fraction(1, _HORIZON**3)), _STEPS),
+        method="exact tail",
+        theorem="the tail of the noise of all levels, an upper bound for fewer levels",
+    )
+    return narrow(
+        lambda: ball(Fraction(12 * K) / e) * ball(_HORIZON).log() ** 3, WIDTH_BITS
+    ), needed

@@ -1,0 +1,205 @@
+r"""The policy CUCB and its private versions (Chen, Zheng, Zhou, Yang, Chen and Wang, 2020).
+
+``cucb`` is not private (Chen, Wang and Yuan 2013). ``cucb-ldp1`` is Algorithm 1: users send all
+outcomes with noise; ``cucb-ldp2`` is Algorithm 2: users send only the outcome of the least pulled
+base arm of the super arm. ``cucb-dp`` is Algorithm 3, with running sums at a trusted server;
+``cucb-dp2`` uses only the least pulled base arm (end of their section 3.2).
+``bandits.play_combinatorial`` plays the policies.
+
+A bonus bounds the amount by which the mean of a base arm may exceed its estimate. The ``exact``
+bonus uses Hoeffding's inequality for the outcomes, with failure T^-2, and Chernoff's for the noise
+of the released sum, with the exact moment generating function and number of draws, with failure
+T^-2 (T^-3 for a tree). Proofs: docs/proofs/radius.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from bandits.batch import arms_and_horizon, word
+from bandits.combinatorial_problem import Problem
+from bandits.privatizers.combinatorial_outcomes import (
+    StreamPrivatizer,
+    StreamRelease,
+    StreamTrust,
+    inverse,
+)
+from bandits.privatizers.privatizer import RunGuarantee
+from bandits.radius.radius import RadiusName
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import Exact, RationalLike, check_fields, rational
+
+CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2"]
+
+FAMILY: Final[dict[CucbName, tuple[StreamTrust, str]]] = {
+    "cucb": ("none", "upper confidence bounds of base arms, without privacy"),
+    "cucb-ldp1": ("local", "cucb where every user adds discrete Laplace noise to all outcomes"),
+    "cucb-ldp2": ("local", "cucb-ldp1 for only the least-pulled base arm"),
+    "cucb-dp": ("central", "cucb where a trusted server adds noise to running sums"),
+    "cucb-dp2": ("central", "cucb-dp for only the least-pulled base arm"),
+}
+r"""The algorithms, each with its trust model and a description."""
+
+_LEAST: Final = ("cucb-ldp2", "cucb-dp2")
+_SMALLEST_C: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cucb:
+    r"""Play the oracle's super arm for upper confidence bounds that are clipped at ``clip``."""
+
+    name: CucbName
+    problem: Problem
+    privatizer: StreamPrivatizer
+    radius: RadiusName = word(RadiusName, "exact")
+    c: Exact = Exact(4, zero="c scales the bonus")
+    clip: Exact = Exact(1, zero="clip bounds the estimates")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        arms_and_horizon(self.problem.arms, self.privatizer.horizon)
+        sent = 1 if self.least else self.problem.most
+        if self.privatizer.sent != sent:
+            reason = f"must be {sent}, the number of outcomes that a user sends"
+            raise InvalidParameter("sent", self.privatizer.sent, reason)
+        if self.c < _SMALLEST_C:
+            reason = "must be >= 2, because smaller values can exclude good arms forever"
+            raise InvalidParameter("c", self.c, reason)
+
+    @property
+    def least(self) -> bool:
+        r"""Whether only the outcome of the least observed base arm of a super arm is sent."""
+        return self.name in _LEAST
+
+    def bonuses(self) -> Floats:
+        r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T."""
+        return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
+
+    def guarantee(self) -> RunGuarantee | None:
+        r"""The guarantee of a run for each user (in one round each); None without privacy."""
+        found = self.privatizer.guarantee()
+        if found is None:
+            return None
+        return RunGuarantee(parts=(found,), assumptions=self.privatizer.assumed())
+
+
+def cucb(  # noqa: PLR0913  # one for each parameter of a run
+    name: CucbName,
+    problem: Problem,
+    *,
+    horizon: int,
+    epsilon: RationalLike = 1,
+    delta: RationalLike = "1e-6",
+    release: StreamRelease = "tree",
+    radius: RadiusName = "exact",
+    c: RationalLike = 4,
+) -> Cucb:
+    r"""Build the algorithm ``name`` with noise for ``epsilon``."""
+    if name not in FAMILY:
+        raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
+    if not isinstance(problem, Problem):
+        raise InvalidParameter("problem", problem, "must be a Problem")
+    privatizer = StreamPrivatizer(
+        trust=FAMILY[name][0],
+        epsilon=rational("epsilon", epsilon),
+        sent=1 if name in _LEAST else problem.most,
+        horizon=horizon,
+        release=release,
+        delta=rational("delta", delta),
+    )
+    return Cucb(
+        name=name, problem=problem, privatizer=privatizer, radius=radius, c=rational("c", c)
+    )
+
+
+_GRID: Final = 256
+_SLACK: Final = 1 + 1e-6
+_PIECE: Final = 1 << 14
+_OUTCOMES: Final = 2
+_SUMS: Final = {"tree": 3}
+
+
+@lru_cache(maxsize=16)
+def bonus_table(
+    privatizer: StreamPrivatizer, arms: int, radius: RadiusName, c: RationalLike
+) -> Floats:
+    r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T; infinite at 0."""
+    horizon = privatizer.horizon
+    n, log = np.arange(1, horizon + 1, dtype=np.int64), math.log(horizon)
+    found = np.full(horizon + 1, np.inf)
+    if radius == "exact":
+        noise = np.zeros(horizon)
+        for start in range(0, horizon, _PIECE):
+            noise[start : start + _PIECE] = _noise(privatizer, n[start : start + _PIECE], log)
+        found[1:] = np.sqrt(_OUTCOMES * log / (2 * n)) + noise / n
+    else:
+        found[1:] = _paper(privatizer, arms, n, log, c)
+    found.flags.writeable = False
+    return found
+
+
+def _paper(
+    privatizer: StreamPrivatizer, arms: int, n: Integers, log: float, c: RationalLike
+) -> Floats:
+    # The bonuses of CUCB (Chen et al. 2013) and Algorithms 1 to 3, with K = ``sent``.
+    epsilon, sent = float(privatizer.epsilon), privatizer.sent
+    match privatizer.trust:
+        case "none":
+            found = np.sqrt(3 * log / (2 * n))
+        case "local":
+            found = float(rational("c", c)) * sent * np.sqrt(log / (epsilon**2 * n))
+        case _:
+            own = math.log(arms * privatizer.horizon)
+            found = np.sqrt(4 * own / n) + 12 * sent * log**3 / (n * epsilon)
+    return np.asarray(found)
+
+
+def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
+    # An upper bound on the noise of a released sum of n outcomes, with high probability.
+    law, rare = privatizer.noise, _SUMS.get(privatizer.kind, 2) * log
+    if isinstance(law, DiscreteGaussian):
+        # The variance proxy is sigma^2, and the proxies of fixed multiples add.
+        squares = np.cumsum(inverse(privatizer.items, privatizer.grid) ** 2)
+        size = squares[np.maximum(n // privatizer.block, 1) - 1]
+        return np.asarray(np.sqrt(2 * rare * float(law.sigma_squared) * size) * _SLACK)
+    if not isinstance(law, DiscreteLaplace):
+        return np.zeros(len(n))
+    return laplace_quantile(_draws(privatizer, n), float(law.scale), rare)
+
+
+def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
+    # The number of draws in the released sum of n outcomes.
+    match privatizer.kind:
+        case "tree":
+            return np.bitwise_count(n).astype(np.int64)
+        case "doubling":
+            return np.frexp(n.astype(np.float64))[1].astype(np.int64)
+        case _:
+            return n
+
+
+def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
+    r"""A q with P(sum of d discrete Laplace draws >= q) <= e^-rare, for each d in ``draws``.
+
+    q is the smallest (d ln M(s) + rare)/s over a grid of s, where M is the moment generating
+    function. Every s gives a valid q, so the grid affects only the size of q.
+    """
+    if not scale > 0:
+        raise InvalidParameter("scale", scale, "must be > 0")
+    best = np.full(draws.shape, np.inf)
+    a = math.exp(-1 / scale)
+    for share in np.linspace(0, 1, _GRID + 2)[1:-1] ** 2:
+        s = share / scale
+        up, down = -math.expm1(s - 1 / scale), -math.expm1(-s - 1 / scale)
+        log_mgf = 2 * math.log1p(-a) - math.log(up) - math.log(down)
+        np.minimum(best, (draws * log_mgf + rare) / s, out=best)
+    return best * _SLACK

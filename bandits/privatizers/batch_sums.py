@@ -1,0 +1,244 @@
+r"""Sums of rewards by protocols calibrated for an epsilon, for users who do not return.
+
+The module has all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3
+of Tenenbaum, Kaplan, Mansour and Stemmer), and a certified pure shuffle with covers. Sums of
+``dpcore.protocols.run_protocol.run``, message by message, have the same law; tests compare the two.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+
+from accounting.protocol_guarantees.paper_parameters import paper_sum
+from accounting.protocol_guarantees.plan_protocol import (
+    SCALED,
+    Instance,
+    Parameters,
+    choose,
+    sum_protocol,
+    user_noise,
+)
+from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle
+from bandits.batch import word
+from bandits.privatizers.deployment import (
+    A_DEPLOYMENT,
+    NO_NOISE,
+    Deployment,
+    Relaxed,
+    SumProtocol,
+    check_planned,
+)
+from bandits.privatizers.privatizer import Privatizer
+from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
+from dpcore.errors import InvalidParameter
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.numbers.integer_search import ceil_sqrt, least
+from dpcore.numbers.parameter import Exact, Of, check_fields, integer
+from dpcore.protocols.noisy_sums import AggregatedSum, LocalSum, size_protocol
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+
+Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
+
+_TAIL_BITS: Final = 32
+
+
+_Run = TypeVar("_Run", SumProtocol, BinaryShuffle, PureShuffle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned(Privatizer, Generic[_Run]):
+    # The protocol of n users is planned for an epsilon, once for each n.
+    deployment: Of[Deployment] = A_DEPLOYMENT
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_planned(self.deployment, getattr(self, "parameters", "exact"))
+
+    @abstractmethod
+    def plan(self, n: int) -> _Run:
+        r"""The protocol of n >= 1 users."""
+
+    def protocol(self, pulls: int) -> _Run:
+        found: _Run = _protocol(self, integer("pulls", pulls, at_least=1))
+        return found
+
+
+@lru_cache(maxsize=1 << 11)
+def _protocol(privatizer: _Planned[Any], n: int) -> Any:
+    return privatizer.plan(n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumPrivatizer(_Planned[SumProtocol]):
+    r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` is the trust model.
+
+    Let g = ceil(s epsilon sqrt n), s = ``scaling``. The noise is discrete Laplace of scale
+    g/epsilon on the sum (``central``; ``pure``, in shares that are Polya differences) or on every
+    reward (``local``), or of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``). For
+    ``renyi`` it is Skellam of variance g^2/epsilon^2, for ``concentrated`` the sum of n discrete
+    Gaussians of g^2/(n epsilon^2); their guarantees are curves. With a positive ``delta`` these two
+    instead use the least noise (on the grid of ``accounting.protocol_guarantees.plan_protocol.choose``) that
+    gives (epsilon, delta).
+
+    ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper. The
+    threshold tau is the paper's with ``parameters="paper"``, and the least certified one with
+    ``"exact"`` and for ``local``, where the paper leaves a constant open.
+
+    ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
+    add the planned noise, so all users together add more.
+
+    >>> privatizer = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6")
+    >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
+    (16, DiscreteLaplace(scale=32), 15)
+    >>> privatizer.guarantee(1024).pure()
+    Bound([0.5, 0.5], 'exact')
+
+    Raises :class:`InvalidParameter` for an unknown trust model, an epsilon or scaling that is not
+    > 0, a failure outside (0, 1), and a scaling or delta that the trust model does not use.
+    """
+
+    trust: Trust = word(Trust)
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    failure: Exact = Exact(within="(0, 1)")
+    scaling: Exact = Exact(1, zero="the scaling multiplies the precision")
+    delta: Exact = Exact(0, within="[0, 1)")
+    parameters: Parameters = word(Parameters, "exact")
+
+    def __post_init__(self) -> None:
+        _Planned.__post_init__(self)
+        if self.delta and (self.trust not in SCALED or self.parameters == "paper"):
+            reason = "must be 0 unless trust is renyi or concentrated with exact parameters"
+            raise InvalidParameter("delta", self.delta, reason)
+        if self.scaling != 1 and self.trust not in SCALED and self.parameters == "paper":
+            reason = "must be 1 unless trust is renyi or concentrated"
+            raise InvalidParameter("scaling", self.scaling, reason)
+        if self.scaling < 1 and self.trust in SCALED:
+            raise InvalidParameter("scaling", self.scaling, "must be >= 1")
+
+    @property
+    def name(self) -> str:
+        return self.trust
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        if self.trust != "shuffled-pure":
+            return None
+        return Relaxed(epsilon_hat=self.epsilon / 4, q_hat=self.failure)
+
+    def plan(self, n: int) -> SumProtocol:
+        trust, epsilon, failure = self.trust, self.epsilon, self.failure
+        if self.parameters == "paper" and trust != "local":
+            return paper_sum(trust, n, epsilon, failure, self.scaling)
+        counted = self.deployment.counted_on(n)
+        if self.delta:
+            plan = choose(
+                instance=cast(Instance, trust),
+                users=n,
+                epsilon=epsilon,
+                delta=self.delta,
+                honest_fraction=Fraction(counted, n),
+                failure=failure,
+                scaling=self.scaling,
+            )
+            return cast(AggregatedSum, plan.protocol)
+        if trust == "shuffled-pure":
+            epsilon /= 2
+        g = ceil_sqrt((self.scaling * epsilon) ** 2 * n)
+        ratio = g / epsilon
+        spread = ratio**2 / counted if trust in SCALED else ratio
+        noise = user_noise(trust, spread, counted)
+        plain = sum_protocol(trust, n, g, 0, noise)
+        if isinstance(plain, LocalSum) and n >= FEWEST_DRAWS:
+            tau = laplace_sum_threshold(n, ratio, failure)
+        elif counted < n and trust in ("pure", "shuffled-pure"):
+            # A sum of fewer draws has smaller tails, and integer numbers of draws are much faster.
+            tau = laplace_sum_threshold(-(-n // counted), ratio, failure)
+        else:
+            law = plain.planned_noise
+            tau = size_protocol(users=n, precision=g, noise=law, failure=failure).threshold
+        return sum_protocol(trust, n, g, tau, noise)
+
+
+def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
+    r"""The least t with a certified P(\|X\| > t) <= ``failure``, X the sum of n Laplace draws."""
+
+    def rare(t: int) -> bool:
+        if t < 0:
+            return False
+        tail = quick_tail(draws=n, scale=scale, least=t + 1, bits=_TAIL_BITS)
+        if tail is None:
+            tail = PolyaDifference(shape=n, scale=scale).enclose_sf(t, _TAIL_BITS)
+        return 2 * tail.upper <= failure
+
+    # The search starts at about ten standard deviations.
+    return least(rare, int(10 * scale) * ceil_sqrt(Fraction(n)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitPrivatizer(_Planned[BinaryShuffle]):
+    r"""Release the sum of n bits shuffled with random bits, (epsilon, delta)-DP for each user.
+
+    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` uses
+    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's 96
+    ln(2/delta)/epsilon^2. The noise is binomial; the analyzer subtracts its mean.
+
+    >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
+    >>> privatizer.noise(16), privatizer.bits(16)
+    (Binomial(trials=272, probability='1/2'), 18)
+    >>> privatizer.guarantee(16).meets("1/2", "1e-6")
+    True
+
+    ``deployment`` plans for users who drop out or collude: the bits of the other users suffice.
+
+    Raises :class:`InvalidParameter` unless epsilon > 0 and 0 < delta < 1, and for the paper's
+    bits with a ``deployment``.
+    """
+
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    delta: Exact = Exact(within="(0, 1)")  # the loss is unbounded
+    parameters: Parameters = word(Parameters, "exact")
+
+    @property
+    def name(self) -> str:
+        return "binary-shuffle"
+
+    def plan(self, n: int) -> BinaryShuffle:
+        plan = choose(
+            instance="binary-shuffle",
+            users=n,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            honest_fraction=Fraction(self.deployment.counted_on(n), n),
+            parameters=self.parameters,
+        )
+        return cast(BinaryShuffle, plan.protocol)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureShufflePrivatizer(_Planned[PureShuffle]):
+    r"""Release the sum of n bits from shuffled messages, epsilon-DP for each user.
+
+    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is approximately
+    the probability that a release contains a cover (:meth:`missed`), which replaces a reward. The
+    guarantee of each size is certified; a size that cannot be certified raises an error.
+    """
+
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    failure: Exact = Exact(within="(0, 1)")
+
+    @property
+    def name(self) -> str:
+        return "pure-shuffle"
+
+    def plan(self, n: int) -> PureShuffle:
+        return plan_pure_shuffle(
+            users=n,
+            honest=self.deployment.counted_on(n),
+            epsilon=Fraction(self.epsilon),
+            failure=self.failure,
+        )

@@ -1,0 +1,339 @@
+r"""Privatize the outcomes of base arms in every round, with the noise of CUCB-LDP and CUCB-DP.
+
+A user sends the outcomes, 0 or 1, of the requested base arms. In the ``local`` model the user adds
+discrete Laplace noise to each outcome. In the ``central`` model a trusted server keeps a private
+running sum for each base arm (``dpcore.continual``), and its output depends only on these sums. The
+guarantee covers all noisy numbers together and is derived from their noise; Chen et al. (2020)
+state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
+
+Tables have the sums of many runs and base arms, with the same results as single streams of
+``dpcore.continual``: a row for each run and a column for each base arm; cells are numbered row by
+row. The release of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from accounting.calibration.calibrate import calibrate
+from accounting.errors import NotDerived
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from bandits.batch import word
+from bandits.privatizers.deployment import NO_NOISE, TRUSTED
+from bandits.privatizers.privatizer import NEW
+from bandits.super_arms import Bools
+from dpcore.continual.square_root import column, series
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Mechanism, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import Exact, Whole, check_fields
+from dpcore.sampling.rng import Rng
+
+StreamTrust: TypeAlias = Literal["none", "local", "central"]
+StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]
+r"""The methods by which a server releases running sums (see :mod:`dpcore.continual`)."""
+
+_MOST_HORIZON: Final = 10**8
+_MOST_ITEMS: Final = 1 << 10
+_LEAST_GRID: Final = 16
+_WORD: Final = 64
+_EXACT_FLOATS: Final = 1 << 53
+_BITS: Final = "the outcomes that users send are bits, 0 or 1, before any noise"
+_PUBLIC: Final = "which super arm is played depends on releases and on public coins only"
+_ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
+    "none": (),
+    "local": (_BITS, _PUBLIC, NEW),
+    "central": (TRUSTED, _BITS, _PUBLIC, NEW),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPrivatizer:
+    r"""Release the outcomes of users over ``horizon`` rounds, with one user per round.
+
+    A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise
+    depends on ``release``: for a ``tree`` of floor(log2 T) + 1 levels, T = ``horizon``, the scale
+    is sent (floor(log2 T) + 1)/epsilon, for ``doubling`` blocks sent/epsilon; ``factorisation`` has
+    discrete Gaussian noise for (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
+    """
+
+    trust: StreamTrust = word(StreamTrust)
+    epsilon: Exact = Exact(1, zero=NO_NOISE)
+    sent: Whole = Whole()
+    horizon: Whole = Whole(at_most=_MOST_HORIZON)
+    release: StreamRelease = word(StreamRelease, "tree")
+    delta: Exact = Exact("1e-6", within="(0, 1)")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
+        r"""How sums are formed: exactly, from noisy outcomes, or by the mechanism ``release``."""
+        if self.trust == "central":
+            return self.release
+        return "plain" if self.trust == "none" else "each"
+
+    @property
+    def block(self) -> int:
+        r"""The number of outcomes per item of the factorisation."""
+        return -(-self.horizon // _MOST_ITEMS) if self.kind == "factorisation" else 1
+
+    @property
+    def items(self) -> int:
+        r"""The number of items of a base arm that is played in every round."""
+        return -(-self.horizon // self.block)
+
+    @property
+    def grid(self) -> int:
+        r"""The grid of the factorisation, at least 16 sqrt(items): noise has steps of 1/grid."""
+        return _LEAST_GRID << -(-(self.items - 1).bit_length() // 2)
+
+    @property
+    def moves(self) -> tuple[int, ...]:
+        r"""Bounds on the changes of a base arm's noisy numbers if one outcome changes."""
+        match self.kind:
+            case "tree":
+                return (1,) * self.horizon.bit_length()
+            case "factorisation":
+                return column(self.items, self.grid)
+            case _:
+                return (1,)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        r"""The joint sensitivity of all noisy numbers to the ``sent`` outcomes of one user."""
+        return _sensitivity(self)
+
+    @property
+    def noise(self) -> Noise | None:
+        r"""The law of the noise of each number; None without privacy."""
+        return None if self.trust == "none" else _noise(self)
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        r"""A single release that costs as much as all releases of a user."""
+        noise = self.noise
+        return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
+
+    def guarantee(self) -> PrivacyCurve | None:
+        r"""The guarantee for each user, derived from noise and sensitivity."""
+        noise = self.noise
+        return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
+
+    def assumed(self) -> tuple[str, ...]:
+        r"""The assumptions of the guarantee, except those on the noise source."""
+        return _ASSUMED[self.trust]
+
+    @property
+    def bits(self) -> int:
+        r"""The number of bits of one message of a user."""
+        return _WORD if self.trust == "local" else 1
+
+    def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
+        r"""Draw fresh noise of this ``shape``."""
+        noise = self.noise
+        if noise is None:
+            raise NotDerived("the noise of a stream", "the stream is not private")
+        return noise.sample(shape, rng=rng)
+
+
+@lru_cache(maxsize=1 << 8)
+def _sensitivity(privatizer: StreamPrivatizer) -> Sensitivity:
+    moves = privatizer.moves * privatizer.sent
+    return Sensitivity(1) if moves == (1,) else Sensitivity.box(moves)
+
+
+@lru_cache(maxsize=1 << 8)
+def _noise(privatizer: StreamPrivatizer) -> Noise:
+    if privatizer.kind != "factorisation":
+        return DiscreteLaplace(scale=len(privatizer.moves) * privatizer.sent / privatizer.epsilon)
+    found = calibrate(
+        noise="discrete-gaussian",
+        epsilon=privatizer.epsilon,
+        delta=privatizer.delta,
+        sensitivity=privatizer.sensitivity,
+    ).noise
+    if not isinstance(found, Noise):
+        raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")
+    return found
+
+
+class Tables(NamedTuple):
+    r"""The arrays of all sums, by cell, for the compiled loop."""
+
+    taken: Integers
+    exact: Integers
+    counts: Integers
+    values: Floats
+    noise: Integers
+    items: Integers
+    column: Integers
+    inverse: Floats
+
+
+class Totals:
+    r"""Released sums without noise, and the base class of all kinds of sums."""
+
+    each = False
+
+    def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
+        shape = (len(rngs), arms)
+        self.privatizer = privatizer
+        self.taken = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        self.exact = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        self.count = self.taken.reshape(shape)
+        self.value: Integers | Floats = self.exact.reshape(shape)
+        self.noise = self.items = np.zeros((1, 1), dtype=np.int64)
+        self.column, self.inverse = np.zeros(1, dtype=np.int64), np.zeros(1)
+        self._begin(shape, rngs)
+
+    def tables(self) -> Tables:
+        r"""The arrays without copies; ``values`` is empty if it equals ``exact``."""
+        own: Any = self.value.ravel() if self.value.dtype == np.float64 else np.zeros(0)
+        every = (self.noise, self.items, self.column, self.inverse)
+        return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
+
+    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        r"""Add one outcome to each of the distinct ``cells``; return the newly released cells."""
+        self.taken[cells] += 1
+        self.exact[cells] += outcomes
+        return self._release(cells, outcomes, drawn)
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        pass
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
+        return cells
+
+
+class _Each(Totals):
+    # Sums of noisy outcomes; exact outcomes are not kept.
+    each = True
+
+    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        return super().add(cells, outcomes + drawn, drawn)
+
+
+class _Separate(Totals):
+    # Released values are stored separately from the exact sums.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        del rngs
+        self.count = np.zeros(shape, dtype=np.int64)
+        self.value = np.zeros(shape, dtype=np.float64)
+
+    def _set(self, cells: Integers, values: Integers | Floats) -> Integers:
+        self.value.ravel()[cells] = values
+        self.count.ravel()[cells] = self.taken[cells]
+        return cells
+
+
+class _Tree(_Separate):
+    # noise[cell, j] is the noise of the sum at the last t with j trailing zeros: the sum of the
+    # draws of the blocks in the binary expansion of t. The last column is for t = 0.
+    each = True
+
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
+        levels = len(self.privatizer.moves)
+        self.noise = np.zeros((shape[0] * shape[1], levels + 1), dtype=np.int64)
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes
+        taken = self.taken[cells]
+        # t has ``level`` trailing zeros: that many blocks are merged with the outcome to a block of
+        # 2^level. The other blocks are those of t - 2^level outcomes.
+        rest = taken & (taken - 1)
+        level = np.bitwise_count((taken ^ rest) - 1)
+        others = np.bitwise_count((rest & -rest) - 1)
+        others[rest == 0] = self.noise.shape[1] - 1
+        noise = self.noise[cells, others] + drawn
+        self.noise[cells, level] = noise
+        return self._set(cells, self.exact[cells] + noise)
+
+
+class _Doubling(_Separate):
+    # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
+        blocks = self.privatizer.horizon.bit_length()
+        drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
+        self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
+        closed = cells[self.taken[cells] & (self.taken[cells] - 1) == 0]
+        level = np.bitwise_count(self.taken[closed] - 1)
+        return self._set(closed, self.exact[closed] + self.noise[closed, level])
+
+
+class _Factorisation(_Separate):
+    # Items are sums of blocks, and ``exact`` is the sum of the open block. y = C x + z in integers;
+    # noise[cell] is y up to the last item, then z. The release is a function of y alone, A C^-1 y
+    # in floats: rounding errors affect the estimate, not the guarantee.
+    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
+        super()._begin(shape, rngs)
+        held = self.privatizer
+        drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
+        weights = column(held.items, held.grid)
+        # Floats are exact for integers up to 2^53 and faster. No partial sum of C x + z exceeds
+        # ``largest``, because an item is at most ``block``. Larger sums use integers.
+        largest = held.block * sum(weights) + int(np.abs(drawn).max())
+        exact = np.float64 if largest <= _EXACT_FLOATS else np.int64
+        self.noise = drawn.reshape(-1, held.items).astype(exact)
+        self.items = np.zeros(self.noise.shape, dtype=exact)
+        # Reversed, so that the last i + 1 entries are the weights of items 0, ..., i.
+        self.column = np.array(weights[::-1], dtype=exact)
+        self.inverse = inverse(held.items, held.grid)[::-1].copy()
+
+    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
+        del outcomes, drawn
+        block = self.privatizer.block
+        closed = cells[self.taken[cells] % block == 0]
+        estimates = []
+        for cell in closed.tolist():
+            i = int(self.taken[cell]) // block - 1
+            self.items[cell, i], self.exact[cell] = self.exact[cell], 0
+            items, noised = self.items[cell], self.noise[cell]
+            noised[i] += self.column[-i - 1 :] @ items[: i + 1]
+            estimates.append(_ordered_sum(self.inverse[-i - 1 :] * noised[: i + 1]))
+        return self._set(closed, np.array(estimates))
+
+
+def _ordered_sum(terms: Floats) -> float:
+    # Four running sums in a fixed order; the order in a matrix product is not fixed.
+    few = len(terms) % 4
+    one, two, three, four = np.cumsum([[0.0] * 4, *terms[few:].reshape(-1, 4)], axis=0)[-1]
+    return float(sum(terms[:few], (one + two) + (three + four)))
+
+
+def inverse(items: int, grid: int) -> Floats:
+    r"""The coefficients of A C^-1, that is 1/((1 - q) c(q)) with c the column of C, as floats."""
+    return np.array([float(h.mid()) for h in series(items, grid)]) / grid
+
+
+_KINDS = {
+    "plain": Totals,
+    "each": _Each,
+    "tree": _Tree,
+    "doubling": _Doubling,
+    "factorisation": _Factorisation,
+}
+
+
+def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
+    r"""Create empty tables, with one run per generator in ``rngs``."""
+    if not rngs:
+        raise InvalidParameter(
+            "rngs", len(rngs), "must have one generator for each of at least one run"
+        )
+    return _KINDS[privatizer.kind](privatizer, arms, rngs)

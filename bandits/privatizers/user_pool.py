@@ -1,0 +1,411 @@
+r"""Returning users: M users, each in at most B releases and charged before each release.
+
+The guarantee of a user covers all releases together, so all releases use one mechanism here: the
+same g and at least the same noise for every number of users (:class:`SteadyPrivatizer`). Then the
+cost does not depend on which releases contain the user, and B visits cost exactly the B-fold
+composition of one curve. A :class:`Pool` counts the visits of its run, and a :class:`LedgerBook`
+the spent budget of every user over several runs. A user without remaining visits is turned away.
+Proofs: docs/proofs/bandits.md.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count as counted
+from typing import Any, Final, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.composition.returning_users import per_user
+from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
+from accounting.ledger import AlreadyCharged, Ledger
+from accounting.ledger.user_names import name
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from bandits.batch import Plays, Pulls
+from bandits.privatizers.deployment import A_DEPLOYMENT, Deployment
+from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
+from dpcore.continual.continual_sum import variance
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.laws.sum_of_shares import summed
+from dpcore.mechanism import Mechanism, Scope, Unit
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import ball, narrow
+from dpcore.numbers.integer_search import ceil_sqrt
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
+from dpcore.protocols.noisy_sums import AggregatedSum, size_protocol
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+
+SteadyLaw: TypeAlias = DiscreteLaplace | Skellam | DiscreteGaussianSum | Binomial
+r"""The noise laws that releases with any number of users can have in common."""
+
+_ROUNDED: Final = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadyPrivatizer(Privatizer):
+    r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
+
+    For discrete Laplace or Skellam noise over secure aggregation, the users add shares of it. For a
+    sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to a
+    bit), each of n users adds ceil(N/n) of them, so a release has at least N, and the guarantee is
+    for N. g = ``steps`` is the same for every n, so every release protects a reward equally well.
+    ``failure`` is the probability that a sum mod m is decoded incorrectly. With a ``deployment``,
+    the remaining users add this noise in the worst case.
+    """
+
+    law: SteadyLaw
+    steps: Whole = Whole()
+    failure: Exact = Exact(within="(0, 1)")
+    deployment: Of[Deployment] = A_DEPLOYMENT
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, get_args(SteadyLaw)):
+            names = ", ".join(kind.__name__ for kind in get_args(SteadyLaw))
+            raise InvalidParameter("law", self.law, f"must be one of {names}")
+        if isinstance(self.law, Binomial):
+            if 2 * self.law.probability != 1:
+                raise InvalidParameter(
+                    "law", self.law, "must be a binomial law with probability 1/2"
+                )
+            if self.steps != 1:
+                raise InvalidParameter("steps", self.steps, "must be 1: rewards are single bits")
+        check_fields(self)
+
+    @property
+    def name(self) -> str:
+        return _KINDS[type(self.law)]
+
+    @property
+    def least_noise(self) -> SteadyLaw:
+        return self.law
+
+    @property
+    def epsilon(self) -> Fraction:
+        r"""The exact g/s for discrete Laplace noise of scale s, otherwise g/sigma rounded up."""
+        if isinstance(self.law, DiscreteLaplace):
+            return self.steps / self.law.scale
+        least, _ = variance(self.law)
+        return Fraction(ceil_sqrt((self.steps * _ROUNDED) ** 2 / least), _ROUNDED)
+
+    @property
+    def deviation(self) -> float:
+        r"""The standard deviation of the noise of a sum, in units of reward, rounded up."""
+        _, most = variance(self.law)
+        return narrow(lambda: ball(most).sqrt() / self.steps, 64).upper_float
+
+    @property
+    def curve(self) -> PrivacyCurve:
+        r"""The guarantee of one release for one contribution."""
+        return PrivacyCurve(noise=self.law, sensitivity=self.steps)
+
+    def protocol(self, pulls: int) -> AggregatedSum | BinaryShuffle:
+        return _protocol(self, integer("pulls", pulls, at_least=1))
+
+    def of_parts(self, parts: Sequence[int]) -> tuple[Noise, Fraction]:
+        # Each of several sums may be decoded incorrectly mod m.
+        return self._noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
+
+    def _noise_of(self, parts: Sequence[int]) -> Noise:
+        noises = [each for part in parts if (each := self.noise(part)) is not None]
+        if len(set(noises)) == 1:
+            return summed(noises[0], len(noises))
+
+        def all_of(parameter: str) -> Fraction:
+            # A law without this parameter is a single draw and counts once.
+            return sum((Fraction(each.parameters.get(parameter, 1)) for each in noises), Fraction())
+
+        match self.law:
+            case DiscreteLaplace(scale=scale):
+                return PolyaDifference(shape=all_of("shape"), scale=scale)
+            case Skellam():
+                return Skellam(variance=all_of("variance"))
+            case DiscreteGaussianSum(sigma_squared=squared):
+                return DiscreteGaussianSum(count=int(all_of("count")), sigma_squared=squared)
+            case Binomial(probability=half):
+                return Binomial(trials=int(all_of("trials")), probability=half)
+
+
+_KINDS: Final[Mapping[type[Noise], str]] = {
+    DiscreteLaplace: "pure",
+    Skellam: "renyi",
+    DiscreteGaussianSum: "concentrated",
+    Binomial: "binary-shuffle",
+}
+
+
+@lru_cache(maxsize=1 << 10)
+def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum | BinaryShuffle:
+    counted, law = steady.deployment.counted_on(n), steady.law
+    match law:
+        case Binomial(trials=trials, probability=half):
+            return BinaryShuffle(users=n, noise_bits=-(-trials // counted), probability=half)
+        # One threshold serves many numbers of users; it is for noise of at least the spread of n
+        # users. A threshold for each number would take a second.
+        case DiscreteGaussianSum(count=count, sigma_squared=v):
+            each = -(-count // counted)
+            share = summed(DiscreteGaussian(sigma_squared=v), each)
+            wide: Noise = DiscreteGaussianSum(
+                count=1 << (n * each - 1).bit_length(), sigma_squared=v
+            )
+        case _:
+            share = law if counted == 1 else law.share(counted)
+            wide = summed(law, -(-n // counted))
+    tau = _threshold(steady, wide)
+    return AggregatedSum(users=n, precision=steady.steps, threshold=tau, share=share)
+
+
+@lru_cache(maxsize=1 << 8)
+def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
+    # The threshold for the noise alone.
+    size = size_protocol(users=1, precision=steady.steps, noise=noise, failure=steady.failure)
+    return size.threshold
+
+
+def returning_guarantee(
+    privatizer: SteadyPrivatizer, sizes: Iterable[int], *, max_visits: int
+) -> RunGuarantee:
+    r"""The guarantee for a user in at most ``max_visits`` releases of these sizes."""
+    assumed: dict[str, None] = {}
+    charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
+    for size in sizes:
+        reason = f"must be the privatizer of the pool, but differs for {size} users"
+        try:
+            record = privatizer.record(size, "a release")
+        except NotDerived as error:
+            raise InvalidParameter("policy", privatizer, reason) from error
+        if record is None or record.mechanism != charged:
+            raise InvalidParameter("policy", privatizer, reason)
+        assumed |= dict.fromkeys(privatizer.assumed(size))
+    total = per_user(privatizer.curve, max_visits=max_visits)
+    return RunGuarantee(parts=(total,), assumptions=(*assumed, POOLED))
+
+
+class Pool(Users):
+    r"""A pool of M = ``users`` users, each in at most B = ``max_visits`` releases, once in each.
+
+    For every release, users arrive in a random order drawn by ``arrivals`` until the release is
+    full. A user who has been in B releases of this pool, or lacks budget in its ``book``, is turned
+    away. The limit B is independent of the book, so a ledger may cover the visits of several runs;
+    the book may turn users away earlier. If too few users can take part, the batch is not played,
+    and users already charged for it remain charged. ``turned_away`` counts refusals; ``dry`` is
+    true if a batch was not played.
+
+    The same users may give rewards of several arms: each pull draws a new reward of its arm.
+
+    The default ``book`` is unlimited. Raises :class:`InvalidParameter` for users outside [1, 2^27],
+    max_visits outside [1, 2^29], a privatizer or arrivals of another type, and a book whose curve
+    differs from that of the privatizer.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: int,
+        max_visits: int,
+        privatizer: SteadyPrivatizer,
+        arrivals: np.random.Generator,
+        book: Book | None = None,
+    ) -> None:
+        self.users, self.max_visits = people(users), visits_of(max_visits)
+        if not isinstance(privatizer, SteadyPrivatizer):
+            reason = "must be a SteadyPrivatizer, so that a visit costs the same in every release"
+            raise InvalidParameter("privatizer", privatizer, reason)
+        if not isinstance(arrivals, np.random.Generator):
+            raise InvalidParameter("arrivals", arrivals, "must be a numpy.random.Generator")
+        if book is None:
+            book = Book(curve=privatizer.curve)
+        if not isinstance(book, Book):
+            raise InvalidParameter("book", book, "must be a Book, e.g. LedgerBook(...)")
+        if book.curve != privatizer.curve:
+            reason = f"must charge the curve of the privatizer, {privatizer.curve!r}"
+            raise InvalidParameter("book", book.curve, reason)
+        self.privatizer, self.arrivals, self.book = privatizer, arrivals, book
+        self.turned_away, self.dry = 0, False
+        self.visited = np.zeros(self.users, dtype=np.int64)
+        self.alone = threading.Lock()
+
+    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
+        with self.alone:  # one thread at a time selects users and charges them
+            found = all(
+                self._filled(count, f"{batch}/arm {arm}")
+                for arm, count in enumerate(pulls.counts)
+                if count
+            )
+            self.dry = self.dry or not found
+        return found
+
+    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee:
+        if privatizer != self.privatizer:
+            raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
+        return returning_guarantee(self.privatizer, sizes, max_visits=self.max_visits)
+
+    @property
+    def most_visits(self) -> int:
+        r"""The largest number of releases charged to one user."""
+        return int(self.visited.max())
+
+    def _filled(self, count: int, release: str) -> bool:
+        if count > self.users:
+            return False
+        waiting = self.arrivals.permutation(self.users)
+        for call in counted(1):
+            places = self._first_able(waiting, count)
+            if len(places) < count:
+                self.turned_away += len(waiting) - len(places)
+                return False
+            called, seen = waiting[places], int(places[-1]) + 1
+            paid = self.book.pay(called, f"{release}/call {call}")
+            self.visited[called[paid]] += 1
+            taken = int(np.count_nonzero(paid))
+            self.turned_away += seen - taken
+            count -= taken
+            if not count:
+                return True
+            # Another process charged some users meanwhile; no user is called twice.
+            waiting = waiting[seen:]
+        raise AssertionError  # every call removes a waiting user
+
+    def _first_able(self, waiting: Names, count: int) -> Names:
+        # The indices of the first ``count`` users who can take part, in order, or of all of them if
+        # there are fewer. The book checks ``count`` users first, and the others only if necessary.
+        places = np.flatnonzero(self.visited[waiting] < self.max_visits)
+        near, far = places[:count], places[count:]
+        near = near[self.book.able(waiting[near])]
+        if len(near) == count:
+            return near
+        far = far[self.book.able(waiting[far])]
+        return np.concatenate([near, far])[:count]
+
+
+Names: TypeAlias = npt.NDArray[np.int64]
+"""Users, given by their numbers in [0, M)."""
+
+_ORDERS: Final = (2, 4, 8, 16, 32)
+_MOST_VISITS: Final = 1 << 29
+_MOST_PEOPLE: Final = 1 << 27
+_LONGEST_RUN: Final = 100
+_CURVE: Final = "must be a PrivacyCurve"
+_PLAYED: Final = "was already played on this ledger; use a new name, because the noise is new"
+
+
+def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
+    r"""The budget of a user for exactly ``max_visits`` releases of ``curve``.
+
+    It uses the pure epsilon if it is finite, otherwise the Renyi divergences of orders 2 to 32. A
+    filter rounds each cost up, so the budget exceeds the exact cost by a relative error of at most
+    visits/2^61.
+    """
+    most = visits_of(max_visits)
+    if not isinstance(curve, PrivacyCurve):
+        raise InvalidParameter("curve", curve, _CURVE)
+    scope = Scope(unit=Unit.USER, relation=curve.scope.relation)
+    # The smallest b such that ceil(SHARES cost/b) fits ``most`` times into SHARES.
+    times = Fraction(SHARES, SHARES // most)
+    largest = curve.pure().upper
+    if isinstance(largest, Fraction):
+        return Pure(largest * times, scope=scope)
+    costs = {order: curve.renyi(order).upper for order in _ORDERS}
+    if math.inf in costs.values():
+        raise InvalidParameter("curve", curve, "must have finite Renyi divergences")
+    return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
+
+
+def visits_of(max_visits: object) -> int:
+    r"""Return B = ``max_visits`` as an integer in [1, 2^29], or raise an error."""
+    return integer("max_visits", max_visits, at_least=1, at_most=_MOST_VISITS)
+
+
+def people(users: object) -> int:
+    r"""Return M = ``users`` as an integer in [1, 2^27], or raise an error."""
+    return integer("users", users, at_least=1, at_most=_MOST_PEOPLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    r"""The budget that every user has spent on releases of one ``curve``; here it is unlimited."""
+
+    curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def able(self, users: Names) -> npt.NDArray[np.bool_]:
+        r"""Whether each user has enough budget for a release; no user is charged."""
+        return np.ones(len(users), dtype=np.bool_)
+
+    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # no names
+        r"""Charge each of ``users`` for ``release``; return False for users without enough budget.
+
+        Users without enough budget are not charged and must not take part. Raises
+        :class:`InvalidParameter` for unknown or repeated users, and then charges no user.
+        """
+        return self.able(users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerBook(Book):
+    r"""A book in a ledger whose users are named ``user 0``, ``user 1``, and so on.
+
+    ``run`` is the name of this run in the ledger and must be new: every start draws new noise, and
+    a batch is never charged twice. If several processes use the same name, only one of them makes a
+    given release. A ledger may cover the visits of several runs.
+    """
+
+    ledger: Of[Ledger] = Of(Ledger, "must be a Ledger")
+    run: str
+
+    def __post_init__(self) -> None:
+        Book.__post_init__(self)
+        scope = self._curve.scope
+        if self.curve.scope.relation is not scope.relation:
+            reason = f"must have the relation of the ledger's budget, {scope.relation.value!r}"
+            raise InvalidParameter("curve", self.curve, reason)
+        self.ledger.filter.price(self._curve)
+        # The ledger allows names of twice this length; the rest is for the name of a release.
+        if len(name("run", self.run)) > _LONGEST_RUN:
+            raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
+
+    @property
+    def _curve(self) -> PrivacyCurve:
+        # A user sends one report per release, so the cost per report is the cost per user.
+        return replace(self.curve, scope=self.ledger.budget.scope)
+
+    def able(self, users: Names) -> npt.NDArray[np.bool_]:
+        names = _called(users)
+        spent = frozenset(self.ledger.exhausted(names, self._curve) if names else ())
+        return np.array([each not in spent for each in names], dtype=np.bool_)
+
+    def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
+        names, batch = _called(users), name("release", f"{self.run}/{release}")
+        try:
+            receipt = self.ledger.charge(names, self._curve, batch=batch, skip_exhausted=True)
+        except (AlreadyCharged, InvalidParameter) as error:
+            if isinstance(error, InvalidParameter) and error.argument != "batch":
+                raise
+            raise InvalidParameter("run", self.run, f"{_PLAYED} ({error})") from error
+        left_out = frozenset(receipt.left_out)
+        return np.array([each not in left_out for each in names], dtype=np.bool_)
+
+
+def _called(users: Names) -> list[str]:
+    if not isinstance(users, np.ndarray) or users.ndim != 1 or users.dtype.kind not in "iu":
+        raise InvalidParameter("users", users, "must be a one-dimensional array of integers")
+    if len(users) and not 0 <= users.min() <= users.max() < _MOST_PEOPLE:
+        raise InvalidParameter("users", users, f"must contain numbers in [0, {_MOST_PEOPLE})")
+    if len(np.unique(users)) < len(users):
+        raise InvalidParameter("users", users, "must not contain duplicate users")
+    return [f"user {number}" for number in users.tolist()]

@@ -1,0 +1,170 @@
+r"""Plots of a command: one configuration of matplotlib, and files written atomically.
+
+The module needs matplotlib, an extra: ``pip install 'dpcore[plot]'``. It opens no window and
+changes no global setting; the same data give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+
+NEEDED: Final = "needs matplotlib: pip install 'dpcore[plot]'"
+r"""The message if matplotlib is not installed."""
+
+_ENDINGS: Final = (".svg", ".png", ".pdf")
+_DOTS: Final = 150
+_SIZE: Final = (7.0, 4.5)
+_LINE: Final = 95
+_LINES: Final = 3
+_INSIDE, _LABEL = 0.98, 0.85
+r"""Fractions of the width of a plot: for the whole legend, and at most for one entry."""
+
+_PLAIN: Final = (5e-4, 1e4)
+r"""The range of tick labels on a logarithmic axis that are written without an exponent."""
+
+# Text is not drawn as paths, and dollar signs are not mathematics.
+_STYLE: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dpcore",
+    "text.parse_math": False,
+}
+_METADATA: Final[dict[str, dict[str, None]]] = {
+    ".svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
+    ".png": {"Software": None},
+    ".pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
+}
+
+
+def require_matplotlib(argument: str, value: str) -> None:
+    r"""Raise an error, before any computation, if matplotlib cannot be imported."""
+    try:
+        import_module("matplotlib")  # finding it is not enough: the installation may be broken
+    except ImportError:
+        raise InvalidParameter(argument, value, f"{NEEDED}, or omit it") from None
+
+
+def check_picture(argument: str, path: Path) -> None:
+    r"""Raise an error, before any computation, if no plot can be written to the path.
+
+    >>> check_picture("--output", Path("regret.gif"))
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png, .pdf
+
+    The error is :class:`InvalidParameter`, for an unknown file extension, a folder that is missing
+    or not writable, or a missing matplotlib.
+    """
+    if path.suffix.lower() not in _ENDINGS:
+        raise InvalidParameter(argument, str(path), f"must end in {', '.join(_ENDINGS)}")
+    check_writable(argument, path)
+    require_matplotlib(argument, str(path))
+
+
+@contextmanager
+def picture(
+    argument: str,
+    path: Path,
+    *,
+    size: tuple[float, float],
+    style: dict[Any, Any] | None = None,
+    **options: Any,
+) -> Iterator[Figure]:
+    r"""Yield a new figure of ``size`` inches, written atomically when the block ends."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE | (style or {})):
+        figure = Figure(figsize=size, **options)
+        yield figure
+        number_log_axes(figure)
+        ending, drawn = path.suffix.lower(), io.BytesIO()
+        figure.savefig(drawn, format=ending[1:], dpi=_DOTS, metadata=_METADATA[ending])
+    write_whole(argument, path, drawn.getvalue())
+
+
+@contextmanager
+def curve_picture(
+    argument: str,
+    path: Path,
+    *,
+    title: str,
+    x_label: str = "epsilon",
+    y_label: str = "delta (logarithmic axis)",
+    y_scale: Literal["log", "linear"] = "log",
+) -> Iterator[Axes]:
+    r"""Yield axes for a curve such as delta over epsilon, with lines that join proven points."""
+    with picture(argument, path, size=_SIZE, layout="constrained") as figure:
+        axes = figure.add_subplot()
+        yield axes
+        axes.set_yscale(y_scale)
+        axes.set_xlim(left=0)
+        if y_scale == "linear":
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.grid(visible=True, alpha=0.3)
+        fold(figure.suptitle(title, fontsize="small"), _INSIDE * figure.bbox.width)
+        how: dict[str, Any] = {"title": "dots are proven, lines join them"}
+        outside_legend(
+            figure, "outside lower center", title_fontsize="small", fontsize="small", **how
+        )
+
+
+def outside_legend(
+    figure: Figure, place: Literal["outside lower center", "outside upper left"], **options: Any
+) -> None:
+    r"""Add a legend next to the axes, with up to three columns."""
+    for columns in (3, 2, 1):
+        legend = figure.legend(loc=place, ncols=columns, **options)
+        for text in legend.get_texts():
+            fold(text, _LABEL * figure.bbox.width)
+        if columns == 1 or legend.get_window_extent().width <= _INSIDE * figure.bbox.width:
+            return
+        legend.remove()
+
+
+def fold(text: Text, width: float, lines: int = _LINES) -> None:
+    r"""Wrap a text to ``lines`` lines of at most ``width`` pixels; longer text is cut off."""
+    words = text.get_text()
+    for letters in range(_LINE, 9, -5):
+        text.set_text("\n".join(wrap(words, letters, max_lines=lines)))
+        if text.get_window_extent().width <= width:  # letters have different widths
+            return
+
+
+def number_log_axes(figure: Figure) -> None:
+    r"""Label logarithmic axes with plain numbers instead of matplotlib's formulas."""
+    from matplotlib.ticker import LogFormatter, LogFormatterMathtext
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return tick_number(x) if super().__call__(x, pos) else ""
+
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+                axis.set_major_formatter(Plain())
+            if isinstance(axis.get_minor_formatter(), LogFormatterMathtext):
+                axis.set_minor_formatter(Plain(labelOnlyBase=False))
+
+
+def tick_number(value: float) -> str:
+    r"""Format a tick label of a logarithmic axis."""
+    plain = _PLAIN[0] <= value < _PLAIN[1]
+    return f"{value:g}" if plain else re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.0e}")

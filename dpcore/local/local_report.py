@@ -1,0 +1,192 @@
+r"""The base class of local reports: a report supports the user's value more often than others.
+
+A report supports the user's value with probability ``own`` and each other value with probability
+``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n
+users have a value, the number of reports that support it is a sum of c coins of probability ``own``
+and n - c coins of probability ``other``; estimates, variances and intervals follow from these two
+probabilities. Both, and the largest likelihood ratio, are exact rationals. Proofs:
+docs/proofs/local.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.local.frequency_estimates import Frequencies
+from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
+from dpcore.sampling.rng import SYSTEM, Rng
+
+Reports: TypeAlias = npt.NDArray[Any]
+Outcome: TypeAlias = int | tuple[int, ...]
+
+_CELLS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalReport(ABC):
+    r"""A local mechanism: each user sends one epsilon-DP report on a value below ``values``.
+
+    Probabilities are rounded so that the likelihood ratio of every report is proven to be at most
+    e^epsilon.
+    """
+
+    name: ClassVar[str]
+
+    epsilon: Exact = Exact(zero="at epsilon 0 a report carries no information")
+    values: Whole = Whole(at_least=2, at_most=1 << 20)
+    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.own <= self.other:
+            reason = f"is too small for {self.values} values: reports would carry no information"
+            raise InvalidParameter("epsilon", self.epsilon, reason)
+
+    @property
+    @abstractmethod
+    def own(self) -> Fraction:
+        r"""The probability that a report supports the user's value."""
+
+    @property
+    @abstractmethod
+    def other(self) -> Fraction:
+        r"""The probability that a report supports any one other value."""
+
+    @property
+    @abstractmethod
+    def ratio(self) -> Fraction:
+        r"""The largest ratio P(report | v)/P(report | w), exact; at most e^epsilon."""
+
+    @property
+    @abstractmethod
+    def triple(self) -> Fraction:
+        r"""The probability that a report supports the user's value and two others.
+
+        It holds for some two other values, so ``values`` must be at least 3.
+        """
+
+    @property
+    def loss(self) -> Enclosure:
+        r"""The pure epsilon of one report: log ``ratio``.
+
+        >>> from dpcore.local import RandomisedResponse
+        >>> report = RandomisedResponse(epsilon=1, values=10)
+        >>> 0.999999 < report.loss.lower_float <= report.loss.upper_float <= 1
+        True
+        """
+        return narrow(lambda: ball(self.ratio).log(), 64)
+
+    @property
+    @abstractmethod
+    def outcomes(self) -> int:
+        r"""The number of possible reports."""
+
+    @abstractmethod
+    def law(self, value: int) -> dict[Outcome, Fraction]:
+        r"""The probability of each report of a user with ``value``; meant for small cases."""
+
+    @abstractmethod
+    def _encode(self, values: Integers, rng: Rng) -> Reports:
+        r"""Draw one report for each value."""
+
+    @abstractmethod
+    def supports(self, reports: Reports) -> Integers:
+        r"""The number of reports that support each value."""
+
+    @property
+    def width(self) -> int:
+        r"""The number of integers or bits in one report."""
+        return 1
+
+    def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
+        r"""Draw an independent report, a number or a row, for each user's value.
+
+        Raises :class:`InvalidParameter`, before any draw, for values that are not integers from 0
+        to ``values`` - 1.
+        """
+        given = np.asarray(value)
+        if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+            raise InvalidParameter(
+                "value", value, "must be a one-dimensional array of integers, one per user"
+            )
+        if not 0 <= int(given.min()) <= int(given.max()) < self.values:
+            raise InvalidParameter(
+                "value", value, f"must contain integers from 0 to {self.values - 1}"
+            )
+        step = max(1, _CELLS // self.width)
+        parts = [
+            self._encode(given[start : start + step].astype(np.int64), rng)
+            for start in range(0, len(given), step)
+        ]
+        return np.concatenate(parts)
+
+    def estimate(self, reports: Reports) -> Frequencies:
+        r"""Estimate the counts of all values, without bias and with exact variances and intervals.
+
+        Raises :class:`InvalidParameter` unless ``reports`` is an array of this mechanism's reports.
+        """
+        given = np.asarray(reports)
+        shape = (self.width,) if self.width > 1 else ()
+        if given.dtype.kind not in "biu" or not len(given) or given.shape[1:] != shape:
+            each = f" of {self.width} numbers" if self.width > 1 else ""
+            reason = f"must be a nonempty integer array, one report{each} per row"
+            raise InvalidParameter("reports", reports, reason)
+        least, most = self._range
+        # 0 and 1, the values of Booleans, are in the range of every mechanism.
+        if given.dtype.kind != "b" and (int(given.min()) < least or (given > most).any()):
+            raise InvalidParameter("reports", reports, "contains a report that is out of range")
+        return Frequencies(
+            users=len(given), supports=self.supports(given), own=self.own, other=self.other
+        )
+
+    @property
+    @abstractmethod
+    def _range(self) -> tuple[int, Any]:
+        r"""The smallest and the largest number in a report."""
+
+    def variance(self, users: int, count: int | Fraction = 0) -> Fraction:
+        r"""The exact variance of the estimate of a value that ``count`` of the users have.
+
+        >>> from dpcore.local import HadamardResponse
+        >>> float(HadamardResponse(epsilon=1, values=100).variance(1000)) ** 0.5
+        68.43...
+        """
+        return spread(self.own, self.other, users, Fraction(count))
+
+    @property
+    def text(self) -> str:
+        r"""The mechanism as ``name:key=value``, without its scope.
+
+        >>> from dpcore.local import LocalHashing
+        >>> LocalHashing(epsilon="1/2", values=20).text
+        'local-hashing:epsilon=1/2,values=20'
+        """
+        return f"{self.name}:epsilon={self.epsilon},values={self.values}"
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields and both probabilities as a JSON object, exact numbers as text."""
+        return {
+            "mechanism": self.name,
+            "epsilon": str(self.epsilon),
+            "values": self.values,
+            "own": str(self.own),
+            "other": str(self.other),
+            "scope": self.scope.to_json(),
+        }
+
+
+def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fraction:
+    r"""The variance (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2, c of n users."""
+    coins = count * own * (1 - own) + (users - count) * other * (1 - other)
+    return coins / (own - other) ** 2

@@ -1,0 +1,301 @@
+r"""Run a protocol once in this process: the users, the functionality and the analyzer.
+
+A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
+of colluding users, and the record of the run has only the remaining noise. Proofs:
+docs/proofs/protocol.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Release
+from dpcore.numbers.arrays import Integers
+from dpcore.protocols.encoding import RealsLike
+from dpcore.protocols.ideal_aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+    staying,
+)
+from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, Bits, VectorShuffle
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.messages import AggregationRefused
+from dpcore.secure_aggregation.round_parameters import MOST_EXPOSURE
+
+Values: TypeAlias = Mapping[str, Any] | RealsLike
+"""The users' values: a mapping from names to numbers (also exact rationals), or an array whose
+users are named "0", "1" and so on."""
+
+_NOBODY: Final[Mapping[str, Step]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    r"""The result of a run: the estimate, the participants and the record for accounting.
+
+    ``record`` is None if the server's view is not a single mechanism: for a :class:`PureShuffle`
+    (see ``accounting.protocol_guarantees.pure_shuffle_guarantee``) and for a :class:`ShuffledPure`
+    (the guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
+    ``assumptions`` lists the assumptions of the guarantee.
+    """
+
+    estimate: Fraction | tuple[Fraction, ...]
+    participants: tuple[str, ...]
+    honest: int
+    record: Release | None
+    assumptions: tuple[str, ...]
+
+    @property
+    def release(self) -> Release:
+        r"""The release record; its mechanism has the noise that the ``honest`` users added."""
+        if self.record is None:
+            reason = (
+                "has no release record: no single mechanism describes the server's view; "
+                "see RunOutcome.record"
+            )
+            raise InvalidParameter("protocol", "(as run)", reason)
+        return self.record
+
+
+class RoundRefused(AggregationRefused):
+    r"""A round failed without an estimate; charge the ``release`` of this error.
+
+    ``release`` is the record that the run would have returned; the aggregation's error is the
+    cause. A server with colluding users may know the sum although the round was refused.
+    """
+
+    def __init__(self, message: str, sender: str | None, reason: str, release: Release) -> None:
+        super().__init__(message, sender, reason)
+        self.args = (message, sender, reason, release)
+        self.release = release
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; charge its release, and draw fresh noise for the next round"
+
+
+Protocol: TypeAlias = (
+    AggregatedSum
+    | LocalSum
+    | CentralSum
+    | ShuffledPure
+    | BinaryShuffle
+    | VectorShuffle
+    | PureShuffle
+)
+
+
+def run(
+    protocol: Protocol,
+    values: Values,
+    functionality: Aggregation | RelaxedAggregation | Shuffler,
+    *,
+    batch: str,
+    vanish: Mapping[str, Step] = _NOBODY,
+    colluding: Collection[str] = (),
+    rng: Rng = SYSTEM,
+) -> RunOutcome:
+    r"""Run a protocol once: all n users, the functionality and the analyzer.
+
+    Sums need an aggregation, protocols of bits a :class:`Shuffler`, and :class:`ShuffledPure` a
+    :class:`RelaxedAggregation`, which is an assumption: the simulation outputs the sum itself.
+    ``vanish`` maps each dropout to the step at which it drops out, and ``colluding`` names the
+    users who reveal their noise to the server. ``honest`` counts all other participants, and the
+    release has only their noise.
+
+    >>> from dpcore import DiscreteLaplace, SeededRng
+    >>> share = DiscreteLaplace(scale=4).share(4)
+    >>> protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
+    >>> ideal = IdealAggregation(modulus=protocol.modulus)
+    >>> people = {"ann": 1, "bob": 0, "eve": "1/2", "joe": "1/4"}
+    >>> outcome = run(protocol, people, ideal, batch="monday", vanish={"joe": Step.INPUT})
+    >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
+    (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
+
+    Raises :class:`InvalidParameter` unless there is one value for each of n users; for an
+    aggregation of another modulus, unknown users, more colluding users than a masked aggregation
+    tolerates, and if no honest user remains.
+
+    Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
+    is no estimate then, but with colluding users the server may know the sum: charge ``release`` of
+    the error as if the round had succeeded, and draw fresh noise for the next round, because the
+    difference of two sums of the same messages reveals the users that are in only one of them. If a
+    masked aggregation failed before ``UnmaskReply``, a semi-honest server learned nothing; charging
+    the release is still the safe choice.
+
+    >>> from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
+    >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
+    >>> gone = {"eve": Step.UNMASK, "joe": Step.UNMASK}
+    >>> try:
+    ...     run(protocol, people, masked, batch="monday", vanish=gone, colluding=["bob"])
+    ... except RoundRefused as refused:
+    ...     refused.release.participants, refused.release.mechanism.noise
+    (('ann', 'bob', 'eve', 'joe'), PolyaDifference(shape='3/4', scale=4))
+    """
+    assumed = _ASSUMED.get(type(protocol))
+    if assumed is None:
+        raise InvalidParameter(
+            "protocol", protocol, "must be a sum or shuffle protocol of dpcore.protocols"
+        )
+    crowd = _crowd(protocol.users, values, vanish, colluding)
+    record = None
+    if not isinstance(protocol, (ShuffledPure, PureShuffle)):
+        # For these protocols the noise is one draw, independently of the number of users.
+        alone = isinstance(protocol, (LocalSum, CentralSum))
+        record = Release(
+            mechanism=protocol.mechanism(crowd.honest),
+            batch=batch,
+            participants=crowd.present,
+            honest=Fraction(1) if alone else Fraction(crowd.honest, protocol.users),
+        )
+    estimate: Fraction | tuple[Fraction, ...]
+    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
+        estimate = protocol.analyze(_bits(protocol, crowd, functionality, rng))
+    else:
+        try:
+            total = _sum(protocol, crowd, functionality, vanish, rng)
+        except AggregationRefused as error:
+            if record is None:
+                raise
+            raise RoundRefused(error.message, error.sender, error.reason, record) from error
+        estimate = protocol.analyze(total, rng=rng)
+    return RunOutcome(
+        estimate=estimate,
+        participants=crowd.present,
+        honest=crowd.honest,
+        record=record,
+        assumptions=assumed + _of_the_graph(protocol, functionality, crowd.colluding),
+    )
+
+
+_ASSUMED: Final[dict[type, tuple[str, ...]]] = {
+    AggregatedSum: ("the aggregation reveals to the server only the sum and the participants",),
+    LocalSum: (),
+    ShuffledPure: ("the relaxed aggregation is an assumption; dpcore does not implement one",),
+    CentralSum: ("the analyzer is trusted with the sum and publishes only the estimate",),
+    BinaryShuffle: ("the shuffler reveals to the server only the shuffled bits",),
+    VectorShuffle: ("the shuffler reveals to the server only the shuffled bits",),
+    PureShuffle: ("the shuffler reveals to the server only the shuffled bits",),
+}
+
+
+def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tuple[str, ...]:
+    if (
+        not isinstance(protocol, AggregatedSum)
+        or not isinstance(functionality, MaskedAggregation)
+        or functionality.neighbourhood is None
+    ):
+        return ()
+    chance = functionality.exposure(colluding)
+    # Rounded up to a power of two.
+    fails = "never"
+    if chance:
+        power = (chance.denominator // chance.numerator).bit_length() - 1
+        fails = f"with probability <= 2^-{power}, to be added to delta"
+    return (f"which users collude or drop out does not depend on the graph, which fails {fails}",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Participants:
+    # The values and names of all users, the indices and names of the participants, the number of
+    # honest participants, and the number of colluding users, including dropouts.
+    held: npt.NDArray[Any]
+    names: tuple[str, ...]
+    places: Integers
+    present: tuple[str, ...]
+    honest: int
+    colluding: int
+
+
+def _crowd(
+    users: int, values: Values, vanish: Mapping[str, Step], colluding: Collection[str]
+) -> _Participants:
+    try:
+        if isinstance(values, Mapping):
+            names = tuple(values)
+            held = np.array([*values.values()], dtype=object)  # exact rationals are kept
+        else:
+            held = np.asarray(values)
+            names = tuple(str(place) for place in range(len(held) if held.ndim else 0))
+    except ValueError:
+        raise InvalidParameter("values", values, "must be an array or a mapping") from None
+    if len(names) != users:
+        raise InvalidParameter("values", values, f"must have one value for each of {users} users")
+    places = staying(names, vanish)
+    present = tuple(names[place] for place in places)
+    listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
+    if not listed or not all(isinstance(name, str) for name in colluding):
+        raise InvalidParameter("colluding", colluding, "must be names of users")
+    hidden = set(colluding)
+    if not hidden <= set(names):
+        raise InvalidParameter("colluding", colluding, "must be names of users in this run")
+    honest = len(present) - len(hidden.intersection(present))
+    if not honest:
+        raise InvalidParameter("colluding", colluding, "must leave at least one honest user")
+    return _Participants(held, names, np.array(places), present, honest, len(hidden))
+
+
+def _bits(
+    protocol: BinaryShuffle | VectorShuffle | PureShuffle,
+    crowd: _Participants,
+    functionality: object,
+    rng: Rng,
+) -> Bits:
+    if not isinstance(functionality, Shuffler):
+        raise InvalidParameter("functionality", functionality, "must be a Shuffler")
+    messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
+    return functionality.shuffle(messages, rng=rng)
+
+
+def _sum(
+    protocol: AggregatedSum | LocalSum | CentralSum | ShuffledPure,
+    crowd: _Participants,
+    functionality: Aggregation | RelaxedAggregation | Shuffler,
+    vanish: Mapping[str, Step],
+    rng: Rng,
+) -> int:
+    relaxed = isinstance(functionality, RelaxedAggregation)
+    if relaxed != isinstance(protocol, ShuffledPure):
+        reason = "must be a RelaxedAggregation if and only if the protocol is a ShuffledPure"
+        raise InvalidParameter("functionality", functionality, reason)
+    if isinstance(functionality, RelaxedAggregation):
+        # Revealing the exact sum is an (epsilon_hat, q_hat)-relaxed aggregation for all parameters.
+        functionality = IdealAggregation(modulus=functionality.modulus)
+    if isinstance(functionality, Shuffler) or not hasattr(functionality, "total"):
+        raise InvalidParameter("functionality", functionality, "must be a secure aggregation")
+    if functionality.modulus != protocol.modulus:
+        reason = f"must have the modulus of the protocol, {protocol.modulus}"
+        raise InvalidParameter("functionality", functionality, reason)
+    if crowd.held.ndim != 1:
+        reason = "must contain one number per user: the sensitivity is for one number"
+        raise InvalidParameter("values", crowd.held, reason)
+    if (
+        isinstance(functionality, MaskedAggregation)
+        and isinstance(protocol, AggregatedSum)
+        and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
+    ):
+        # With that many shares of a secret, the server alone can unmask the user's message.
+        reason = f"must be fewer than n - t = {functionality.threshold} users, who can unmask all"
+        if functionality.neighbourhood is not None:
+            reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"
+        raise InvalidParameter("colluding", crowd.colluding, reason)
+    if isinstance(functionality, IdealAggregation) and not functionality.per_user:
+        return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)
+    sent = protocol.randomize(crowd.held, rng=rng)
+    messages = {name: sent[place : place + 1] for place, name in enumerate(crowd.names)}
+    total = functionality.total(messages, vanish, rng=rng)
+    if set(total.participants) != set(crowd.present):
+        reason = "must return the sum over the users who sent their input"
+        raise InvalidParameter("functionality", functionality, reason)
+    return int(total.sum[0])

@@ -1,0 +1,336 @@
+"""Filters: what a charge costs, which one is refused, and why a list is no filter."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, partial
+from typing import Any
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, StatedGuarantee, ZCdp
+from accounting.adaptive_composition import privacy_filter as filters
+from accounting.adaptive_composition.privacy_filter import (
+    SHARES,
+    ApproxFilter,
+    Filter,
+    Price,
+    PureFilter,
+    RdpFilter,
+    ZCdpFilter,
+    filter_for,
+    filter_from_json,
+)
+from accounting.convert_guarantees import as_approx, as_approx_at, as_rdp, as_zcdp
+from accounting.guarantees.stated_guarantees import PureBound, Word, points_of
+from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Unit
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from tests.support.accounting.bound_ends import amounts, delta, epsilon
+from tests.support.accounting.brute_force import real
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+
+BUDGETS: list[Word] = [
+    Pure(1),
+    ZCdp("1/2"),
+    Rdp({2: 1, "17/2": 3, 32: 9}),
+    Approx(1, "1e-6"),
+    Approx("1/10", "1/2"),
+]
+GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+AMOUNTS = st.fractions(min_value=0, max_value=Fraction(1, 2), max_denominator=60)
+
+
+def after(opened: Filter, charges: Sequence[Any]) -> tuple[tuple[int, ...], int]:
+    """The counters once all charges were tried, and how many were admitted."""
+    total, admitted = (0,) * len(opened.counters), 0
+    for charge in charges:
+        price = opened.price(charge)
+        if opened.admits(total, price):
+            total = tuple(a + b for a, b in zip(total, price.amounts, strict=True))
+            admitted += 1
+    return total, admitted
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_a_filter_is_data(budget: Word) -> None:
+    opened = filter_for(budget)
+    assert opened.budget == budget
+    assert len(opened.counters) == len(opened.limits) == len(opened.budgets)
+    assert filter_from_json(json.loads(json.dumps(opened.to_json()))) == opened
+    assert opened.theorem
+    # A full counter and one more price fit a signed 64-bit column.
+    assert all(limit >= 0 and limit + (SHARES + 1) < 2**63 for limit in opened.limits)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_the_whole_budget_is_the_budget(budget: Word) -> None:
+    opened = filter_for(budget)
+    promised = zip(amounts(opened.spent(opened.limits)), amounts(budget), strict=True)
+    assert all(spent <= most * (1 + Fraction(1, 10**15)) for spent, most in promised)
+    assert opened.remaining(opened.limits) == (0,) * len(opened.limits)
+    assert opened.remaining((0,) * len(opened.limits)) == opened.budgets
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_the_charge_that_would_exceed_is_refused(budget: Word) -> None:
+    opened = filter_for(budget)
+    one = Price(amounts=(1,) * len(opened.limits))
+    assert not opened.admits(opened.limits, one)
+    assert opened.admits([limit - 1 for limit in opened.limits], one)
+    for i, limit in enumerate(opened.limits):
+        # One counter is enough to refuse.
+        total = [0] * len(opened.limits)
+        total[i] = limit
+        assert not opened.admits(total, one)
+    dear = opened.price(Pure(10**30)) if not isinstance(opened, RdpFilter) else None
+    if dear is not None:
+        assert dear.amounts[0] == SHARES + 1
+        assert not opened.admits((0,) * len(opened.limits), dear)
+    lax = mutated(Filter.admits, "h + a <= most", "h <= most")
+    assert lax(opened, opened.limits, one)
+
+
+def test_ten_tenths_are_a_whole() -> None:
+    for each, budget in (("1/10", 1), ("0.05", "3/2"), ("1/7", 3), ("1/800", "1/2"), (1, 30)):
+        many = Fraction(budget) / Fraction(each)
+        opened = PureFilter(budget=Pure(budget))
+        total, admitted = after(opened, [Pure(each)] * (int(many) + 1))
+        assert admitted == many
+        assert opened.spent(total) == PureBound(budget)
+
+
+@given(st.sampled_from(BUDGETS), st.lists(AMOUNTS, max_size=12))
+@settings(deadline=None, max_examples=60)
+def test_counters_never_undercount(budget: Word, each: list[Fraction]) -> None:
+    opened = filter_for(budget)
+    charges = [Pure(e) for e in each]
+    total, admitted = after(opened, charges)
+    assert all(h <= limit for h, limit in zip(total, opened.limits, strict=True))
+    if admitted == len(charges) and charges:
+        converted: list[StatedGuarantee] = [*charges]
+        if isinstance(budget, Rdp):
+            converted = [as_rdp(c, [order for order, _ in points_of(budget)]) for c in charges]
+        elif not isinstance(budget, Pure):
+            converted = [as_zcdp(c) for c in charges]
+        exact = [sum(each) for each in zip(*map(amounts, converted), strict=True)]
+        held = opened.held(total)
+        assert all(a <= b for a, b in zip(exact, held, strict=False))
+        # Rounding costs a share of the budget for each charge, and no more.
+        assert all(
+            b - a <= len(charges) * most / SHARES
+            for a, b, most in zip(exact, held, opened.budgets, strict=False)
+        )
+
+
+def test_prices_of_curves_and_claims() -> None:
+    rho = ZCdpFilter(budget=ZCdp("1/2"))
+    assert rho.price(GAUSSIAN) == rho.price(ZCdp("1/800")) == Price(amounts=(SHARES // 400,))
+    assert rho.price(Pure("1/20")) == Price(amounts=(SHARES // 400,))
+    assert PureFilter(budget=Pure(1)).price(LAPLACE) == Price(amounts=(SHARES // 10,))
+    renyi = RdpFilter(budget=Rdp({2: 1, 8: 4}))
+    assert renyi.price(GAUSSIAN) == Price(amounts=(SHARES // 400, SHARES // 400))
+    assert renyi.price(ZCdp("1/800")) == renyi.price(GAUSSIAN)
+    both = ApproxFilter(budget=Approx(1, "1e-6"))
+    assert both.price(GAUSSIAN) == both.price(ZCdp("1/800"))
+    assert both.price(GAUSSIAN).amounts[1] == 0
+    approx = both.price(Approx("1/20", "1e-9"))
+    assert approx.amounts == (both.price(Pure("1/20")).amounts[0], SHARES // 500)
+    # Renyi points alone bound no rho: they are read at the delta of one charge.
+    read = both.price(Rdp({20: "1/1000"}))
+    assert read.amounts[1] == SHARES // 1000
+    at = as_approx(Rdp({20: "1/1000"}), both.charge_delta or 0)
+    assert read.amounts[0] == both.price(Pure(at.stated_epsilon)).amounts[0]
+    down = mutated(
+        filters._shares, "math.ceil(cost * SHARES / budget)", "math.floor(cost * SHARES / budget)"
+    )
+    assert down(Fraction(1, 13), Fraction(1)) * 13 < SHARES
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_scopes_never_mix(budget: Word) -> None:
+    opened = filter_for(budget)
+    for charge in (
+        Pure("1/9", scope=Scope(unit=Unit.USER)),
+        Assumed(Pure(1, scope=Scope(relation=Relation.ADD_REMOVE)), "why"),
+    ):
+        with pytest.raises(InvalidParameter, match=r"^scope"):
+            opened.price(charge)
+
+
+def test_what_has_no_price_is_refused_by_name() -> None:
+    for charge in (ZCdp(1), Rdp({2: 1}), Approx(1, 0), GAUSSIAN):
+        with pytest.raises(NotDerived, match="a pure-DP cost"):
+            PureFilter(budget=Pure(1)).price(charge)
+    for claim in (Approx("1/2", "1e-9"), Rdp({2: 1})):
+        assert "no theorem" in refusal(partial(ZCdpFilter(budget=ZCdp(1)).price, claim), NotDerived)
+    renyi = RdpFilter(budget=Rdp({2: 1, 8: 4}))
+    assert "no theorem" in refusal(lambda: renyi.price(Approx("1/2", "1e-9")), NotDerived)
+    assert "order 8" in refusal(lambda: renyi.price(Rdp({2: "1/10"})), NotDerived)
+
+
+def test_budgets_and_counters_are_checked() -> None:
+    for budget in (Pure(0), ZCdp(0), Rdp({2: 0, 3: 1}), Approx(0, "1e-6"), Approx(1, 0)):
+        assert "admits no charge" in refusal(partial(filter_for, budget))
+    for wrong in (Assumed(Pure(1), "why"), GAUSSIAN, 1):
+        with pytest.raises(InvalidParameter, match=r"^budget"):
+            filter_for(wrong)  # type: ignore[arg-type]  # the twin passes what the types forbid
+    opened = PureFilter(budget=Pure(1))
+    for total in ((), (1, 2)):
+        with pytest.raises(InvalidParameter, match=r"^total"):
+            opened.spent(total)
+    with pytest.raises(InvalidParameter, match=r"^total"):
+        opened.admits((-1,), opened.price(Pure(1)))
+    for slack in (0, "2e-6", -1):
+        with pytest.raises(InvalidParameter, match=r"^slack"):
+            ApproxFilter(budget=Approx(1, "1e-6"), slack=slack)
+    with pytest.raises(InvalidParameter, match=r"^rho = .*admits no charge"):
+        ApproxFilter(budget=Approx("1e-300", "1e-300"))  # it could not be read again
+    with pytest.raises(InvalidParameter, match=r"^charge_delta"):
+        ApproxFilter(budget=Approx(1, "1e-6"), charge_delta="1e-6")
+
+
+def test_a_stored_filter_is_read_strictly() -> None:
+    stored = ApproxFilter(budget=Approx(1, "1e-6"), slack="1e-7").to_json()
+    assert filter_from_json(stored).to_json() == stored
+    for change in (
+        {"shares": "1"},
+        {"filter": "pure"},
+        {"filter": "zcdp"},
+        {"more": 1},
+        {"budget": Pure(1).to_json()},
+        {"slack": "1"},
+        {"rho": str(2 * Fraction(stored["rho"]))},
+    ):
+        refusal(partial(filter_from_json, {**stored, **change}))
+    refusal(lambda: filter_from_json({key: stored[key] for key in ("filter", "budget", "shares")}))
+    refusal(lambda: filter_from_json([stored]))  # type: ignore[arg-type]  # the twin passes what types forbid
+
+
+@pytest.mark.parametrize("epsilon", ["1/10", "1", "8"])
+@pytest.mark.parametrize("slack", ["1e-9", "1/4"])
+def test_the_approximate_filter_holds_no_less_than_the_theorem(epsilon: str, slack: str) -> None:
+    # Whitehouse et al. (2023), Theorem 1: epsilon >= sqrt(2 log(1/slack) S) + S/2, S the sum of
+    # the squares; S = 2 rho.
+    opened = ApproxFilter(budget=Approx(epsilon, "1/2"), slack=slack)
+    with mpmath.workdps(30):
+        log, e = mpmath.log(1 / real(slack)), real(epsilon)
+        theorem = (2 * e / (mpmath.sqrt(2 * log + 2 * e) + mpmath.sqrt(2 * log))) ** 2
+        rho = real(opened.budgets[0])
+        assert 2 * rho >= theorem
+        # And no more than zCDP at the best order allows.
+        order = 1 + mpmath.sqrt(log / rho)
+        best = min(
+            rho * a + mpmath.log(1 / (a * real(slack))) / (a - 1) + mpmath.log(1 - 1 / a)
+            for a in (
+                1 + (order - 1) * mpmath.mpf(2) ** (mpmath.mpf(n) / 64) for n in range(-256, 256)
+            )
+        )
+        assert best >= e * (1 - mpmath.mpf(10) ** -9)
+        # No mechanism of this rho does worse: randomised response in equal parts.
+        for many in (1, 4, 40):
+            each = mpmath.sqrt(2 * rho / many)
+            assert binomial(each, many, e) <= real(slack)
+
+
+def binomial(each: Any, many: int, at: Any) -> Any:
+    yes, total = 1 / (1 + mpmath.exp(-each)), mpmath.mpf(0)
+    for wrong in range(many + 1):
+        loss = (many - 2 * wrong) * each
+        if loss > at:
+            mass = mpmath.binomial(many, wrong) * yes ** (many - wrong) * (1 - yes) ** wrong
+            total += mass * -mpmath.expm1(at - loss)
+    return total
+
+
+TARGET = Fraction(9, 10)
+FIRST = Fraction(7, 10)
+AFTER_YES = (Fraction(1),)
+AFTER_NO = (Fraction(1, 2),) * 4
+
+
+def tree(
+    first: Fraction, after_yes: tuple[Fraction, ...], after_no: tuple[Fraction, ...]
+) -> list[tuple[Any, Any]]:
+    """Both worlds' chances of every path: the rest of the list depends on the first answer."""
+    paths = []
+    for yes in (True, False):
+        list_ = (first, *(after_yes if yes else after_no))
+        for rest in itertools.product((True, False), repeat=len(list_) - 1):
+            here = there = mpmath.mpf(1)
+            for e, answer in zip(list_, (yes, *rest), strict=True):
+                right = 1 / (1 + mpmath.exp(-real(e)))
+                here *= right if answer else 1 - right
+                there *= 1 - right if answer else right
+            paths.append((here, there))
+    assert abs(mpmath.fsum(p for p, _ in paths) - 1) < 1e-25
+    return paths
+
+
+def delta_of(paths: list[tuple[Any, Any]]) -> Any:
+    factor = mpmath.exp(real(TARGET))
+    return mpmath.fsum(max(p - factor * q, 0) for p, q in paths)
+
+
+def test_a_list_chosen_on_the_way_exceeds_every_list_it_could_be() -> None:
+    with mpmath.workdps(30):
+        lists = [delta_of(tree(FIRST, rest, rest)) for rest in (AFTER_YES, AFTER_NO)]
+        chosen = delta_of(tree(FIRST, AFTER_YES, AFTER_NO))
+        # The sums of squares agree: a filter that sums need not tell the lists apart.
+        assert sum(e * e for e in AFTER_YES) == sum(e * e for e in AFTER_NO)
+        assert chosen > max(lists) * mpmath.mpf("1.03")
+        # Nor does any list with this sum of squares, in equal steps or with any first step.
+        square = FIRST**2 + sum(e * e for e in AFTER_YES)
+        for many in range(1, 30):
+            assert binomial(mpmath.sqrt(real(square) / many), many, real(TARGET)) < chosen
+        # A ledger that composed the loss distribution of the list would have admitted both lists.
+        admits = [total <= mpmath.mpf("0.275") for total in lists]
+        assert admits == [True, True]
+        assert chosen > mpmath.mpf("0.275")
+        # The sum of rho bounds it, whatever was chosen.
+        total = ZCdp(sum(epsilon(as_zcdp(Pure(e))) for e in (FIRST, *AFTER_NO)))
+        assert chosen <= real(Fraction(as_approx_at(total, TARGET).stated_delta))
+
+
+def test_the_best_adversary_stays_within_the_sum_of_rho() -> None:
+    # Every strategy that spends the squares as it likes, in the steps below, by induction.
+    steps = {7: 49, 5: 25, 10: 100, 3: 9, 1: 1}
+    square = int(100 * (FIRST**2 + sum(e * e for e in AFTER_YES)))
+    odds = {step: float(1 / (1 + mpmath.exp(-mpmath.mpf(step) / 10))) for step in steps}
+
+    @cache
+    def most(left: int, loss: int) -> float:
+        best = max(0.0, 1 - float(mpmath.exp(mpmath.mpf(9 - loss) / 10)))
+        for step, cost in steps.items():
+            if cost <= left:
+                yes = odds[step]
+                up, down = most(left - cost, loss + step), most(left - cost, loss - step)
+                best = max(best, yes * up + (1 - yes) * down)
+        return best
+
+    with mpmath.workdps(20):
+        chosen = float(delta_of(tree(FIRST, AFTER_YES, AFTER_NO)))
+    opened = ZCdpFilter(budget=ZCdp(Fraction(square, 200)))
+    promised = delta(as_approx_at(opened.spent(opened.limits), TARGET))
+    assert chosen - 1e-12 <= most(square, 0) <= promised
+
+
+def test_nothing_but_sums_can_be_charged() -> None:
+    class Total:
+        """A composed list, with a curve of its own, as somebody might pass it."""
+
+        scope = Scope()
+
+        def epsilon(self, delta: Fraction) -> Fraction:
+            return Fraction(0)
+
+    for budget in BUDGETS:
+        with pytest.raises(InvalidParameter, match=r"^guarantee"):
+            filter_for(budget).price(Total())  # type: ignore[arg-type]  # what the types forbid

@@ -1,0 +1,224 @@
+"""Certificates: what certify states is verified, and nothing that was changed is."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
+from accounting.certificates.certificate_format import digest_of, required_assumptions
+from accounting.certificates.certify import Certificate, Disagreement, _cell, _decimal, certify
+from accounting.composition.compose import Composition, compose
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian
+from accounting.descriptions.sampling_schemes import TruncatedPoisson
+from accounting.guarantees.bound import Bound
+from accounting.privacy_curves.derive_guarantee import guarantee
+from dpcore import DiscreteLaplace
+from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
+from dpcore.numbers.parameter import RationalLike
+from dpcore.parse_noise import read_noise
+from dpcore.selection import Selection
+from tests.effort import by_day
+from tests.support.dpcore.refusals import refusal
+
+
+def curve(text: str, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
+    return PrivacyCurve(noise=read_noise(text), sensitivity=sensitivity)
+
+
+SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
+    ("discrete-gaussian:sigma_squared=400", 1, ["2", "5/2"]),
+    ("discrete-gaussian:sigma_squared=100", Sensitivity.box((1, 2)), ["2"]),
+    ("discrete-gaussian:sigma_squared=9", Sensitivity.l2_squared(3), []),
+    ("discrete-laplace:scale=20", 3, ["2"]),
+    ("staircase:epsilon=1/2,sensitivity=5", 7, ["2"]),
+    ("discrete-laplace:scale=20", Sensitivity.l1(3), []),
+    ("discrete-gaussian-sum:count=5,sigma_squared=1/2", 1, ["2"]),
+    ("skellam:variance=100", 2, ["3/2"]),
+    ("polya-difference:shape=9/10,scale=5", 2, ["2"]),
+    ("polya-difference:shape=3/2,scale=5", 2, ["2"]),
+    ("poisson:mean=100", 1, []),
+    ("binomial:trials=268,probability=1/2", 1, []),
+    ("binomial:trials=268,probability=1/3", 1, []),
+]
+
+
+@by_day(6)
+@pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
+def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str]) -> None:
+    found = certify(curve(text, sensitivity), epsilons=["0", "1/3"], orders=orders)
+    assert verify(found).holds
+    assert verify(found.text()).holds
+    assert Certificate.from_text(found.text()) == found
+
+
+@by_day(2)
+@pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
+def test_every_end_moved_by_a_unit_fails(
+    text: str, sensitivity: Sensitivity | int, orders: list[str]
+) -> None:
+    document = certify(curve(text, sensitivity), epsilons=["1/3"], orders=orders).to_json()
+    for i, claim in enumerate(document["claims"]):
+        if "digits" not in claim:
+            continue
+        # A wider pair around a rational is true as well.
+        point = claim["lower"] == claim["upper"]
+        shorter = () if point else ((0, 1), (-1, 0))
+        for lower, upper in ((1, 1), (-1, -1), (1, 0), (0, -1), *shorter):
+            moved = copy.deepcopy(document)
+            if not all(
+                move(moved["claims"][i], end, by)
+                for end, by in (("lower", lower), ("upper", upper))
+            ):
+                continue
+            assert not verify(resealed(moved)).holds, (claim, lower, upper)
+
+
+def move(claim: dict[str, Any], end: str, by: int) -> bool:
+    scaled = int(Fraction(claim[end]) * 10 ** claim["digits"]) + by
+    if scaled < 0:
+        return False
+    claim[end] = _decimal(scaled, claim["digits"])
+    return True
+
+
+def resealed(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "digest": digest_of(document)}
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The same with the assumptions that what it says now requires."""
+    return resealed({**document, "assumptions": [*required_assumptions(document)]})
+
+
+def test_many_releases() -> None:
+    gaussian = curve("discrete-gaussian:sigma_squared=400")
+    found = certify(compose((gaussian, 1000)), deltas=["1e-6", "1e-30"], orders=["2"], digits=12)
+    assert found.claims[0]["lower"].startswith("8.306226")
+    assert found.claims[1]["lower"].startswith("19.085")
+    assert found.claims[0]["digits"] == 11
+    assert found.claims[-1]["rho"] == "5/4"
+    pure = certify(compose((curve("discrete-laplace:scale=20"), 1000)), deltas=["1e-6"], digits=12)
+    assert pure.claims[0]["lower"] == "8.28357334601"
+    assert pure.claims[-1]["epsilon"] == "50"
+
+
+USER = Scope(unit=Unit.USER)
+
+
+def releases(people: tuple[tuple[str, ...], ...], honest: str = "9/10") -> list[Release]:
+    mechanism = Mechanism(noise=DiscreteLaplace(scale=20), sensitivity=1, scope=USER)
+    return [
+        Release(mechanism=mechanism, batch=str(i), participants=there, honest=Fraction(honest))
+        for i, there in enumerate(people)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("people", "most"),
+    [
+        ((("ada",), ("bob",), ("eve",)), 1),
+        ((("ada", "bob"), ("bob",), ("eve", "bob")), 3),
+        ((("ada",), ("bob",), ()), 3),
+    ],
+)
+def test_a_run_is_what_one_person_may_have_taken_part_in(
+    people: tuple[tuple[str, ...], ...], most: int
+) -> None:
+    found = certify(releases(people))
+    assert found.parts[0]["rounds"] == most
+    assert found.parts[0]["honest"] == "9/10"
+    assert found.claims[-1]["epsilon"] == str(Fraction(most, 20))
+    text = "\n".join(found.assumptions)
+    assert ("unique users" in text) is (most == 1)
+    assert "honest parties: they added 9/10" in text
+    assert "secure aggregation: ideal" in text
+
+
+def test_a_batch_released_twice_is_refused() -> None:
+    assert "twice" in refusal(lambda: certify([*releases((("ada",),)), *releases((("ada",),))]))
+
+
+def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
+    assert "upper bound" in refusal(lambda: certify(compose((ZCdp("1/10"), 2))), NotDerived)
+    with pytest.raises(NotDerived, match="lower bounds too: compose a stated Pure"):
+        certify(compose((guarantee(Selection(epsilon=1, sensitivity=1)), 2)))
+    assert "verify supports only" in refusal(lambda: certify(compose(Rdp({2: "1/10"}))), NotDerived)
+    cut = TruncatedPoisson(rate="1/10", examples=100, most=12)
+    with pytest.raises(NotDerived, match="verify supports only"):
+        certify(guarantee(Description(noise=Gaussian(sigma=2), scheme=cut)))
+    with pytest.raises(NotDerived, match="direction"):
+        certify(compose((curve("poisson:mean=400"), 2)))
+    assert "infinite" in refusal(lambda: certify(curve("polya:shape=1/2,scale=10")), NotDerived)
+    with pytest.raises(NotDerived, match="the table needs more than"):
+        certify(curve("discrete-gaussian:sigma_squared=1e12"))
+    with pytest.raises(NotDerived, match="list of 1 to 64"):
+        certify(compose(*(Pure(Fraction(i, 100)) for i in range(1, 66))), deltas=[])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"deltas": ["-1/2"]},
+        {"deltas": ["1"]},
+        {"deltas": ["1e-6", "1/1000000"]},
+        {"epsilons": ["-1"]},
+        {"orders": ["1"]},
+        {"digits": 2},
+        {"digits": 31},
+        {"deltas": [math.nan]},
+    ],
+)
+def test_arguments_out_of_range_are_refused(asked: dict[str, Any]) -> None:
+    refusal(lambda: certify(curve("discrete-gaussian:sigma_squared=400"), **asked))
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A composition whose engine is off by one part in a million."""
+
+    parts: tuple[tuple[Any, int], ...] = ((curve("discrete-gaussian:sigma_squared=400"), 1),)
+    scope: Scope = USER
+    assumptions: tuple[str, ...] = ("said by hand",)
+
+    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound:
+        found = self.parts[0][0].epsilon(delta)
+        off = Fraction(1000001, 1000000)
+        return Bound(upper=found.upper * off, lower=found.lower * off, method="", theorem="")
+
+    delta = epsilon
+
+    def renyi(self, order: RationalLike) -> Bound:
+        raise NotImplementedError
+
+
+def test_an_engine_that_is_wrong_certifies_nothing() -> None:
+    with pytest.raises(Disagreement, match="epsilon"):
+        certify(cast(Composition, Wrong()))
+
+
+@given(
+    st.fractions(min_value=0, max_value=50, max_denominator=10**9),
+    st.fractions(min_value=0, max_value=Fraction(1, 10**6), max_denominator=10**12),
+    st.integers(min_value=0, max_value=9),
+)
+def test_a_cell_holds_the_enclosure_with_room(low: Fraction, width: Fraction, digits: int) -> None:
+    cell = _cell(low, low + width, digits)
+    unit = Fraction(1, 10**digits)
+    if cell is None:
+        return
+    left, right = (Fraction(_decimal(end, digits)) for end in cell)
+    if left == right:
+        assert width == 0
+        assert left == low
+    else:
+        assert right - left == unit
+        assert left + unit / 16 <= low <= low + width <= right - unit / 16

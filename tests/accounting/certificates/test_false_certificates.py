@@ -1,0 +1,187 @@
+r"""False claims that once held, each with its root; and what a text may make ``verify`` do."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+
+from accounting import Status, deadline, verify
+from accounting.certificates.certify import certify
+from accounting.composition.compose import compose
+from accounting.errors import NotDerived
+from accounting.kernel import worst_case_neighbours
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from dpcore.parse_noise import read_noise
+from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise, stated
+from tests.support.dpcore.refusals import refusal
+
+BOX = noise("binomial", [1, 1], trials="3", probability="11/25")
+RIPPLED = noise("discrete-gaussian-sum", 1, count="64", sigma_squared="1/100")
+ONE = noise("discrete-gaussian", 1, sigma_squared="1")
+LAPLACE = noise("discrete-laplace", 1, 2, scale="1")
+NEAR_TWO = str(2 - Fraction(1, 10**56))
+NEAR_ONE = str(1 + Fraction(1, 10**55))
+
+FALSE = {
+    "two directions of four": (BOX, enclosed("delta", "617/1000", "0.434587", "0.434588")),
+    "and of its inverse": (BOX, enclosed("epsilon", "9/20", "0.568048", "0.568049")),
+    "one minus a small number": (
+        stated("approx", epsilon="1", delta=f"1/{10**57}"),
+        enclosed("delta", "2", f"0.{955:060}", f"0.{956:060}"),
+    ),
+    "a wide unit is near to any point": (ONE, enclosed("delta", "8", "0", "0")),
+    "a second peak beyond the window": (RIPPLED, enclosed("renyi", "60", "45.84", "45.85")),
+    "the rounding of what is subtracted": (
+        LAPLACE,
+        enclosed("delta", NEAR_TWO, f"0.{557:059}", f"0.{558:059}"),
+    ),
+    "a logarithm next to 0, divided": (
+        stated("pure", epsilon="1"),
+        enclosed("renyi", NEAR_ONE, "0.46178", "0.46179"),
+    ),
+}
+TRUE = {
+    "signs": (BOX, enclosed("delta", "617/1000", "0.458679", "0.458680")),
+    "and of the inverse": (BOX, enclosed("epsilon", "9/20", "0.6597028", "0.6597029")),
+    "hidden": (
+        stated("approx", epsilon="1", delta=f"1/{10**57}"),
+        enclosed("delta", "2", f"0.{1:057}", f"0.{1:057}"),
+    ),
+    "a rational": (ONE, enclosed("renyi", "3", "1.5", "1.5")),
+    "delta of coins": (
+        noise("binomial", 1, trials="3", probability="1/2"),
+        enclosed("delta", "0", "0.375", "0.375"),
+    ),
+    "worlds without a common value": (
+        noise("binomial", 4, trials="3", probability="1/7"),
+        enclosed("delta", "5", "1", "1"),
+    ),
+    "beyond the largest loss": (LAPLACE, enclosed("delta", "2", "0", "0")),
+    "the largest loss": (LAPLACE, enclosed("epsilon", "0", "2.0", "2.0")),
+    "which is no rational": (
+        noise("polya-difference", [1, 2], 3, shape="1/2", scale="3"),
+        enclosed("epsilon", "0", "7.4162", "7.4163"),
+    ),
+}
+
+
+def status(part: dict[str, Any], *claims: dict[str, Any]) -> list[Status]:
+    return [each.status for each in verify(certificate([part], claims)).findings]
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_claim_does_not_hold(name: str) -> None:
+    assert status(*FALSE[name])[0] in (Status.FAILS, Status.UNCHECKED)
+
+
+def test_two_directions_alone_would_admit_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_up_or_all_down(shift: Any, *, symmetric: bool) -> Any:
+        return [[(sign * step, count) for step, count in shift] for sign in (1, -1)]
+
+    monkeypatch.setattr(worst_case_neighbours, "_directions", all_up_or_all_down)
+    assert status(*FALSE["two directions of four"]) == [Status.HOLDS]
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_its_true_twin_holds(name: str) -> None:
+    assert status(*TRUE[name]) == [Status.HOLDS]
+
+
+def test_several_rounds_of_an_asymmetric_law_are_unchecked() -> None:
+    twice = noise("binomial", 1, 2, trials="3", probability="11/25")
+    assert status(twice, enclosed("delta", "1/2", "0.4", "0.5")) == [Status.UNCHECKED]
+
+
+def test_too_many_signs_are_unchecked() -> None:
+    wide = noise("binomial", [1, 2, 3, 4, 5, 6, 7], trials="30", probability="11/25")
+    assert status(wide, enclosed("delta", "1/2", "0.4", "0.5")) == [Status.UNCHECKED]
+
+
+def test_a_point_that_is_no_rational_fails() -> None:
+    poisson = noise("poisson", 1, mean="3")
+    (found,) = verify(certificate([poisson], [enclosed("delta", "0", "0.2", "0.2")])).findings
+    assert found.status is Status.FAILS
+    with mpmath.workdps(60):
+        digits = mpmath.nstr(mpmath.exp(-3) * 27 / 6, 60)[:45]
+    point = enclosed("delta", "0", digits, digits)
+    assert status(poisson, point) == [Status.FAILS]
+
+
+HUGE = str(10**1999)
+TINIEST = f"1/{10**1990}"
+SOME = ("0.4", "0.5")
+ROUNDS = 10**7
+HOSTILE: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+    ([noise("discrete-laplace", 10**9, 2, scale="1")], enclosed("delta", "1", *SOME)),
+    ([noise("discrete-laplace", 10**9, 2, scale="3")], enclosed("renyi", "2", *SOME)),
+    ([noise("discrete-laplace", 10**9, scale=HUGE)], enclosed("delta", TINIEST, *SOME)),
+    ([noise("discrete-laplace", 3, scale=TINIEST)], enclosed("delta", HUGE, *SOME)),
+    ([noise("discrete-laplace", 3, 50, scale=TINIEST)], enclosed("renyi", HUGE, *SOME)),
+    ([noise("discrete-gaussian", 1, sigma_squared="9")], enclosed("delta", HUGE, *SOME)),
+    ([noise("discrete-gaussian", 1, sigma_squared="9")], enclosed("renyi", HUGE, *SOME)),
+    ([noise("skellam", 10**9, variance="9")], enclosed("renyi", "2", *SOME)),
+    ([noise("skellam", 1, ROUNDS, variance=HUGE)], enclosed("delta", "1", *SOME)),
+    ([noise("skellam", 1, ROUNDS, variance=TINIEST)], enclosed("epsilon", TINIEST, *SOME)),
+    ([noise("binomial", 1, trials=HUGE, probability="1/3")], enclosed("delta", "0", *SOME)),
+    ([noise("binomial", 1, trials="4096", probability=TINIEST)], enclosed("delta", "0", *SOME)),
+    ([stated("approx", ROUNDS, epsilon=TINIEST, delta=TINIEST)], enclosed("delta", "9", *SOME)),
+    ([stated("pure", ROUNDS, epsilon=HUGE)], enclosed("delta", "9", *SOME)),
+    ([noise("discrete-gaussian", ("l1", 400), sigma_squared="9")], enclosed("delta", "9", *SOME)),
+    ([noise("discrete-gaussian", ("l1", 10**9), sigma_squared="9")], enclosed("delta", "9", *SOME)),
+    ([noise("discrete-gaussian", [10**9] * 64, sigma_squared="9")], enclosed("delta", "9", *SOME)),
+    ([noise("poisson", [*range(1, 65)], mean="9")], enclosed("delta", "9", *SOME)),
+    ([noise("polya", 1, shape=TINIEST, scale=HUGE)], enclosed("delta", "9", *SOME)),
+    ([noise("polya-difference", 1, shape="1/2", scale=HUGE)], enclosed("epsilon", "0", *SOME)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=map(str, range(len(HOSTILE))))
+def test_what_a_text_may_hold_is_answered_in_seconds(case: Any) -> None:
+    start = time.process_time()
+    found = verify(certificate(case[0], [case[1]]))
+    assert not found.holds
+    assert found.findings[-1].reason
+    assert time.process_time() - start < 5
+
+
+def test_nothing_is_certified_that_is_not_decided_in_time() -> None:
+    rounds = compose((PrivacyCurve(noise=read_noise("skellam:variance=1"), sensitivity=1), 10))
+    with deadline(0.01), pytest.raises(NotDerived, match=r"not decided in 0\.01 seconds"):
+        certify(rounds)
+
+
+BETA = math.exp(-1 / 3)
+LARGEST = -math.log(
+    BETA * mpmath.hyp2f1(0.5, 1.5, 2, BETA**2) / mpmath.hyp2f1(0.5, 0.5, 1, BETA**2) / 2
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rounds", "truth"),
+    [
+        ("discrete-laplace:scale=3", 7, 7 / 3),
+        ("discrete-laplace:scale=20", 100, 5),
+        # log p(0)/p(1), by the hypergeometric functions of either.
+        ("polya-difference:shape=1/2,scale=3", 1, LARGEST),
+    ],
+)
+def test_the_largest_loss_is_certified(text: str, rounds: int, truth: float) -> None:
+    curve: Any = PrivacyCurve(noise=read_noise(text), sensitivity=1)
+    found = certify(compose((curve, rounds)) if rounds > 1 else curve, deltas=["0"])
+    claim = found.claims[0]
+    assert (claim["quantity"], claim["delta"]) == ("epsilon", "0")
+    assert float(claim["lower"]) - 1e-12 <= truth <= float(claim["upper"]) + 1e-12
+    assert claim["digits"] >= 7
+    assert verify(found).holds
+
+
+def test_an_infinite_loss_is_not_certified() -> None:
+    curve = PrivacyCurve(noise=read_noise("skellam:variance=9"), sensitivity=1)
+    assert "infinite" in refusal(lambda: certify(curve, deltas=["0"]), NotDerived)
+    part = noise("skellam", 1, variance="9")
+    assert status(part, enclosed("epsilon", "0", "40", "41")) == [Status.FAILS]

@@ -1,0 +1,232 @@
+r"""Totals at few rounds or of wide noise: quadrature, single outcomes, another library."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.special import ndtr
+from scipy.stats import nbinom
+
+from accounting.composition.compose import compose
+from accounting.descriptions.real_noise import Gaussian
+from accounting.guarantees.bound import Bound
+from accounting.law_pairs.registry import pair_of
+from accounting.numerical_composition.cell_refinement import TabledLoss
+from accounting.pairs.shift import maximal
+from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.loss_table import Sampled
+from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.privacy_curves.dominating_pairs import DominatingPairs, over_totals
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure
+from tests.effort import by_day
+from tests.support.accounting import subsampled_releases
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.release_lists import curve
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+NEAR = Fraction(1, 10**6)
+POINTS = 400_001
+SECONDS = 30
+
+
+def sample(sigma: str, rate: str, members: int = 1) -> Any:
+    scope = Scope(relation=Relation.ADD_REMOVE)
+    curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=scope)
+    if members == 1:
+        return subsampled_releases.poisson(curve=curve, rate=rate)
+    return subsampled_releases.poisson(curve=curve, rate=rate, members=members)
+
+
+def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosure:
+    """epsilon of a unit that is removed, at the default width."""
+    pair = sample(sigma, rate).directions[0][0][1]
+    low, high = (
+        ComposedLoss.of([(TabledLoss(kinds=((Fraction(1), pair),), above=above), rounds)]).epsilon(
+            delta, NEAR
+        )
+        for above in (False, True)
+    )
+    return Enclosure(low.lower, high.upper)
+
+
+def two_rounds(sigma: str, rate: str, epsilon: Fraction) -> float:
+    r"""int p(x) h(epsilon - l(x)) dx, h the curve of one round in closed form."""
+    s, r = float(Fraction(sigma)), float(Fraction(rate))
+
+    def above(x: Floats) -> Floats:
+        found: Floats = ndtr(-x / s)
+        return found
+
+    x = np.linspace(-9 * s, 1 + 14 * s, POINTS)
+    rest = float(epsilon) - np.log1p(r * np.expm1((2 * x - 1) / (2 * s * s)))
+    excess = np.expm1(rest) / r + 1
+    reached = excess > 0
+    at = s * s * np.log(np.where(reached, excess, 1.0)) + 0.5
+    curve = (1 - r) * above(at) + r * above(at - 1) - np.exp(rest) * above(at)
+    curve = np.where(reached, curve, -np.expm1(rest))
+    bells = (1 - r) * np.exp(-((x / s) ** 2) / 2) + r * np.exp(-(((x - 1) / s) ** 2) / 2)
+    return float((bells * curve).sum() * (x[1] - x[0])) / (s * math.sqrt(math.tau))
+
+
+@by_day(2)
+@pytest.mark.parametrize(
+    ("sigma", "rate", "exponent"), [("2", "1/400", 7), ("4/5", "1/300", 10), ("9/2", "1/3000", 9)]
+)
+def test_two_rounds_beside_quadrature(sigma: str, rate: str, exponent: int) -> None:
+    goal = Fraction(1, 10**exponent)
+    found = removed(sigma, rate, goal)
+    assert isinstance(found.lower, Fraction)
+    assert isinstance(found.upper, Fraction)
+    assert found.upper - found.lower <= 2 * NEAR * found.upper
+    assert two_rounds(sigma, rate, found.upper) <= float(goal)
+    assert two_rounds(sigma, rate, found.lower) >= float(goal)
+    # A slightly larger rate has no part of that interval.
+    other = removed(sigma, str(Fraction(rate) * Fraction(100002, 100000)), goal)
+    assert other.lower > found.upper
+
+
+@by_day(3)
+@pytest.mark.parametrize(
+    ("sigma", "rate", "members", "rounds", "exponent", "about"),
+    [
+        ("752/379", "2/809", 1, 9, 7, 0.0228102),
+        ("2153/977", "4/803", 2, 6, 8, 0.0911801),
+        ("1180/1997", "206/940809", 3, 60, 12, 7.29395),
+        ("6917/1556", "130/422537", 1, 14, 10, 0.00141256),
+        ("4", "1/100", 1, 1000, 100, 1.84374),
+    ],
+)
+def test_they_are_narrow_and_quick(
+    sigma: str, rate: str, members: int, rounds: int, exponent: int, about: float
+) -> None:
+    start = time.process_time()
+    found = ends(compose((sample(sigma, rate, members), rounds)).epsilon(Fraction(1, 10**exponent)))
+    assert found.upper - found.lower <= 3 * NEAR * found.upper
+    assert found.upper_float == pytest.approx(about, rel=1e-5)
+    assert time.process_time() - start < SECONDS
+
+
+def test_what_is_sampled_less_often_than_delta_costs_nothing() -> None:
+    assert removed("1", "1/1000000000", Fraction(1, 10**6), 100) == Enclosure(0, 0)
+
+
+SCOPE = Scope(relation=Relation.ADD_REMOVE)
+AT = Fraction(1, 10**6)
+
+
+def wide(sigma: int, shift: int, rate: str) -> Any:
+    noise = DiscreteGaussian(sigma_squared=sigma**2)
+    return subsampled_releases.poisson(
+        curve=PrivacyCurve(noise=noise, sensitivity=shift, scope=SCOPE), rate=rate
+    )
+
+
+def listed(source: Any, rounds: int, relative: Fraction) -> Bound:
+    """By the outcomes of every round, each with its mass."""
+    assert isinstance(source.curve, PrivacyCurve)
+    ((((step, _),),)) = maximal(Sensitivity.of(source.curve.sensitivity))
+    base = IntegerPair(pair=pair_of(source.curve.noise, step))
+    tables = (
+        Sampled(base=base, rate=Fraction(source.rate), present=present) for present in (True, False)
+    )
+    each = DominatingPairs.tabled(*(((Fraction(1), table),) for table in tables))
+    return over_totals([(each, rounds)], lambda total, near: total.epsilon(AT, near), relative)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "shift", "rate", "rounds"),
+    [
+        (200, 200, "1/20", 300),
+        pytest.param(1000, 1000, "1/100", 60, marks=pytest.mark.nightly),
+        pytest.param(1000, 1000, "1/100", 1000, marks=pytest.mark.nightly),
+    ],
+)
+def test_it_meets_the_engine_that_lists_outcomes(
+    sigma: int, shift: int, rate: str, rounds: int
+) -> None:
+    source, near = wide(sigma, shift, rate), Fraction(1, 10**5)
+    assert source.directions
+    found, truth = (
+        ends(compose((source, rounds)).epsilon(AT, near)),
+        ends(listed(source, rounds, near)),
+    )
+    assert max(found.lower, truth.lower) <= min(found.upper, truth.upper)
+    assert found.upper - found.lower <= 4 * near * found.upper
+    # The noise of another sigma, as near as 1e-4, has no part of that interval.
+    other = RealCurve(noise=Gaussian(sigma="1.0001"), sensitivity=1, scope=SCOPE)
+    less = compose((subsampled_releases.poisson(curve=other, rate=rate), rounds)).epsilon(AT, near)
+    assert less.upper < found.lower
+
+
+@pytest.mark.parametrize("shift", [1000, 5000])
+def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
+    """Of sigma 5000: under a shift of 1000 its outcomes are too many to be listed."""
+    rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
+    found = ends(compose((wide(5000, shift, rate), rounds)).epsilon(AT))
+    real = RealCurve(noise=Gaussian(sigma=Fraction(5000, shift)), sensitivity=1, scope=SCOPE)
+    beside = ends(compose((subsampled_releases.poisson(curve=real, rate=rate), rounds)).epsilon(AT))
+    assert found.upper - found.lower <= 2 * near * found.upper
+    # They differ by 1e-12 or less: the truth of the real one is this one's too, to that.
+    assert max(found.lower, beside.lower) <= min(found.upper, beside.upper)
+
+
+def test_it_lies_between_two_grids_of_another_library() -> None:
+    pld = import_module("dp_accounting.pld.privacy_loss_distribution")
+    low, high = (
+        pld.from_discrete_gaussian_mechanism(
+            250, sensitivity=250, sampling_prob=0.05, pessimistic_estimate=above
+        )
+        .self_compose(30)
+        .get_delta_for_epsilon(1.0)
+        for above in (False, True)
+    )
+    found = ends(compose((wide(250, 250, "1/20"), 30)).delta(1, Fraction(1, 10**4)))
+    assert low <= found.lower <= found.upper <= high
+    more = ends(compose((wide(250, 250, "0.051"), 30)).delta(1, Fraction(1, 10**4)))
+    assert more.lower > high
+
+
+def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
+    """Two rounds at sigma 50, where single integers show, cost less than noise on the reals."""
+    source = wide(50, 12, "1/2")
+    found, truth = (
+        ends(compose((source, 2)).epsilon(AT)),
+        ends(listed(source, 2, Fraction(1, 10**7))),
+    )
+    assert found.lower <= truth.lower <= truth.upper <= found.upper
+    assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
+    real = RealCurve(noise=Gaussian(sigma=Fraction(50, 12)), sensitivity=1, scope=SCOPE)
+    beside = ends(
+        compose((subsampled_releases.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7")
+    )
+    assert beside.lower > truth.upper
+
+
+def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
+    """The loss is 0.28 at 0 and below 0.02 elsewhere: two zeros in 20 rounds exceed 1/2."""
+    rounds, step = 20, 1e-4
+    found = compose((curve(PolyaDifference(shape="1/2", scale=400)), rounds)).delta("1/2")
+    one = nbinom.pmf(np.arange(10_000), 0.5, -np.expm1(-1 / 400))
+    p = np.convolve(one, one[::-1])
+    loss, p = np.log(p[1:] / p[:-1]), p[1:]
+    sums = []
+    for places in (np.floor(loss / step).astype(int), np.ceil(loss / step).astype(int)):
+        law = np.bincount(places - places.min(), p)
+        total = np.fft.irfft(np.fft.rfft(law, 1 << 18) ** rounds, 1 << 18)
+        at = (np.arange(1 << 18) + rounds * places.min()) * step
+        sums.append(float(-np.expm1(np.minimum(0.5 - at, 0)) @ total))
+    assert found.lower is not None
+    assert sums[0] < found.lower
+    assert found.upper < sums[1] < 1.03 * sums[0]
+    assert found.upper - found.lower < Fraction(1, 10**6) * found.upper

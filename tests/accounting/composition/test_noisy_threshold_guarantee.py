@@ -1,0 +1,72 @@
+"""Keys that appear: the delta against every way that a user may spread rows, and its mutant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+from accounting.composition.noisy_threshold_guarantee import (
+    appearance,
+    least_threshold,
+    threshold_guarantee,
+)
+from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
+from dpcore.selection import NoisyThreshold
+from tests.effort import by_day
+
+NOISES = (DiscreteLaplace(scale=1), DiscreteLaplace(scale=4), DiscreteGaussian(sigma_squared=9))
+
+
+def spreads(rows: int, largest: int) -> Iterator[list[int]]:
+    yield []
+    for first in range(min(rows, largest), 0, -1):
+        for rest in spreads(rows - first, first):
+            yield [first, *rest]
+
+
+def appears(noise: Noise, threshold: int, counts: list[int]) -> float:
+    """P(a key of these counts has a noisy count >= threshold), from the masses."""
+    unseen = 1.0
+    for count in counts:
+        unseen *= 1 - sum(noise.pmf(k) for k in range(threshold - count, threshold + 300))
+    return 1 - unseen
+
+
+@by_day(5)
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_the_delta_is_that_of_the_worst_spread(noise: Noise, rows: int) -> None:
+    threshold = least_threshold(noise, "1/1000", rows)
+    found = appearance(noise, threshold, rows)
+    worst = max(appears(noise, threshold, counts) for counts in spreads(rows, rows))
+    assert math.isclose(found, worst, rel_tol=1e-8)
+    assert found <= Fraction(1, 1000) < appearance(noise, threshold - 1, rows)
+    # Computed as if a count had to exceed the threshold (opendp issue 2922), or for one key alone.
+    assert float(appearance(noise, threshold + 1, rows)) < worst * (1 - 1e-6)
+    if rows > 1:
+        alone = appears(noise, threshold, [1])
+        assert alone < worst * (1 - 1e-6)
+
+
+def test_the_guarantee_bounds_a_key_that_appears_and_a_count_that_moves() -> None:
+    noise = DiscreteLaplace(scale=2)
+    held = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1))
+    whole = threshold_guarantee(NoisyThreshold(mechanism=held, threshold=9))
+    assert not whole.assumptions
+    delta = appearance(noise, 9, 1)
+    at = whole.delta(Fraction(1, 2))
+    assert delta <= at.upper  # all of it is needed where the counts keep epsilon
+    # One row is in a key of its own or in a shared one: no user attains the sum of both.
+    assert at.lower is None
+    # Two datasets, one key of n or n + 1 users: the release is the noisy count, or nothing.
+    for n in (0, 1, 5):
+        p, q = ({k: noise.pmf(k - c) for k in range(9, 200)} for c in (n, n + 1))
+        if n == 0:
+            p = dict.fromkeys(p, 0.0)
+        for a, b in ((p, q), (q, p)):
+            nothing = max(0.0, (1 - sum(a.values())) - math.exp(0.5) * (1 - sum(b.values())))
+            lost = nothing + sum(max(0.0, a[k] - math.exp(0.5) * b[k]) for k in a)
+            assert lost <= at.upper_float * (1 + 1e-9)

@@ -1,0 +1,231 @@
+r"""Users who come back: every route against a computation of its own, and the order they keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from mpmath import mp, mpf
+
+import accounting.composition.returning_users as module
+from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
+from accounting.composition.returning_users import Route
+from accounting.privacy_curves.derive_guarantee import PoissonSampled
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    InvalidParameter,
+    PolyaDifference,
+    Scope,
+    Skellam,
+)
+from tests.effort import by_day
+from tests.support.dpcore.mpmath_precision import real
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+from tests.support.laws import LAWS
+
+DELTA = Fraction(1, 10**6)
+REPLACE = Scope()
+ADD_REMOVE = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
+
+
+def visit(noise: Any, sensitivity: Any = 1, scope: Scope = REPLACE) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
+
+
+SKELLAM, GAUSSIAN = visit(Skellam(variance=400)), visit(DiscreteGaussian(sigma_squared=400))
+LAPLACE = visit(DiscreteLaplace(scale=20))
+POLYA = visit(PolyaDifference(shape="0.9", scale=2))
+SAMPLED = PoissonSampled(
+    curve=visit(DiscreteGaussian(sigma_squared=4), scope=ADD_REMOVE), rate="1/100"
+)
+
+
+def upper(found: Sequence[Route], method: str) -> Fraction | float:
+    (route,) = (each for each in found if each.method == method)
+    assert route.bound is not None, route.reason
+    return route.bound.upper
+
+
+def table(guarantee: Any, visits: int, delta: Fraction = DELTA) -> tuple[Route, ...]:
+    return routes(per_user(guarantee, max_visits=visits), delta)
+
+
+def law_of(curve: PrivacyCurve, reach: int) -> list[tuple[Any, Any]]:
+    law = LAWS[curve.noise.name]
+    return [(law.pmf(curve.noise, k), law.pmf(curve.noise, k - 1)) for k in range(-reach, reach)]
+
+
+def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> Any:
+    """The least over a fine grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1 - 1/a)."""
+    with mp.workdps(25):
+        atoms = law_of(curve, reach)
+        low = [(p, mp.log(q / p)) for p, q in atoms]
+
+        def at(order: Any) -> Any:
+            moment = mp.log(mp.fsum(p * mp.exp((1 - order) * l) for p, l in low)) / (order - 1)
+            extra = -mp.log(order * real(delta)) / (order - 1) + mp.log(1 - 1 / order)
+            return visits * moment + extra
+
+        place = min((at(1 + mpf(2) ** (mpf(i) / 4)), i) for i in range(-8, 40))[1]
+        fine = [mpf(2) ** (mpf(place) / 4 + mpf(i) / 100) for i in range(-25, 26)]
+        return min(at(1 + each) for each in fine)
+
+
+@by_day(1)
+@pytest.mark.parametrize("visits", [1, 16, 512])
+def test_renyi_is_the_least_over_orders(visits: int) -> None:
+    curve = visit(Skellam(variance=20))
+    truth = by_orders(curve, 75, visits, DELTA)
+    found = real(Fraction(upper(table(curve, visits), "renyi")))
+    # The grid is coarser than the search, by less than 1e-5.
+    assert truth * (1 - mpf(10) ** -5) <= found <= truth * (1 + mpf(10) ** -9)
+
+
+def response_delta(epsilon: Any, visits: int, total: Any) -> Any:
+    """delta of k randomised responses at epsilon each, at the total given."""
+    with mp.workdps(40):
+        p = 1 / (1 + mp.exp(-epsilon))
+        found = mpf(0)
+        for wrong in range(visits + 1):
+            lost = (visits - 2 * wrong) * epsilon
+            if lost > total:
+                mass = mp.binomial(visits, wrong) * p ** (visits - wrong) * (1 - p) ** wrong
+                found += mass * (1 - mp.exp(total - lost))
+        return found
+
+
+@pytest.mark.parametrize("visits", [2, 16, 64])
+def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> None:
+    found = table(Pure("1/10"), visits)
+    for method in ("exact", "optimal"):
+        total = real(Fraction(upper(found, method)))
+        at = response_delta(mpf(1) / 10, visits, total)
+        assert at <= real(DELTA) * (1 + mpf(10) ** -6)
+        assert at >= real(DELTA) * (1 - mpf(10) ** -4)
+    # What a randomised response at 1/10 needs at delta/B is a little less than 1/10.
+    assert Fraction(999, 10000) < upper(found, "basic") / visits <= Fraction(1, 10)
+
+
+@pytest.mark.parametrize("visits", [1, 16, 1024])
+def test_advanced_is_at_most_the_even_split(visits: int) -> None:
+    # Half of delta to the slack, half to the rounds, by the formula; a search does no worse.
+    each = visit_epsilon(DELTA / 2 / visits)
+    with mp.workdps(25):
+        slack = real(DELTA / 2)
+        even = each * mp.sqrt(2 * visits * -mp.log(slack)) + visits * each * mp.expm1(each)
+    found = real(Fraction(upper(table(GAUSSIAN, visits), "advanced")))
+    assert mpf("0.5") * even < found <= even * (1 + mpf(10) ** -4)
+
+
+@pytest.mark.parametrize("visits", [1, 64])
+def test_basic_shares_delta_equally(visits: int) -> None:
+    truth = visits * visit_epsilon(DELTA / visits)
+    found = real(Fraction(upper(table(GAUSSIAN, visits), "basic")))
+    assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
+
+
+def visit_epsilon(delta: Fraction) -> Any:
+    return real(Fraction(GAUSSIAN.epsilon(delta).upper))
+
+
+def test_paper_bounds_of_sums() -> None:
+    # 16 terms of variance 1 under a step of 4 are 1/2-concentrated, up to xi: see CZ, Lemma 4.
+    total = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared=1), 4), max_visits=3)
+    bound = module._paper(total, DELTA).upper
+    assert (
+        upper(table(ZCdp("3/2"), 1), "zcdp")
+        <= bound
+        < Fraction("1.0005") * Fraction(upper(table(ZCdp("3/2"), 1), "zcdp"))
+    )
+    low = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared="1/5")), max_visits=2)
+    assert "sigma_squared >= 1/4" in refusal(lambda: module._paper(low, DELTA), NotDerived)
+
+
+def reason(found: Sequence[Route], method: str) -> str:
+    (route,) = (each for each in found if each.method == method)
+    assert route.bound is None
+    return route.reason
+
+
+@by_day(3)
+@pytest.mark.parametrize(
+    ("guarantee", "without"),
+    [
+        (LAPLACE, {"paper"}),
+        (POLYA, {"paper"}),
+        (Pure("1/10"), {"paper"}),
+        (Approx("1/10", "1e-9"), {"renyi", "paper", "zcdp"}),
+        (ZCdp("1/800"), {"exact", "paper"}),
+        (Rdp({2: "1/400", 8: "1/100"}), {"exact", "paper", "zcdp"}),
+        (SAMPLED, {"paper", "zcdp"}),
+        (visit(Binomial(trials=100, probability="1/2")), {"renyi", "paper", "zcdp"}),
+        (Assumed(Pure("1/10"), "said so"), {"paper"}),
+    ],
+    ids=["laplace", "polya", "pure", "approx", "zcdp", "rdp", "sampled", "binomial", "assumed"],
+)
+def test_routes_bound_or_say_why(guarantee: Any, without: set[str]) -> None:
+    found = table(guarantee, 2)
+    assert {route.method for route in found if route.bound is None} == without
+    for route in found:
+        assert (route.bound is None) == bool(route.reason)
+        data = route.to_json()
+        assert (data["epsilon"] is None) == (route.bound is None)
+    if "exact" not in without:
+        exact = upper(found, "exact")
+        best = min(route.bound.upper for route in found if route.bound is not None)
+        assert best >= exact * Fraction(999, 1000)
+
+
+def test_what_is_infinite_is_said_to_be() -> None:
+    found = table(Approx("1/10", "1e-3"), 4)
+    assert upper(found, "exact") == math.inf
+    assert reason(found, "basic") == "it gives no finite epsilon at this delta"
+
+
+def test_assumptions_stay() -> None:
+    total = per_user(Assumed(Pure("1/10"), "said so"), max_visits=3)
+    assert any("said so" in reason for reason in total.assumptions)
+    assert any("at most 3 batches" in reason for reason in total.assumptions)
+    assert total.scope.unit.value == "user"
+
+
+def test_bad_input_is_refused() -> None:
+    assert "max_visits" in refusal(lambda: per_user(SKELLAM, max_visits=0))
+    with pytest.raises(InvalidParameter, match="has unit user"):
+        per_user(Pure(1, scope=Scope(unit="user")), max_visits=2)  # type: ignore[arg-type]  # read by value
+    for delta in (0, 1, -1, 2):
+        with pytest.raises(InvalidParameter, match="delta"):
+            routes(per_user(SKELLAM, max_visits=2), delta)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("_renyi", "rounds * _divergence", "_divergence"),
+        ("_zcdp", "rounds * _rho", "_rho"),
+        ("_optimal", "compose((claim, rounds))", "compose((claim, 1))"),
+        ("_basic", "rounds * each", "each"),
+    ],
+)
+def test_a_route_that_forgets_rounds_is_seen(
+    monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str
+) -> None:
+    def orderly() -> bool:
+        found = table(Pure("1/10"), 64)
+        exact = Fraction(upper(found, "exact"))
+        return all(
+            route.bound is None or route.bound.upper >= exact * Fraction(999999, 1000000)
+            for route in found
+        )
+
+    assert orderly()
+    monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
+    assert not orderly()

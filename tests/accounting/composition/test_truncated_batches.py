@@ -1,0 +1,129 @@
+r"""Batches that are cut: every sample of small datasets, outcome by outcome, and bad input."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from accounting import PoissonSampled, PrivacyCurve, Pure, compose
+from accounting.composition.truncated_batches import Truncated
+from accounting.descriptions.real_noise import Gaussian
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from dpcore import DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope
+from tests.support.accounting.bound_ends import ends
+
+ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
+FAR = 40
+
+
+def sums(values: list[int], rate: float, most: int) -> dict[int, float]:
+    r"""The law of the sum of a Poisson sample, of which ``most`` are kept at random."""
+    found: dict[int, float] = {}
+    for chosen in itertools.product((0, 1), repeat=len(values)):
+        chance = math.prod(rate if there else 1 - rate for there in chosen)
+        sample = [value for value, there in zip(values, chosen, strict=True) if there]
+        kept = list(itertools.combinations(sample, min(most, len(sample))))
+        for each in kept:
+            found[sum(each)] = found.get(sum(each), 0.0) + chance / len(kept)
+    return found
+
+
+def worst(values: list[int], rate: float, most: int, epsilon: float) -> float:
+    r"""The larger hockey-stick divergence with and without the first value."""
+    ratio = math.exp(-1)
+    size = (1 - ratio) / (1 + ratio)
+    laws = []
+    for data in (values, values[1:]):
+        at = sums(data, rate, most)
+        outputs = range(-FAR, FAR + 1)
+        laws.append([sum(w * size * ratio ** abs(y - s) for s, w in at.items()) for y in outputs])
+    there, gone = laws
+    gains = (
+        sum(max(p - math.exp(epsilon) * q, 0.0) for p, q in zip(*pair, strict=True))
+        for pair in ((there, gone), (gone, there))
+    )
+    return max(gains)
+
+
+def cut(rate: str, examples: int, most: int, rounds: int = 1) -> Truncated:
+    curve = PrivacyCurve(noise=DiscreteLaplace(scale=1), sensitivity=1, scope=ADD_REMOVE)
+    total = compose((PoissonSampled(curve=curve, rate=rate), rounds))
+    return Truncated(total=total, examples=examples, most=most)
+
+
+def test_every_small_dataset_stays_below() -> None:
+    r"""An example that pushes another one out moves the sum by 2: eta is needed."""
+    broken = 0
+    for rate, most in itertools.product(("1/4", "3/4"), (1, 2, 3)):
+        bound = cut(rate, 4, most)
+        for epsilon in ("1/10", "2/5", "9/10"):
+            found = ends(bound.delta(epsilon))
+            plain = bound.total.delta(epsilon)
+            for others in itertools.product((-1, 0, 1), repeat=3):
+                truth = worst([1, *others], float(Fraction(rate)), most, float(Fraction(epsilon)))
+                assert truth <= found.upper_float + 1e-12
+                broken += truth > plain.upper_float + 1e-9
+            # The worst of the plain sample is nearly there for others that add nothing.
+            alone = worst([1, 0, 0, 0], float(Fraction(rate)), most, float(Fraction(epsilon)))
+            assert found.lower <= alone + 1e-12
+    assert broken > 0
+
+
+def test_how_often_a_batch_is_cut() -> None:
+    found = cut("1/4", 4, 2, rounds=3).cut_at_all
+    once = Fraction(4 * 3 + 1, 4**4)
+    truth = 1 - (1 - once) ** 3
+    assert float(found.lower) == pytest.approx(float(truth), rel=1e-15)
+    assert found.lower <= truth <= found.upper
+    assert cut("1/4", 4, 4).cut_at_all.upper == 0
+    assert cut("1", 4, 3).cut_at_all.upper == 1
+    assert cut("1", 4, 3).epsilon("1e-3").upper == math.inf
+
+
+def real(rounds: int = 30, sigma: str = "1") -> Any:
+    curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=ADD_REMOVE)
+    return compose((PoissonSampled(curve=curve, rate="1/100"), rounds))
+
+
+@pytest.mark.nightly
+def test_epsilon_is_the_inverse_of_delta() -> None:
+    total = real()
+    plain = total.epsilon("1e-6", "1e-4")
+    bound = Truncated(total=total, examples=10_000, most=170)
+    found = bound.epsilon("1e-6", "1e-4")
+    assert found.lower is not None
+    assert found.lower < plain.upper < found.upper
+    # Kept, and just kept.
+    assert bound.delta(found.upper, "1e-4").upper <= Fraction(1, 10**6)
+    assert bound.delta(found.upper * Fraction(99, 100), "1e-4").upper > Fraction(1, 10**6)
+    assert found.assumptions == total.assumptions != ()
+
+
+def test_cutting_alone_may_cost_delta() -> None:
+    total = real()
+    plain = total.epsilon("1e-6", "1e-4")
+    assert Truncated(total=total, examples=10_000, most=150).epsilon("1e-6").upper == math.inf
+    nothing = Truncated(total=total, examples=10_000, most=10_000).epsilon("1e-6", "1e-4")
+    assert nothing.upper == plain.upper
+
+
+def test_an_epsilon_beyond_what_floats_exponentiate_has_a_cost_of_cutting() -> None:
+    found = Truncated(total=real(sigma="1e-6"), examples=1000, most=20).epsilon("1e-5")
+    assert found.upper > 10**9
+
+
+def test_bad_input_is_refused() -> None:
+    total = real(1)
+    everybody = compose(Pure(1, scope=ADD_REMOVE))
+    good: dict[str, Any] = {"total": total, "examples": 100, "most": 10}
+    refused: list[dict[str, Any]] = [{"total": everybody}, {"total": total.parts[0][0]}]
+    refused += [{name: bad} for name in ("examples", "most") for bad in (0, -1, "1.5")]
+    for bad in refused:
+        with pytest.raises(InvalidParameter):
+            Truncated(**{**good, **bad})

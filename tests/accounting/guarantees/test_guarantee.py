@@ -1,0 +1,221 @@
+"""One interface: every guarantee answers alike, with a bound or why not, also in a notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+import accounting
+from accounting import (
+    Approx,
+    Assumed,
+    BinomialBox,
+    Bound,
+    FixedSizeSampled,
+    Guarantee,
+    NotDerived,
+    PoissonSampled,
+    PrivacyCurve,
+    Pure,
+    Rdp,
+    ZCdp,
+    compose,
+    guarantee,
+)
+from accounting.guarantees.guarantee import line_error
+from accounting.protocol_guarantees.shuffled_bits_guarantee import box_of
+from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Mechanism, Sensitivity
+from dpcore.cli.terminal import html_table
+from dpcore.laws.binomial import Binomial
+from dpcore.mechanism import Relation, Scope
+from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from tests.support.accounting.bound_ends import ends
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal, refused
+
+GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=25), sensitivity=1)
+LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=1)
+ADDED = PrivacyCurve(
+    noise=DiscreteLaplace(scale=2), sensitivity=1, scope=Scope(relation=Relation.ADD_REMOVE)
+)
+ALL: dict[str, Guarantee] = {
+    "pure": Pure("1/2"),
+    "zcdp": ZCdp("1/50"),
+    "rdp": Rdp({2: "1/25", 8: "4/25", 32: "16/25"}),
+    "approx": Approx("1/2", "1e-3"),
+    "assumed": Assumed(Pure("1/2"), "the vendor said so"),
+    "gaussian": GAUSSIAN,
+    "laplace": LAPLACE,
+    "poisson": PoissonSampled(curve=ADDED, rate="1/10"),
+    "fixed": FixedSizeSampled(curve=LAPLACE, sample=1, population=10),
+    "composed": compose((LAPLACE, 2), Pure("1/10")),
+    "renyi terms": compose((ZCdp("1/50"), 2)),
+    "box": BinomialBox(trials=20, bounds=(1, 1)),
+}
+ASKED: dict[str, tuple[Any, ...]] = {
+    "epsilon": ("1/100",),
+    "delta": ("1/4",),
+    "renyi": (2,),
+    "zcdp": (),
+    "pure": (),
+    "tradeoff": ("1/10",),
+}
+REFUSED = {
+    ("zcdp", "pure"), ("rdp", "zcdp"), ("rdp", "pure"), ("approx", "renyi"), ("approx", "zcdp"),
+    ("approx", "pure"), ("poisson", "zcdp"), ("fixed", "renyi"), ("fixed", "zcdp"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ASKED)
+@pytest.mark.parametrize("name", ALL)
+def test_every_guarantee_answers_with_a_bound_or_says_why_not(name: str, question: str) -> None:
+    promise = ALL[name]
+    assert isinstance(promise, Guarantee)
+    assert promise.scope.unit.value == "contribution"
+    ask: Callable[..., Bound] = getattr(promise, question)
+    if (name, question) in REFUSED:
+        with pytest.raises(NotDerived, match=r"cannot derive .*(ask|use|derive|theorem)"):
+            ask(*ASKED[question])
+        return
+    for found in (ask(*ASKED[question]), ask(*ASKED[question], relative="1e-2")):
+        assert isinstance(found, Bound)
+        assert found.safe == ("lower" if question == "tradeoff" else "upper")
+        assert found.method
+        assert found.theorem
+    if name == "assumed":
+        assert found.assumptions == ("Pure('1/2'): the vendor said so",)
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("epsilon", -1, "delta"),
+    ("epsilon", 2, "delta"),
+    ("delta", -1, "epsilon"),
+]
+BAD += [("renyi", 1, "order"), ("tradeoff", 2, "alpha"), ("tradeoff", "x", "alpha")]
+
+
+@pytest.mark.parametrize(("question", "value", "argument"), BAD)
+@pytest.mark.parametrize("name", ALL)
+def test_a_bad_argument_is_named_alike(name: str, question: str, value: Any, argument: str) -> None:
+    with refused(argument):
+        getattr(ALL[name], question)(value)
+
+
+def test_a_narrower_answer_is_asked_for_with_one_word() -> None:
+    for promise in (GAUSSIAN, ALL["composed"], BinomialBox(trials=60, bounds=(1,))):
+        wide, narrow = (promise.epsilon("1/100", relative=r) for r in ("1e-2", "1e-4"))
+        assert narrow.lower is not None
+        assert wide.lower is not None
+        assert narrow.upper - narrow.lower <= Fraction(1, 10**4) * narrow.upper
+        assert wide.lower <= narrow.upper
+        assert narrow.lower <= wide.upper
+
+
+def agrees(promise: Guarantee, exact: PrivacyCurve, slack: float) -> bool:
+    """Whether the lines of the curve give its trade-off, never more and hardly less."""
+    for alpha in ("0", "1/1000", "1/10", "1/2", "9/10", "1"):
+        line, truth = ends(Guarantee.tradeoff(promise, alpha)), ends(exact.tradeoff(alpha))
+        if not truth.upper - slack <= line.lower <= truth.upper:
+            return False
+    return True
+
+
+def test_the_lines_of_a_curve_give_its_best_test() -> None:
+    # The exact trade-off of a curve is another path: cells of the law.
+    assert agrees(GAUSSIAN, GAUSSIAN, 1e-3)
+    assert agrees(LAPLACE, LAPLACE, 1e-3)
+    assert agrees(compose(GAUSSIAN), GAUSSIAN, 1e-3)
+    # Twins: a claim of less privacy gives less, one of more is told apart.
+    assert not agrees(compose((GAUSSIAN, 2)), GAUSSIAN, 1e-3)
+    assert not agrees(Pure("1/4"), LAPLACE, 1e-3)
+
+
+def test_a_line_is_what_epsilon_and_delta_allow() -> None:
+    # Randomised response at epsilon = 1 meets its line: its test errs with 1/(1 + e) both ways.
+    q = 1 / (1 + math.e)
+    found = Pure(1).tradeoff(Fraction(q))
+    assert abs(q - float(found)) < 1e-9
+    wrong = mutated(line_error, "factor * ball(alpha)", "ball(alpha) / factor")
+    at = (Fraction(1), Fraction(0), Fraction(q))
+    assert wrong(*at) > line_error(*at) + Fraction(1, 10)
+
+
+def test_boxes_of_bits_are_derived_like_everything_else() -> None:
+    vector = VectorShuffle(users=50, noise_bits=8, probability="1/2", precision=2, coordinates=3)
+    found = guarantee(vector.mechanism(50))
+    assert found == BinomialBox(trials=400, bounds=(2, 2, 2))
+    assert found.epsilon("1e-2") < 8
+    # One coordinate keeps its curve, of the same numbers.
+    single = BinaryShuffle(users=50, noise_bits=8, probability="1/2").mechanism(50)
+    curve, box = guarantee(single), BinomialBox(trials=400, bounds=(1,))
+    assert isinstance(curve, PrivacyCurve)
+    assert curve.delta(1).upper >= box.delta(1).lower  # type: ignore[operator]  # it has both ends
+    for amount in (Sensitivity.l1(3), Sensitivity.l2_squared(4)):
+        mechanism = Mechanism(noise=Binomial(trials=9, probability="1/2"), sensitivity=amount)
+        with pytest.raises(NotDerived):
+            guarantee(mechanism).delta(1)
+        with pytest.raises(NotDerived, match="per coordinate"):
+            box_of(mechanism)
+    assert "composition" in refusal(lambda: compose(found), NotDerived)
+    with pytest.raises(InvalidParameter, match=r"protocol\.mechanism"):
+        guarantee(vector)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_box_discloses_sometimes() -> None:
+    # Even where 2^-trials is below every precision: no delta of 0 is enough.
+    for trials in (3, 100_000):
+        box = BinomialBox(trials=trials, bounds=(1,))
+        for found in (box.epsilon(0), box.pure(), box.zcdp(), box.renyi(2)):
+            assert found.lower == math.inf
+
+
+def cells(markup: str) -> list[str]:
+    found: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_data(self, data: str) -> None:
+            found.append(data)
+
+    Reader().feed(markup)
+    return found
+
+
+def test_cards_say_what_their_objects_hold() -> None:
+    mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    total = accounting.compose((mechanism, 3), accounting.Assumed(accounting.Pure(1), "<b>"))
+    shown = cells(total._repr_html_())
+    assert shown[0] == "Composition of 4 releases"
+    assert any("<b>" in each for each in shown)  # escaped: it is read back as text
+    bound = Bound(
+        upper=Fraction(5, 2), method="basic", theorem="epsilons add", assumptions=("a&b",)
+    )
+    assert cells(bound._repr_html_())[1:] == [
+        "upper", "2.5", "method", "basic", "theorem", "epsilons add", "assumes", "a&b",
+    ]  # fmt: skip
+    found = cells(accounting.calibrate(noise="discrete-laplace", epsilon=2)._repr_html_())
+    assert found[1:3] == ["noise", "discrete-laplace:scale=0.5"]
+    certificate = accounting.certify(mechanism, deltas=["1e-6"])
+    assert {"epsilon", "pure"} <= set(cells(certificate._repr_html_()))
+    assert cells(html_table("<script>", []))[0] == "<script>"
+
+
+def test_the_curve_of_a_guarantee() -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
+    from matplotlib.figure import Figure
+
+    total = accounting.compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 3))
+    axes = Figure().add_subplot()
+    assert total.plot(axes, least_delta="1e-4", points=3) is axes
+    (line,) = axes.get_lines()
+    for epsilon, delta in line.get_xydata().tolist():  # type: ignore[union-attr]  # an array
+        assert epsilon == total.epsilon(delta).upper_float
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epsilon", "delta", "log")
+    above = accounting.Rdp({2: 1})
+    both = above.plot(Figure().add_subplot(), least_delta="1e-4", points=3)
+    assert [each.get_label() for each in both.get_lines()] == ["proven upper bound"]
+    assert "least_delta" in refusal(lambda: total.plot(axes, least_delta=1))

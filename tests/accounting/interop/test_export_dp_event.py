@@ -1,0 +1,363 @@
+"""dp-accounting: what leaves promises no more, what comes in says what the event says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
+from accounting.composition.compose import Composition, compose
+from accounting.descriptions.real_noise import Gaussian, Laplace
+from accounting.guarantees.stated_guarantees import BoundedRange
+from accounting.interop.export_dp_event import accountant, to_dp_event
+from accounting.interop.export_pld import MissingExtra, nodes, to_pld
+from accounting.interop.import_dp_event import from_dp_event
+from accounting.pld.discrete_pld import Listing
+from accounting.privacy_curves.derive_guarantee import FixedSizeSampled, PoissonSampled
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.subsampling_amplification import FixedSizeSample, PoissonSample
+from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Scope, Sensitivity
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, precision, round_down
+from tests.effort import by_day
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import real
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.refusals import refusal
+
+ADD_REMOVE = Scope(relation="add-remove")  # type: ignore[arg-type]  # read from text
+GAUSSIAN = DiscreteGaussian(sigma_squared=400)
+LAWS: list[tuple[Noise, int]] = [
+    (GAUSSIAN, 1),
+    (DiscreteGaussian(sigma_squared=9), 2),
+    (DiscreteLaplace(scale=20), 3),
+    (Skellam(variance=400), 1),
+    (Skellam(variance=2), 2),
+    (PolyaDifference(shape="9/10", scale=20), 1),
+    (PolyaDifference(shape=3, scale=5), 2),
+    (Poisson(mean=50), 1),
+]
+EPSILONS = (0.0, 1e-4, 0.05, 0.05 + 2**-40, 0.1, 1 / 3, 1.0)
+
+
+def curve(noise: Noise, shift: int = 1, scope: Scope = ADD_REMOVE) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=shift, scope=scope)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = [name for name in sys.modules if name.startswith("dp_accounting.")]
+    for name in ("dp_accounting", "dp_accounting.dp_event", *loaded):
+        monkeypatch.setitem(sys.modules, name, None)
+    for call in (
+        lambda: to_dp_event(Pure(1)),
+        lambda: from_dp_event(object()),
+        lambda: to_pld(Pure(1)),
+        accountant,
+    ):
+        with pytest.raises(MissingExtra, match=r"dpcore\[interop\]"):
+            call()
+
+
+def small(kind: Callable[..., Any] = nodes, step: float = 0.1) -> bool:
+    """Is the split distribution above the exact one, by mpmath, at and between its nodes?"""
+    noise, shift = DiscreteLaplace(scale=3), 4
+    reach = 60
+    with mpmath.workdps(40), precision(160):
+        beta = mpmath.exp(-mpmath.mpf(1) / 3)
+        front = (1 - beta) / (1 + beta)
+        here = {k: front * beta ** abs(k) for k in range(-reach, reach + 1)}
+        there = {k: front * beta ** abs(k + shift) for k in here}
+        losses = np.array([(abs(k + shift) - abs(k)) / 3 for k in here])
+        listed = Listing.above(losses + 1e-15, noise.pmf([*here]) * (1 + 1e-12), 1e-8)
+        masses, infinite = kind(listed, step)
+        rest = 1 - mpmath.fsum(here.values())
+        for epsilon in (0.0, 0.1, 0.25, 0.3, 1.0, 1.3, 1.5):
+            factor = mpmath.exp(epsilon)
+            exact = rest + mpmath.fsum(max(here[k] - factor * there[k], 0) for k in here)
+            found = mpmath.mpf(infinite) + mpmath.fsum(
+                max(1 - mpmath.exp(epsilon - mpmath.mpf(key * step)), 0) * mpmath.mpf(mass)
+                for key, mass in masses.items()
+            )
+            if not exact <= found <= exact * 2 + mpmath.mpf(10) ** -6:
+                return False
+    return True
+
+
+def test_a_split_loss_dominates_and_its_mutants_do_not() -> None:
+    # The largest loss, 4/3, lies near the lower node of its cell, and near the upper one.
+    steps = (0.1, 0.0956, 0.013)
+    assert all(small(step=step) for step in steps)
+    for old, new in (
+        ("+ mass * share\n", "+ mass * (1 - share)\n"),
+        ("+ mass * share\n", "+ mass * 0\n"),
+        ("_padded(hidden + moved)", "0.0"),
+    ):
+        mutant = mutated(nodes, old, new)
+        assert not all(small(mutant, step) for step in steps)
+
+
+def padded(kind: Callable[..., Any]) -> bool:
+    """Whether masses leave room for what a sum of 2^20 of them may lose in floats."""
+    found, _ = kind(Listing(np.array([0.25, 0.5]), np.array([0.75, 0.25]), 0.0), 0.25)
+    least = {1: Fraction(3, 4), 2: Fraction(1, 4)}
+    return all(Fraction(found[k]) >= mass * (1 + Fraction(1, 2**33)) for k, mass in least.items())
+
+
+def test_masses_are_rounded_up_for_the_sums_of_others() -> None:
+    assert padded(nodes)
+    assert not padded(rewired(nodes, _padded=_down))
+
+
+def _down(mass: Any) -> float:
+    return round_down(max(Fraction(Enclosure.of(mass).lower), Fraction(0)))
+
+
+def test_too_fine_an_interval_is_refused(dp: Any) -> None:
+    assert "is too small" in refusal(lambda: to_pld(curve(Skellam(variance=2)), interval="1e-9"))
+    refusal(lambda: to_pld(curve(GAUSSIAN), interval=0))
+
+
+@by_day(5)
+@pytest.mark.parametrize(("noise", "shift"), LAWS, ids=repr)
+@pytest.mark.parametrize("interval", ["1e-4", "1/128"])
+def test_every_noise_becomes_a_distribution_above_it(
+    dp: Any, noise: Noise, shift: int, interval: str
+) -> None:
+    ours = curve(noise, shift)
+    found = to_pld(ours, interval=interval)
+    for epsilon in EPSILONS:
+        exact = ours.delta(Fraction(epsilon))
+        delta = Fraction(found.get_delta_for_epsilon(epsilon))
+        assert delta >= exact.upper
+        # Tight, too: a loss moves by less than an interval, and by nothing where epsilon is a node.
+        assert delta <= Fraction(exact.upper) * (1 + Fraction(1, 10**8)) + Fraction(interval) / 2
+    assert found.get_delta_for_epsilon(0.0) <= float(ours.delta(0).upper) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("rounds", [10, 1000])
+def test_many_rounds_are_near_the_truth(dp: Any, rounds: int) -> None:
+    for noise in (GAUSSIAN, Skellam(variance=400)):
+        total = compose((curve(noise), rounds))
+        truth = total.epsilon("1e-6")
+        found = to_pld(total).get_epsilon_for_delta(1e-6)
+        assert float(truth.upper) - 1e-9 < found < float(truth.upper) * (1 + 1e-4)
+    # Theirs has a function for discrete Gaussian noise: it rounds losses up.
+    theirs = dp.pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(20, sensitivity=1)
+    assert theirs.self_compose(rounds).get_epsilon_for_delta(1e-6) > found
+
+
+def test_claims_and_lists_as_distributions(dp: Any) -> None:
+    half = to_pld(Approx("1/2", "1/100", scope=ADD_REMOVE))
+    assert 0.01 <= half.get_delta_for_epsilon(0.5) < 0.0101
+    # Randomised response at 1/2 has the total variation distance tanh(1/4).
+    apart = to_pld(Pure("1/2")).get_delta_for_epsilon(0.0)
+    assert 0 <= apart - float(mpmath.tanh(mpmath.mpf(1) / 4)) < 1e-8
+    box = PrivacyCurve(noise=GAUSSIAN, sensitivity=Sensitivity.box((1, 2)), scope=ADD_REMOVE)
+    total = compose(box, (curve(DiscreteLaplace(scale=20)), 3))
+    mixed, exact = to_pld(total, interval="1e-3"), total.delta("1/10", "1e-6").lower
+    assert exact is not None
+    assert exact <= mixed.get_delta_for_epsilon(0.1) <= float(exact) + 1e-5
+    assert to_pld(Pure(0)).get_delta_for_epsilon(0.0) == 0
+    for refused in (ZCdp("1/800"), Rdp({2: 1}), Assumed(Pure(1), "a data sheet")):
+        refusal(partial(to_pld, refused), NotDerived)
+    with pytest.raises(NotDerived):
+        to_pld(compose(Assumed(Pure(1), "a data sheet"), curve(GAUSSIAN, scope=Scope())))
+
+
+def test_events_of_ours(events: Any) -> None:
+    laplace = curve(DiscreteLaplace(scale=20), 3)
+    assert to_dp_event(laplace) == events.DiscreteLaplaceDpEvent(0.05, 3)
+    assert to_dp_event(Pure("1/2")) == events.DiscreteLaplaceDpEvent(0.5, 1)
+    assert to_dp_event(Pure(0)) == events.NoOpDpEvent()
+    assert to_dp_event(ZCdp("1/800")) == events.ZCDpEvent(0.00125)
+    assert to_dp_event(BoundedRange(1)) == events.ZCDpEvent(0.125)
+    assert to_dp_event(curve(GAUSSIAN)) == events.ZCDpEvent(0.00125)
+    skellam = to_dp_event(curve(Skellam(variance=400)))
+    assert Fraction(skellam.rho) >= curve(Skellam(variance=400)).zcdp().upper
+    listed = to_dp_event(compose((laplace, 7), curve(GAUSSIAN)))
+    assert listed == events.ComposedDpEvent(
+        [events.SelfComposedDpEvent(to_dp_event(laplace), 7), events.ZCDpEvent(0.00125)]
+    )
+    sampled = PoissonSampled(curve=laplace, rate="1/3")
+    event = to_dp_event(sampled)
+    assert event.event == events.DiscreteLaplaceDpEvent(0.05, 3)
+    assert Fraction(event.sampling_probability) >= Fraction(1, 3)
+    fixed = FixedSizeSampled(
+        curve=curve(DiscreteLaplace(scale=20), scope=Scope()), sample=3, population=10
+    )
+    assert to_dp_event(fixed) == events.SampledWithoutReplacementDpEvent(
+        10, 3, events.DiscreteLaplaceDpEvent(0.05, 1)
+    )
+    for refused in (
+        Approx(1, "1e-6"),
+        Rdp({2: 1}),
+        Assumed(Pure(1), "a data sheet"),
+        compose(Assumed(Pure(1), "a data sheet")),
+        PoissonSampled(curve=curve(GAUSSIAN), rate="1/3"),
+    ):
+        refusal(partial(to_dp_event, refused), NotDerived)
+
+
+def test_events_of_theirs(events: Any) -> None:
+    read: list[tuple[Any, Any, Any]] = [
+        (events.NoOpDpEvent(), Pure(0), Pure(0)),
+        (events.NonPrivateDpEvent(), Approx(0, 1), Approx(0, 1)),
+        (events.GaussianDpEvent(0.0), Approx(0, 1), Approx(0, 1)),
+        (events.ZCDpEvent(0.125), ZCdp("1/8"), ZCdp("1/8")),
+        (events.DiscreteLaplaceDpEvent(0.0, 1), Approx(0, 1), Approx(0, 1)),
+    ]
+    for event, added, replaced in read:
+        for scope, claim in ((ADD_REMOVE, added), (Scope(), replaced)):
+            ((part, rounds),) = from_dp_event(event, scope).parts
+            assert (part, rounds) == (type(claim)(*_fields(claim), scope=scope), 1)
+    for event, noise in (
+        (events.GaussianDpEvent(20.0), Gaussian(sigma=20)),
+        (events.LaplaceDpEvent(4.0), Laplace(scale=4)),
+    ):
+        for scope, moves in ((ADD_REMOVE, 1), (Scope(), 2)):
+            read_as = from_dp_event(event, scope)
+            assert read_as.parts == ((RealCurve(noise=noise, sensitivity=moves, scope=scope), 1),)
+            assert "floating-point" in read_as.assumptions[0]
+            assert to_dp_event(from_dp_event(event, ADD_REMOVE)) == event
+    assert "claimed" in from_dp_event(events.ZCDpEvent(0.125)).assumptions[0]
+    exact = from_dp_event(events.DiscreteLaplaceDpEvent(0.05, 3))
+    ((found, _),) = exact.parts
+    assert isinstance(found, PrivacyCurve)
+    assert not exact.assumptions
+    assert (found.noise, found.sensitivity) == (DiscreteLaplace(scale=20), Sensitivity.l1(3))
+    ((found, _),) = from_dp_event(events.DiscreteLaplaceDpEvent(0.05, 3), Scope()).parts
+    assert isinstance(found, PrivacyCurve)
+    assert found.sensitivity == Sensitivity.l1(6)
+    ((points, _),) = from_dp_event(events.ZCDpEvent(0.125, 0.5)).parts
+    assert isinstance(points, Rdp)
+    assert dict(points.points)[Fraction(2)] == Fraction(3, 4)
+    # xi is the same at every order, so it is added to the best one: the orders are near enough.
+    for rho, xi, delta in ((0.1, 0.2, "1e-6"), (1e-5, 1e-3, "1e-5"), (2.0, 0.5, "1e-9")):
+        best = xi + ZCdp(rho).epsilon(delta).upper_float
+        told = from_dp_event(events.ZCDpEvent(rho, xi)).epsilon(delta).upper_float
+        assert best * (1 - 1e-4) < told < best * 1.001
+
+
+def _fields(claim: Any) -> tuple[Any, ...]:
+    names = {
+        "pure": ("stated_epsilon",),
+        "zcdp": ("rho",),
+        "approx": ("stated_epsilon", "stated_delta"),
+    }[claim.word]
+    return tuple(getattr(claim, name) for name in names)
+
+
+def test_lists_and_samples_of_theirs(events: Any) -> None:
+    laplace = events.DiscreteLaplaceDpEvent(0.05, 1)
+    total = from_dp_event(
+        events.ComposedDpEvent(
+            [
+                events.SelfComposedDpEvent(laplace, 5),
+                laplace,
+                events.SelfComposedDpEvent(events.GaussianDpEvent(1.0), 0),
+            ]
+        )
+    )
+    assert total.parts[0][1] == 6
+    sampled = from_dp_event(events.PoissonSampledDpEvent(0.25, laplace))
+    assert isinstance(sampled.parts[0][0], PoissonSample)
+    fixed = from_dp_event(events.SampledWithoutReplacementDpEvent(10, 3, laplace), Scope())
+    assert isinstance(fixed.parts[0][0], FixedSizeSample)
+    assert from_dp_event(events.PoissonSampledDpEvent(0.0, laplace)).parts[0][0] == Pure(
+        0, scope=ADD_REMOVE
+    )
+    assert from_dp_event(events.ComposedDpEvent([])).parts[0][0] == Pure(0, scope=ADD_REMOVE)
+    for refused in (
+        events.UnsupportedDpEvent(),
+        events.PoissonSampledDpEvent(0.25, events.SelfComposedDpEvent(laplace, 2)),
+        events.PoissonSampledDpEvent(0.25, events.ZCDpEvent(0.5)),
+        events.SingleEpochTreeAggregationDpEvent(1.0, 8),
+        events.RandomizedResponseDpEvent(0.5, 2),
+        events.SampledWithReplacementDpEvent(10, 3, laplace),
+    ):
+        refusal(partial(from_dp_event, refused), NotDerived)
+    refusal(lambda: from_dp_event("an event"))
+    refusal(lambda: from_dp_event(events.GaussianDpEvent(-1.0)))
+
+
+@pytest.mark.parametrize(("parameter", "buckets"), [(0.5, 2), (0.1, 10), (1.0, 3), (0.3, 1)])
+def test_randomised_response(events: Any, parameter: float, buckets: int) -> None:
+    event = events.RandomizedResponseDpEvent(parameter, buckets)
+    ((found, _),) = from_dp_event(event, Scope()).parts
+    with mpmath.workdps(40):
+        p = real(Fraction(str(parameter)))
+        truth = mpmath.log((1 - p + p / buckets) / (p / buckets)) if buckets > 1 else 0
+        assert 0 <= real(Fraction(found.pure().upper)) - truth < mpmath.mpf(10) ** -18
+
+
+def test_a_lower_bound_is_that_of_the_event_not_of_its_claim(events: Any) -> None:
+    # Of ten buckets delta(0) is p_true - p_other = 1/2; a claim of the same epsilon implies 5/6.
+    response = from_dp_event(events.RandomizedResponseDpEvent(0.5, 10), Scope())
+    half = ends(response.delta(0))
+    assert half.lower <= Fraction(1, 2) <= half.upper < Fraction(1, 2) + Fraction(1, 10**6)
+    assert response.epsilon("1/2").lower == 0
+    # Without noise a unit is seen if it is kept: for 4 units in batches of 2 it is, beside 0 to 3
+    # others, in 1/2 (1/8 + 3/8 + 3/8 2/3 + 1/8 1/2) of the rounds.
+    for units, size, seen in ((2, 1, "3/8"), (2, 2, "1/2"), (4, 2, "13/32")):
+        bare = events.TruncatedSubsampledGaussianDpEvent(units, 0.5, size, 0.0)
+        found = ends(from_dp_event(bare).delta(1))
+        assert found.lower <= Fraction(seen) <= found.upper < Fraction(seen) + Fraction(1, 10**15)
+
+
+def test_no_round_trip_lowers_the_risk(dp: Any) -> None:
+    parts: list[Composition] = [
+        compose((curve(DiscreteLaplace(scale="7/3"), 2), 3)),
+        compose(curve(GAUSSIAN), (curve(Skellam(variance=50)), 2)),
+        compose((Pure("1/3", scope=ADD_REMOVE), 4)),
+        compose(PoissonSampled(curve=curve(DiscreteLaplace(scale=3)), rate="1/7")),
+    ]
+    for total in parts:
+        back = from_dp_event(to_dp_event(total))
+        for delta in ("1e-6", "1e-2"):
+            before, after = total.epsilon(delta), back.epsilon(delta)
+            assert after.upper >= (before.lower or 0)
+
+
+def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
+    ours = accountant()
+    assert isinstance(ours, dp.PrivacyAccountant)
+    assert (ours.get_epsilon(1e-6), ours.get_delta(0.0)) == (0.0, 0.0)
+    laplace = events.DiscreteLaplaceDpEvent(0.05, 1)
+    assert ours.compose(laplace, 400) is ours
+    ours.compose(events.SelfComposedDpEvent(laplace, 600))
+    truth = compose((curve(DiscreteLaplace(scale=20)), 1000))
+    assert ours.get_epsilon(1e-6) == truth.epsilon("1e-6").upper_float
+    assert ours.get_delta(8.0) == truth.delta(8).upper_float
+    assert 8.28357334 < ours.get_epsilon(1e-6) < 8.28357334 * (1 + 1e-6)
+    assert not ours.assumptions
+    theirs = dp.pld.PLDAccountant().compose(ours.ledger)
+    assert theirs.get_epsilon(1e-6) == pytest.approx(ours.get_epsilon(1e-6), rel=1e-5)
+    ours.compose(events.GaussianDpEvent(20.0))
+    assert "floating-point" in ours.assumptions[0]
+    assert not ours.supports(events.UnsupportedDpEvent())
+    with pytest.raises(dp.UnsupportedEventError):
+        ours.compose(events.UnsupportedDpEvent())
+    relations = dp.NeighboringRelation
+    assert accountant(relations.REPLACE_ONE).supports(events.RandomizedResponseDpEvent(0.5, 2))
+    assert "REPLACE_ONE" in refusal(lambda: accountant(relations.REPLACE_SPECIAL))
+
+
+def test_why_no_randomised_response_leaves(dp: Any, events: Any) -> None:
+    """Theirs charges many rounds of it as one (0.6); ours adds them up."""
+    event, relation = events.RandomizedResponseDpEvent(0.5, 2), dp.NeighboringRelation.REPLACE_ONE
+    ours = accountant(relation).compose(event, 100).get_epsilon(1e-6)
+    assert ours > 30
+    theirs = dp.pld.PLDAccountant(relation).compose(event, 100).get_epsilon(1e-6)
+    if theirs < 2:
+        assert "Response" not in repr(to_dp_event(compose((Pure(1), 100))))

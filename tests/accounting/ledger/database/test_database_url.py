@@ -1,0 +1,187 @@
+"""Where a ledger lies: files that are moved, ledgers made anew, and the log beside the file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from accounting.guarantees.stated_guarantees import ZCdp
+from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
+from accounting.ledger.charge_transaction import Book
+from accounting.ledger.database.forks import FileConnection
+from accounting.ledger.database.transactions import Store, _write_ahead
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.refusals import refusal
+from tests.support.ledger.budget import BUDGET, PER_USER, per_user
+
+SMALL = ZCdp("1/1000", scope=PER_USER)
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+def renamed(file: Path) -> None:
+    file.rename(file.with_name("elsewhere.db"))
+
+
+def replaced(file: Path) -> None:
+    with Ledger.create(str(file.with_name("other.db")), budget=BUDGET) as other:
+        other.charge(["eve"], per_user("1/4"), batch="other")
+    file.with_name("other.db").rename(file)
+
+
+@pytest.mark.parametrize("move", [removed, renamed, replaced])
+def test_no_charge_goes_to_a_file_that_is_not_there(
+    tmp_path: Path, move: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "ledger.db"
+    with Ledger.create(str(file), budget=BUDGET) as ledger:
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
+        move(file)
+        for look in (
+            lambda: ledger.charge(["ada"], per_user("1/4"), batch="two"),
+            lambda: ledger.remaining("ada"),
+        ):
+            # And a second time.
+            for _ in range(2):
+                with pytest.raises(LedgerUnavailable, match=r"no such file|while it was open"):
+                    look()
+        assert file.exists() == (move is replaced)
+
+
+def test_a_file_that_is_moved_during_a_charge_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ledger.db"
+    write = Book.write
+
+    def moving(*given: Any) -> None:
+        write(*given)
+        removed(file)
+
+    monkeypatch.setattr(Book, "write", moving)
+    with (
+        Ledger.create(str(file), budget=BUDGET) as ledger,
+        pytest.raises(LedgerUnavailable, match="was moved, removed or replaced"),
+    ):
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
+
+
+def test_a_second_name_is_refused_and_a_link_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    (tmp_path / "link.db").symlink_to(file)
+    Ledger.create(str(tmp_path / "link.db"), budget=BUDGET).close()
+    with Ledger.open(str(file)) as ledger, Ledger.open(str(tmp_path / "link.db")) as linked:
+        ledger.charge(["ada"], per_user("3/4"), batch="one")
+        refusal(lambda: linked.charge(["ada"], per_user("1/2"), batch="two"), BudgetExhausted)
+        (tmp_path / "hard.db").hardlink_to(file)
+        with pytest.raises(LedgerUnavailable, match="hard link"):
+            Ledger.open(str(tmp_path / "hard.db"))
+        with pytest.raises(LedgerUnavailable, match="hard link"):
+            ledger.charge(["ada"], per_user("1/4"), batch="two")
+
+
+def emptied(url: str) -> None:
+    with closing(Store(url)) as store, store.writing() as connection:
+        for table in ("ledger", "ledger_charges", "ledger_paid", "ledger_spared", "ledger_users"):
+            connection.execute(text(f"DROP TABLE {table}"))
+
+
+def test_counters_are_never_read_in_the_shares_of_another_budget(url: str) -> None:
+    # Half of the old budget is five hundred times the new one.
+    with Ledger.create(url, budget=BUDGET) as old:
+        emptied(url)
+        with Ledger.create(url, budget=SMALL) as new:
+            for look in (
+                lambda: old.charge(["ada"], per_user("1/2"), batch="one"),
+                lambda: old.remaining("ada"),
+                lambda: old.spent("ada"),
+            ):
+                with pytest.raises(
+                    LedgerDamaged, match="or its filter was edited, since it was opened"
+                ):
+                    look()
+            assert "its filter differs from the one with which it was opened" in str(old.check()[0])
+            assert new.remaining("ada") == {"rho": Fraction(1, 1000)}
+            assert new.check() == ()
+
+
+def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who wrote the charge may have died between its last write and the disk.
+    flushed: list[str] = []
+
+    def recorded(descriptor: int) -> None:
+        flushed.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("this machine does not say which file a descriptor is of")
+    file = tmp_path / "ledger.db"
+    with Ledger.create(str(file), budget=BUDGET) as ledger:
+        first = ledger.charge(["ada"], per_user("1/4"), batch="one")
+        monkeypatch.setattr(os, "fsync", recorded)
+        again: dict[str, Any] = {"batch": "one", "repeat_ok": True}
+        assert ledger.charge(["ada"], per_user("1/4"), **again) == first
+        assert flushed == [f"{file}-wal", str(tmp_path)]
+        lax = mutated(Ledger._charged, "self._store.settle()", "pass")
+        monkeypatch.setattr(ledger, "_take", partial(lax, ledger))
+        assert ledger.charge(["ada"], per_user("1/4"), **again) == first
+        assert len(flushed) == 2
+
+
+def grown(file: Path) -> int:
+    """The largest size of the log over charges that write much more than it may hold."""
+    users, sizes = [f"user {n:05d}" for n in range(500)], []
+    with Ledger.create(str(file), budget=BUDGET) as ledger:
+        for number in range(40):
+            ledger.charge(users, per_user("1/1000"), batch=f"{number}")
+            sizes.append(file.with_name(f"{file.name}-wal").stat().st_size)
+        assert ledger.check() == ()
+    return max(sizes)
+
+
+@pytest.mark.nightly
+def test_the_log_is_moved_into_the_file_and_nobody_writes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[str] = []
+
+    execute = FileConnection.execute
+
+    def watched(self: FileConnection, statement: str, *given: Any) -> sqlite3.Cursor:
+        if "wal_checkpoint" in statement:
+            with (
+                closing(sqlite3.connect(tmp_path / "ledger.db", timeout=0)) as other,
+                pytest.raises(sqlite3.OperationalError, match="locked"),
+            ):
+                other.execute("BEGIN IMMEDIATE")
+            alone.append(statement)
+        return execute(self, statement, *given)
+
+    monkeypatch.setattr(FileConnection, "execute", watched)
+    shorten = Store._shorten_log
+    monkeypatch.setattr(Store, "_shorten_log", rewired(shorten, _LOG=1 << 18))
+    kept = grown(tmp_path / "ledger.db")
+    # Not at every charge, of which each writes a few pages: only when there is much to move.
+    assert 3 < len(alone) < 25
+    monkeypatch.setattr(Store, "_shorten_log", rewired(shorten, _LOG=1 << 60))
+    assert grown(tmp_path / "twin.db") > 3 * kept
+
+
+def test_a_file_that_keeps_no_log_is_refused() -> None:
+    with (
+        closing(sqlite3.connect(":memory:")) as connection,
+        pytest.raises(sqlite3.OperationalError, match="supports no write-ahead log"),
+    ):
+        _write_ahead(connection)

@@ -1,0 +1,297 @@
+"""Where a ledger is at home: one folder, one log, its owner alone; and how it moves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
+from accounting.ledger.database import database_url
+from dpcore.errors import InvalidParameter
+from tests.effort import by_day
+from tests.support.dpcore.mutants import rewired
+from tests.support.dpcore.refusals import refusal
+from tests.support.ledger.budget import BUDGET, per_user
+from tests.support.ledger.scripts import ALONE, script
+from tests.support.run_command import typed
+
+PRICE = per_user("3/4")
+
+
+def opened(file: Path) -> Ledger:
+    return Ledger.create(str(file), budget=BUDGET)
+
+
+# Two folders, one file, a process for each: what becomes of a charge through either.
+TWO_PATHS = """
+import subprocess, sys
+from accounting.guarantees.stated_guarantees import ZCdp
+from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
+from accounting.ledger.database import place
+from accounting.ledger.charge_transaction import Book
+from tests.support.ledger.budget import per_user
+script, path, *rest = sys.argv[1:]
+if "no mounts told" in rest:
+    place._mount_of = lambda path: None
+if "no homes" in rest:
+    Book._must_be_home = lambda self, connection: None
+try:
+    ledger = Ledger.open(path)
+    ledger.charge(["ada"], per_user("3/4"), batch=path)
+    print("paid")
+except (BudgetExhausted, LedgerUnavailable) as error:
+    print(error)
+if rest and rest[0].startswith("/"):
+    sys.stdout.flush()
+    subprocess.run([sys.executable, "-c", script, script, *rest], check=True)
+"""
+
+
+def mounted(here: Path, there: Path, *words: object) -> list[str]:
+    """What the script says where ``here`` is mounted on ``there``."""
+    mount = 'mount --bind "$1" "$2"'
+    shell = [*map(str, (*ALONE, mount, "sh", here, there))]
+    if shutil.which("unshare") is None or subprocess.run(shell, check=False).returncode:
+        pytest.skip("this machine lets nobody mount anything")
+    shell[len(ALONE)] = f'{mount} && shift 2 && exec "$@"'
+    return script(TWO_PATHS, TWO_PATHS, *words, before=(*shell,)).splitlines()
+
+
+@pytest.fixture
+def two_paths(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    opened(tmp_path / "here" / "ledger.db").close()
+    (tmp_path / "there" / "ledger.db").touch()
+    return tmp_path / "here" / "ledger.db", tmp_path / "there" / "ledger.db"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("blind", "second"),
+    [
+        ([], "{}: is mounted without its folder"),
+        (["no mounts told"], "{}: is not in the folder where it was created"),
+        # Without these checks one budget is spent twice.
+        (["no mounts told", "no homes"], "paid"),
+    ],
+)
+def test_a_file_that_is_mounted_alone_takes_no_charge(
+    two_paths: tuple[Path, Path], blind: list[str], second: str
+) -> None:
+    first, found = mounted(*two_paths, *two_paths, *blind)
+    assert first == "paid"
+    assert found.startswith(second.format(two_paths[1]))
+
+
+def moved(file: Path) -> Path:
+    (file.parent / "new").mkdir()
+    return file.rename(file.parent / "new" / file.name)
+
+
+def copied(file: Path) -> Path:
+    """With everything beside it, as a backup of the folder would be."""
+    return Path(shutil.copytree(file.parent, file.parent.with_name("copied"))) / file.name
+
+
+def renamed(file: Path) -> Path:
+    return file.rename(file.with_name("other.db"))
+
+
+def without_its_home(file: Path) -> Path:
+    database_url.home_path(file).unlink()
+    return file
+
+
+@pytest.mark.parametrize("move", [moved, copied, renamed, without_its_home])
+def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
+    tmp_path: Path, move: Any
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with opened(folder / "ledger.db") as ledger:
+        receipt = ledger.charge(["ada"], per_user("1/4"), batch="one")
+    file = move(folder / "ledger.db")
+    looks: list[Callable[[], object]] = [lambda: Ledger.open(str(file)), lambda: opened(file)]
+    for refused in looks:
+        with pytest.raises(LedgerUnavailable, match=r"in the folder where it was created.*adopt"):
+            refused()
+    assert adopt(str(file)) == 1
+    with opened(file) as ledger:
+        assert ledger.check(receipt) == ()  # receipts outlive the move
+        assert ledger.charge(["ada"], PRICE, batch="two").number == 2
+
+
+def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    opened(tmp_path / "old" / "ledger.db").close()
+    (tmp_path / "old").rename(tmp_path / "new")
+    with Ledger.open(str(tmp_path / "new" / "ledger.db")) as ledger:
+        assert ledger.charge(["ada"], PRICE, batch="one").number == 1
+
+
+def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
+    # As it was: what it forgot only receipts can tell.
+    file = tmp_path / "ledger.db"
+    opened(file).close()
+    kept = file.read_bytes()
+    with opened(file) as ledger:
+        receipt = ledger.charge(["ada"], PRICE, batch="one")
+    file.write_bytes(kept)
+    with opened(file) as ledger:
+        assert str(ledger.check(receipt)[0]) == "charge 1: is missing, but has a receipt"
+
+
+@by_day(1)
+def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
+        assert adopt(url) == 1
+        with pytest.raises(LedgerUnavailable, match=r"adopted|not in the folder"):
+            ledger.charge(["ada"], per_user("1/4"), batch="two")
+        with Ledger.open(url) as again:
+            assert again.charge(["ada"], per_user("1/4"), batch="two").number == 2
+            assert again.check() == ()
+
+
+def test_what_does_not_fit_is_not_adopted(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
+        with ledger._store.writing() as connection:
+            connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
+    with pytest.raises(LedgerDamaged, match=r"the history adds up to .* nothing was changed"):
+        adopt(url)
+    with pytest.raises(LedgerUnavailable, match=r"no such file|connection"):
+        adopt("absent.db")
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_to_all")
+@pytest.mark.parametrize("made_before", [False, True])
+def test_every_file_of_a_ledger_is_private_whatever_the_umask(
+    tmp_path: Path, made_before: bool
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if made_before:
+        (folder / "ledger.db").touch(0o666)
+    with opened(folder / "ledger.db") as ledger:
+        ledger.charge(["ada"], PRICE, batch="one")
+        assert modes(folder) == dict.fromkeys(
+            [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")], 0o600
+        )
+        backup(str(folder / "ledger.db"), folder / "copy.db")
+        assert modes(folder)["copy.db"] == 0o600
+
+
+@pytest.mark.usefixtures("open_to_all")
+def test_a_ledger_that_a_link_creates_is_private(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("ledger.db")
+    with opened(tmp_path / "link.db") as ledger:
+        ledger.charge(["ada"], PRICE, batch="one")
+        assert {*modes(tmp_path).values()} == {0o600}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_path_that_is_no_file_is_refused_and_keeps_its_mode(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "pipe").chmod(0o666)
+    assert "is not a regular file" in refusal(lambda: opened(tmp_path / kind), LedgerUnavailable)
+    with pytest.raises(LedgerUnavailable, match="is not a regular file"):
+        Ledger.open(str(tmp_path / kind))
+    assert modes(tmp_path)["pipe"] == 0o666
+    assert {*modes(tmp_path)} == {"pipe", "folder", "link"}
+
+
+def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: Path) -> None:
+    file, copy = tmp_path / "ledger.db", tmp_path / "copies" / "copy.db"
+    copy.parent.mkdir()
+    with opened(file) as ledger:
+        receipts = [ledger.charge(["ada"], per_user("1/8"), batch=f"{n}") for n in range(5)]
+        assert file.with_name("ledger.db-wal").stat().st_size
+        assert backup(str(file), copy) == 5
+        # Nothing lies beside it, and what is charged afterwards is not in it.
+        assert [each.name for each in copy.parent.iterdir()] == ["copy.db"]
+        ledger.charge(["ada"], per_user("1/8"), batch="later")
+    with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as plain:
+        assert plain.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    assert "adopt" in refusal(lambda: Ledger.open(str(copy)), LedgerUnavailable)
+    assert adopt(str(copy)) == 5
+    with Ledger.open(str(copy), budget=BUDGET) as ledger:
+        assert ledger.check(*receipts) == ()
+        assert ledger.remaining("ada") == {"rho": Fraction(3, 8)}
+
+
+def test_a_backup_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    opened(file).close()
+    copy.write_text("precious", encoding="ascii")
+    with pytest.raises(InvalidParameter, match=r"destination = .*copy.db: already exists"):
+        backup(str(file), copy)
+    (tmp_path / "link.db").symlink_to(tmp_path / "nowhere.db")
+    assert "exists" in refusal(lambda: backup(str(file), tmp_path / "link.db"))
+    # Nor what is made while it copies.
+    monkeypatch.setattr(os.path, "lexists", lambda path: False)
+    assert "exists" in refusal(lambda: backup(str(file), copy))
+    assert copy.read_text(encoding="ascii") == "precious"
+    assert "No such file" in refusal(lambda: backup(str(file), tmp_path / "absent" / "copy.db"))
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
+
+
+def test_a_damaged_ledger_gives_no_backup(tmp_path: Path) -> None:
+    file, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    with opened(file) as ledger:
+        ledger.charge(["ada"], PRICE, batch="one")
+        with ledger._store.writing() as connection:
+            connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 0")
+        assert "no copy was made" in refusal(lambda: backup(str(file), copy), LedgerDamaged)
+        blind = rewired(backup.__globals__["_copied"], _must_be_intact=lambda *_: None)
+        assert blind(ledger._store, copy) == 1
+    assert {each.name for each in tmp_path.iterdir()} >= {"copy.db"}
+
+
+def test_the_command_says_how_a_copy_is_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, copy = tmp_path / "ledger.db", tmp_path / "the copy.db"
+    with opened(file) as ledger:
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
+    answer = typed(capsys, "ledger", "backup", file, copy)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines() == [
+        f"copied     {copy}, 1 charge",
+        "history    intact",
+        f"to use it  dpcore ledger adopt --db '{copy}'",
+    ]
+    again = typed(capsys, "ledger", "backup", file, copy)
+    assert (again.code, again.err) == (
+        2,
+        f"error: DEST = {copy}: already exists: choose a new file name\n",
+    )
+    refused = typed(capsys, "ledger", "show", "--db", copy)
+    assert refused.code == 2
+    assert "dpcore ledger adopt" in refused.err
+    adopted = typed(capsys, "ledger", "adopt", "--db", copy)
+    assert adopted.out.splitlines() == ["adopted    1 charge", "history    intact"]
+    assert typed(capsys, "ledger", "show", "--db", copy).code == 0

@@ -1,0 +1,332 @@
+r"""Processes at one file share a transaction when they charge at once.
+
+Each ledger object has a lock of its own, as each process and each thread has.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from accounting.ledger import (
+    AlreadyCharged,
+    BudgetExhausted,
+    Ledger,
+    LedgerDamaged,
+    LedgerUnavailable,
+    Receipt,
+    Request,
+    group_commit,
+)
+from accounting.ledger.charge_transaction import Charged
+from accounting.ledger.database import transactions
+from accounting.ledger.group_commit import Queue
+from dpcore.errors import InvalidParameter
+from tests.support.dpcore.mutants import mutated
+from tests.support.ledger.budget import BUDGET, per_user
+from tests.support.ledger.scripts import script
+from tests.support.ledger.waiting import Held, behind
+
+
+def test_nothing_is_acknowledged_before_it_is_on_the_disk(tmp_path: Path) -> None:
+    committed: list[int] = []
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        event.listen(ledger._store._writes, "commit", lambda _: committed.append(1))
+        work = ledger._charged
+
+        def watched(requests: Any) -> list[Charged]:
+            found = work(requests)
+            assert committed
+            return found
+
+        ledger._take = Queue(ledger._store, ledger._book, watched).take
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[list[Ledger]]:
+    """Nine ledgers at one file, as nine processes have them."""
+    url = str(tmp_path / "ledger.db")
+    with ExitStack() as stack:
+        ledgers = [stack.enter_context(Ledger.create(url, budget=BUDGET)) for _ in range(9)]
+        yield ledgers
+
+
+def at_once(
+    ledgers: Sequence[Ledger],
+    requests: Sequence[Request],
+    fate: Callable[[Callable[[Any], list[Charged]], Any], list[Charged]] | None = None,
+) -> tuple[list[object], list[int]]:
+    """What becomes of a request of each ledger while the first is inside, and who shared.
+
+    ``fate`` does the work of a group in place of its leader.
+    """
+    path = Path(f"{ledgers[0]._store.where}-queue")
+    groups: list[int] = []
+
+    def shared(ledger: Ledger) -> Callable[[Any], list[Charged]]:
+        def work(asked: Any) -> list[Charged]:
+            groups.append(len(asked))
+            return fate(ledger._charged, asked) if fate else ledger._charged(asked)
+
+        return work
+
+    held = Held(ledgers[0]._charged)
+    for ledger in ledgers:
+        own = held if ledger is ledgers[0] else shared(ledger)
+        ledger._take = Queue(ledger._store, ledger._book, own).take
+
+    def charge(ledger: Ledger, request: Request) -> Callable[[], object]:
+        def outcome() -> object:
+            try:
+                return ledger.charge_many([request])[0]
+            except BaseException as error:  # noqa: BLE001 - a process that dies, too
+                return error
+
+        return outcome
+
+    others = [charge(*each) for each in zip(ledgers[1:], requests, strict=True)]
+    if path.exists():
+        path.unlink()
+    first = charge(ledgers[0], wanted("zoe", "1/50", f"{time.monotonic_ns()}"))
+    futures = behind(held, first, others, lambda: published(path))
+    return [future.result() for future in futures[1:]], groups
+
+
+def published(path: Path) -> int:
+    """How many requests nobody has taken yet."""
+    said = path.read_bytes()
+    _, done = said[: group_commit._HEADER].split()
+    return said[int(done) :].count(b'{"asked":')
+
+
+def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request:
+    return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
+
+
+def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: list[Ledger]) -> None:
+    ledger = many[0]
+    ledger.charge(["poor"], per_user(1), batch="a")
+    ledger.charge(["hurt"], per_user("1/2"), batch="b")
+    with ledger._store.writing() as connection:
+        connection.exec_driver_sql("UPDATE ledger_users SET spent_0 = 7 WHERE name = 'hurt'")
+    outcomes, groups = at_once(
+        many,
+        [
+            wanted("ada", "1/8", "one"),
+            wanted("poor ada", "1/8", "two"),
+            wanted("poor bob", "1/8", "three", skip=True),
+            wanted("poor", "1", "a"),
+            wanted("poor", "1/8", "a"),
+            wanted("hurt", "1/8", "four"),
+            wanted("ada", "1/8", "one"),
+            wanted("ada", "1/8", "five"),
+        ],
+    )
+    assert groups == [8]
+    one, poor, three, *others, again, five = outcomes
+    if isinstance(one, AlreadyCharged):  # the two ask for the same: one of them is first
+        one, again = again, one
+    assert [type(each) for each in (one, poor, three, *others, again, five)] == [
+        Receipt, BudgetExhausted, Receipt, AlreadyCharged, InvalidParameter, LedgerDamaged,
+        AlreadyCharged, Receipt,
+    ]  # fmt: skip
+    assert isinstance(three, Receipt)
+    assert (three.paid, three.left_out) == (1, ("poor",))
+    assert isinstance(poor, BudgetExhausted)
+    # As the process would be told that is alone.
+    with pytest.raises(BudgetExhausted) as alone:
+        ledger.charge(["ada", "poor"], per_user("1/8"), batch="two")
+    assert (str(poor), poor.users) == (str(alone.value), alone.value.users)
+    assert [ledger.remaining(user)["rho"] for user in ("ada", "bob")] == [
+        1 - 2 * per_user("1/8").rho,
+        1 - per_user("1/8").rho,
+    ]
+    assert isinstance(one, Receipt)
+    assert [str(each) for each in ledger.check(one, three)][:1] == [
+        f"user 'hurt': rho is 7, but the history adds up to {ledger.filter.limits[0] // 2}"
+    ]
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+def killed_once(*, after_commit: bool) -> Any:
+    died: list[int] = []
+
+    def work(really: Callable[[Any], list[Charged]], requests: Any) -> list[Charged]:
+        if died:
+            return really(requests)
+        died.append(1)
+        if after_commit:
+            really(requests)
+        raise Killed
+
+    return work
+
+
+SEVEN = [wanted("ada", "1/50", f"{n}") for n in range(7)]
+
+
+def test_a_process_that_dies_before_its_commit_leaves_the_others_their_requests(
+    many: list[Ledger],
+) -> None:
+    outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=False))
+    assert groups == [7, *[1] * 6]
+    receipts = [each for each in outcomes if isinstance(each, Receipt)]
+    assert len(receipts) == 6
+    assert not any(receipt.repeated for receipt in receipts)
+    assert [type(each) for each in outcomes if not isinstance(each, Receipt)] == [Killed]
+    assert many[0].check(*receipts) == ()
+    assert many[0].charges() == 7
+
+
+def test_a_process_that_dies_after_its_commit_tells_nobody_that_a_charge_is_new(
+    many: list[Ledger],
+) -> None:
+    outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=True))
+    assert groups == [7, *[1] * 6]
+    told = [each for each in outcomes if not isinstance(each, Killed)]
+    assert {str(each).partition(": ")[2] for each in told} == {group_commit._CUT}
+    assert {type(each) for each in told} == {LedgerUnavailable}
+    assert (many[0].charges(), many[0].check()) == (8, ())
+    again = many[0].charge(["ada"], per_user("1/50"), batch="3", repeat_ok=True)
+    assert again.repeated
+
+
+def test_without_that_a_process_would_be_told_that_its_own_charge_is_anothers(
+    many: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sure = mutated(Queue._taken, "uncertain = end > 0", "uncertain = end < 0")
+    monkeypatch.setattr(Queue, "_taken", sure)
+    outcomes, _ = at_once(many[:8], SEVEN, killed_once(after_commit=True))
+    assert sum(isinstance(each, AlreadyCharged) for each in outcomes) == 6
+
+
+def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
+    many: list[Ledger],
+) -> None:
+    ledger, queue = many[0], Queue(many[0]._store, many[0]._book, many[0]._charged)
+    asked = [{**SAID, "batch": "one"}]
+    line = {"asked": asked, "group": queue._group(), "id": "x", "until": time.time() + 60}
+    for said, taken in (
+        ({}, True),
+        ({"id": "me"}, False),
+        ({"group": "another"}, False),
+        ({"until": time.time() - 1}, False),
+        ({"asked": [{**SAID, "names": ["ada", "ada"]}]}, False),
+        ({"asked": [{**SAID, "price": {**SAID["price"], "amounts": [-1]}}]}, False),
+        ({"asked": [{**SAID, "price": {**SAID["price"], "amounts": [1, 1]}}]}, False),
+        ({"asked": [{**SAID, "price": {**SAID["price"], "costs": []}}]}, False),
+        ({"asked": [{**SAID, "record": None}]}, False),
+        ({"asked": [{}]}, False),
+        ({"asked": 7}, False),
+    ):
+        text = json.dumps({**line, **said}).encode()
+        assert bool(queue._others(text, "me")) == taken, said
+        assert not queue._others(text[:-1], "me")
+        assert not queue._others(text + b'\n{"gone": "x"}', "me")
+    for line_of_none in (b"", b"7", b"[]", b"null", b"\xff", b"[" * 100_000):
+        assert queue._others(line_of_none, "me") == {}
+    assert ledger.charges() == 0
+
+
+SAID: dict[str, Any] = {
+    "batch": "one",
+    "names": ["ada"],
+    "price": {"amounts": [7], "assumptions": [], "costs": ["1/9"]},
+    "record": {},
+    "skip_exhausted": False,
+}
+
+
+def test_a_queue_that_is_long_starts_again(
+    many: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lengths = Path(f"{many[0]._store.where}-queue"), []
+    monkeypatch.setattr(Queue, "_led", mutated(Queue._led, "size > _MOST", "size > 64"))
+    for number in range(4):
+        requests = [wanted("ada", "1/50", f"{number} {n}") for n in range(2)]
+        assert at_once(many[:3], requests)[1] == [2]
+        lengths.append(path.stat().st_size)
+    assert max(lengths) < 1.5 * lengths[0]
+
+
+def test_a_long_request_waits_and_is_not_taken_along(
+    many: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_LONGEST", 10)
+    with ThreadPoolExecutor(len(many)) as pool:
+        batches = [f"{number}" for number in range(len(many))]
+        # Threads of one ledger are alike.
+        ledgers = [*many[:5], *many[:4]]
+        found = pool.map(
+            lambda m, b: m.charge(["ada"], per_user("1/50"), batch=b), ledgers, batches
+        )
+        assert sorted(each.number for each in found) == [*range(1, 10)]
+    assert b"asked" not in Path(f"{many[0]._store.where}-queue").read_bytes()
+
+
+def test_who_may_not_write_the_queue_charges_alone(many: list[Ledger]) -> None:
+    path = Path(f"{many[0]._store.where}-queue")
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    for number, ledger in enumerate(many, start=1):
+        assert ledger.charge(["ada"], per_user("1/50"), batch=f"{number}").number == number
+
+
+def test_who_waited_too_long_takes_its_request_back(
+    many: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_PATIENCE", 0.2)
+    held = Held(many[0]._charged)
+    many[0]._take = Queue(many[0]._store, many[0]._book, held).take
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(many[0].charge, ["ada"], per_user("1/50"), batch="one")
+        assert held.inside.wait(30)
+        with pytest.raises(LedgerUnavailable, match=r"waited 0\.2 s for"):
+            many[1].charge(["ada"], per_user("1/50"), batch="two")
+        held.go.set()
+        assert first.result().number == 1
+    assert many[2].charge(["ada"], per_user("1/50"), batch="three").number == 2
+    assert [charge.batch for charge in many[0].history()] == ["one", "three"]
+
+
+FORKED = """
+import os, sys
+from accounting.ledger import Ledger, group_commit
+with Ledger.open(sys.argv[1]) as ledger:
+    queue = group_commit.Queue(ledger._store, ledger._book, ledger._charged)
+    handle, other = queue._opened(), queue._opened()
+    assert group_commit._locked(handle) and not group_commit._locked(other)
+    if sys.argv[2] == "kept":
+        group_commit._HELD.clear()
+    (here, there), (back, forth) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(there, b"1")
+        os.read(back, 1)
+        os._exit(0)
+    os.read(here, 1)
+    os.close(handle)  # as if this process were killed
+    print(group_commit._locked(other))
+    os.write(forth, b"1")
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.nightly
+def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path: Path) -> None:
+    url = str(tmp_path / "ledger.db")
+    Ledger.create(url, budget=BUDGET).close()
+    assert script(FORKED, url, "closed") == "True\n"
+    assert script(FORKED, url, "kept") == "False\n"

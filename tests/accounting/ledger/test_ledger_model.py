@@ -1,0 +1,254 @@
+"""The ledger against a dictionary, over sequences that hypothesis looks for."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+import accounting.adaptive_composition.privacy_filter
+import accounting.ledger.charge_transaction
+import accounting.ledger.ledger
+from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.ledger import (
+    BudgetExhausted,
+    Ledger,
+    LedgerUnavailable,
+    hash_chain,
+)
+from accounting.ledger.charge_transaction import Book
+from tests.effort import by_day, effort
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+from tests.support.ledger.budget import BUDGET, per_user
+
+USERS = ("ada", "bob", "cid")
+PRICES = ("1/2", "1/3", "1/13", "2/5", "1", "3/2")
+
+
+class Against(RuleBasedStateMachine):
+    """``spent`` is what each user has been charged, exact; ``made`` is each batch's story."""
+
+    renews: ClassVar[str | None] = None
+
+    def __init__(self, url: str | None = None) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.url = url or str(Path(self.folder.name, "ledger.db"))
+        self.ledger = Ledger.create(self.url, budget=BUDGET, renews=self.renews)
+        self.today, self.last = date(2026, 12, 30), date.min  # last: of a charge
+        self.clock, hash_chain.now = hash_chain.now, self.now
+        self.counters = dict.fromkeys(USERS, 0)
+        self.exact = dict.fromkeys(USERS, Fraction(0))
+        self.made: dict[str, tuple[frozenset[str], str, frozenset[str]]] = {}
+
+    def now(self) -> str:
+        """Late on the day."""
+        return f"{self.today}T23:59:59+00:00"
+
+    def renewed(self) -> bool:
+        """Whether nothing that was spent counts today."""
+        return False
+
+    def spent(self, user: str) -> int:
+        """The shares that count today."""
+        return 0 if self.renewed() else self.counters[user]
+
+    @rule(
+        users=st.sets(st.sampled_from(USERS), min_size=1),
+        price=st.sampled_from(PRICES),
+        batch=st.sampled_from("abcdefgh"),
+        skip=st.booleans(),
+    )
+    def charge(self, users: set[str], price: str, batch: str, skip: bool) -> None:
+        amount = math.ceil(Fraction(price) * SHARES)
+        poor = frozenset(user for user in users if self.spent(user) + amount > SHARES)
+
+        def attempt() -> frozenset[str]:
+            receipt = self.ledger.charge(
+                users, per_user(price), batch=batch, skip_exhausted=skip, repeat_ok=True
+            )
+            assert receipt.paid == len(users) - len(receipt.left_out)
+            assert receipt.repeated == (batch in self.made)
+            return frozenset(receipt.left_out)
+
+        if batch in self.made:
+            asked, before, left_out = self.made[batch]
+            if asked == users and before == price and (skip or not left_out):
+                assert attempt() == left_out
+            else:
+                assert "was charged before" in refusal(attempt)
+        elif self.today < self.last:
+            with pytest.raises(LedgerUnavailable, match=f"last charge in {self.last}: "):
+                attempt()
+        elif poor and not skip:
+            with pytest.raises(BudgetExhausted) as refused:
+                attempt()
+            assert refused.value.users == tuple(sorted(poor))
+        else:
+            assert attempt() == poor
+            self.made[batch] = (frozenset(users), price, poor)
+            if self.renewed():
+                self.counters = dict.fromkeys(USERS, 0)
+                self.exact = dict.fromkeys(USERS, Fraction(0))
+            self.last = self.today
+            for user in users - poor:
+                self.counters[user] += amount
+                self.exact[user] += Fraction(price)
+
+    @rule()
+    def reopen(self) -> None:
+        self.ledger.close()
+        self.ledger = Ledger.open(self.url, budget=BUDGET, renews=self.renews)
+
+    @invariant()
+    def agrees(self) -> None:
+        for user in USERS:
+            (left,) = self.ledger.remaining(user).values()
+            assert left == 1 - Fraction(self.spent(user), SHARES)
+            assert 0 <= left <= 1 - (0 if self.renewed() else self.exact[user])
+            assert [charge.batch for charge in self.ledger.history(user)] == [
+                batch for batch, (asked, _, spared) in self.made.items() if user in asked - spared
+            ]
+            assert self.ledger.spent(user) == per_user(1 - left)
+        amount = math.ceil(Fraction(2, 5) * SHARES)
+        poor = tuple(user for user in USERS if self.spent(user) + amount > SHARES)
+        assert self.ledger.exhausted(USERS, per_user("2/5")) == poor
+        assert self.ledger.charges() == len(self.made)
+        assert self.ledger.check() == ()
+        self.counts()
+
+    def counts(self) -> None:
+        """How many users have counters."""
+        assert self.ledger.users() == sum(count > 0 for count in self.counters.values())
+
+    def teardown(self) -> None:
+        hash_chain.now = self.clock
+        self.ledger.close()
+        self.folder.cleanup()
+
+
+class Renewing(Against):
+    """Each day has its own budget, and the clock may be set back."""
+
+    renews = "day"
+
+    @rule(days=st.sampled_from([1, 1, 1, -1]))
+    def pass_days(self, days: int) -> None:
+        self.today += timedelta(days=days)
+
+    def renewed(self) -> bool:
+        return self.today > self.last
+
+    def counts(self) -> None:
+        """Counters are those of the last day with a charge; no day spends more than a budget."""
+        for user in USERS:
+            for charges in self.ledger.periods(user).values():
+                assert sum(charge.amounts[0] for charge in charges) <= SHARES
+
+
+@pytest.mark.parametrize("model", [Against, Renewing])
+def test_the_ledger_does_what_a_dictionary_does(model: type[Against]) -> None:
+    run_state_machine_as_test(
+        model, settings=settings(max_examples=effort(5, 15), stateful_step_count=10)
+    )
+
+
+# Who, at what price, in which batch, skipping the exhausted or not.
+STORY = [
+    ("ada bob", "1/2", "a", False),
+    ("ada bob", "1/2", "a", False),
+    ("ada", "1/2", "b", False),
+    ("ada cid", "1/13", "c", False),
+    ("ada cid", "1/13", "c", True),
+    ("ada bob", "1/2", "a", True),
+    ("cid", "3/2", "d", False),
+    ("bob cid", "3/2", "e", True),
+    *(("cid", "1/13", f"thirteenth {n}", False) for n in range(13)),
+]
+
+
+def tell(days: Sequence[int], url: str | None = None) -> None:
+    """The model's comparisons along a story that comes to each edge, told once a day."""
+    told = Renewing(url) if len(days) > 1 else Against(url)
+    try:
+        for n, day in enumerate(days):
+            told.today += timedelta(days=day)
+            for users, price, batch, skip in STORY[: None if len(days) == 1 else 8]:
+                told.charge(set(users.split()), price, f"{batch}{n or ''}", skip)
+                told.agrees()
+    finally:
+        told.teardown()
+
+
+DAYS = (0, 1, -1, 3)
+
+
+@pytest.mark.parametrize("days", [(0,), DAYS])
+def test_the_story_agrees(url: str, days: Sequence[int]) -> None:
+    tell(days, url)
+
+
+@contextmanager
+def broken(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, old: str, new: str
+) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        mutant = mutated(getattr(owner, name), old, new)
+        patched.setattr(owner, name, mutant)
+        if name == "charged":
+            patched.setattr(accounting.ledger.ledger, name, mutant)
+        yield
+
+
+@by_day(8)
+@pytest.mark.parametrize(
+    ("owner", "name", "old", "new"),
+    [
+        # Nobody is ever found poor: the table's own rule stops the overspending.
+        (Book, "poor", "accounts.get(name) in out", "False"),
+        # The price is left out of the comparison.
+        (Book, "poor", "limit - a for", "limit for"),
+        # One share too early.
+        (Book, "poor", "held > m for", "held >= m for"),
+        (Book, "poor", "return names", "return ()"),
+        # Rounded down, thirteen thirteenths would be paid with less than a budget.
+        (
+            accounting.adaptive_composition.privacy_filter,
+            "_shares",
+            "math.ceil(cost * SHARES",
+            "math.floor(cost * SHARES",
+        ),
+        # A retried charge would be paid twice.
+        (accounting.ledger.charge_transaction, "charged", "if request.batch in made", "if False"),
+        # The history and the counters part.
+        (Book, "pay", "tuple(h + a for", "tuple(h for"),
+        # A day that begins drops nothing, or sees what was spent before.
+        (Book, "write", "if head.renewed", "if False"),
+        (Book, "accounts", "if head.renewed", "if False"),
+        # A clock that is set back finds the counters of a later day.
+        (
+            accounting.ledger.charge_transaction,
+            "charged",
+            "if start.today < start.period",
+            "if False",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_ledger_that_is_broken_is_not_a_dictionary(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, old: str, new: str
+) -> None:
+    # What fails is a comparison with the model, or the database's own rule.
+    with broken(monkeypatch, owner, name, old, new), pytest.raises(Exception):  # noqa: B017, PT011 - any failure rejects the mutant
+        [*map(tell, ((0,), DAYS))]

@@ -1,0 +1,175 @@
+"""Rows of one user: a guarantee for one contribution costs the user what all its rows lose."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.composition.compose import Composition, compose
+from accounting.composition.noisy_threshold_guarantee import appearance
+from accounting.descriptions.real_noise import Gaussian, Laplace
+from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
+from accounting.ledger import Ledger
+from accounting.ledger.charge_request import Request, cost, for_user
+from accounting.privacy_curves.derive_guarantee import PoissonSampled, guarantee
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from dpcore.errors import InvalidParameter
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity, Unit
+from dpcore.selection import NoisyThreshold
+from tests.support.accounting import subsampled_releases
+from tests.support.ledger.budget import PER_USER
+from tests.support.run_command import Answer, typed
+
+LAPLACE = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+CURVE = PrivacyCurve(noise=LAPLACE.noise, sensitivity=1)
+GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+NOISE = ("--noise", "discrete-laplace:scale=10")
+ADDED = Scope(relation=Relation.ADD_REMOVE)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Any:
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=Pure(4, scope=PER_USER)) as made:
+        yield made
+
+
+def test_a_guarantee_for_one_contribution_says_how_many_there_are(ledger: Ledger) -> None:
+    release = Release(mechanism=LAPLACE, batch="a", participants=("ada",))
+    for charge in (
+        lambda: ledger.charge(["ada"], guarantee(LAPLACE), batch="a"),
+        lambda: ledger.charge(["ada"], Pure("1/10"), batch="a"),
+        lambda: ledger.charge(["ada"], Assumed(Pure("1/10"), "a data sheet"), batch="a"),
+        lambda: ledger.charge(compose(CURVE, CURVE), users=["ada"], batch="a"),
+        lambda: ledger.charge(release),
+        lambda: ledger.charge_many([release]),
+        lambda: ledger.exhausted(["ada"], Pure("1/10")),
+    ):
+        with pytest.raises(InvalidParameter, match=r"rows_per_user: must be given: .*unit='user'"):
+            charge()
+    wrong: tuple[Any, ...] = (0, -1, 1.5, "two")
+    for rows in wrong:
+        with pytest.raises(InvalidParameter, match="rows_per_user"):
+            ledger.charge(["ada"], Pure("1/10"), batch="a", rows_per_user=rows)
+    with pytest.raises(InvalidParameter, match="rows_per_user = 2: must not be given"):
+        ledger.charge(["ada"], Pure("1/10", scope=PER_USER), batch="a", rows_per_user=2)
+    assert ledger.charges() == 0
+
+
+def test_k_rows_are_paid_k_times(ledger: Ledger) -> None:
+    ledger.charge(["ada"], guarantee(LAPLACE), batch="a", rows_per_user=3)
+    assert ledger.spent("ada") == PureBound("3/10", scope=PER_USER)
+    ledger.charge(Release(mechanism=LAPLACE, batch="b", participants=("ada",)), rows_per_user=2)
+    ledger.charge(["ada"], Pure("1/10"), batch="c", rows_per_user=1)
+    assert ledger.spent("ada") == PureBound("6/10", scope=PER_USER)
+    # The same batch with other rows is another charge.
+    with pytest.raises(InvalidParameter, match="at another price"):
+        ledger.charge(["ada"], guarantee(LAPLACE), batch="a", rows_per_user=2)
+    assert ledger.exhausted(["ada"], Pure("1/10"), rows_per_user=34) == ()
+    assert ledger.exhausted(["ada"], Pure("1/10"), rows_per_user=35) == ("ada",)
+    ledger.charge_many([Request(users=["ada"], guarantee=CURVE, batch="d", rows_per_user=34)])
+    assert ledger.remaining("ada") == {"epsilon": 0}
+
+
+def test_what_rows_cost_is_what_so_many_steps_lose() -> None:
+    """Against the laws themselves, written out: a shift of k in place of one."""
+    for k in (1, 2, 3):
+        curve = for_user(CURVE, k)
+        masses = {x: math.exp(-abs(x) / 10) * math.tanh(1 / 20) for x in range(-400, 401)}
+        found = sum(max(p - masses.get(x - k, 0.0), 0) for x, p in masses.items())
+        assert math.isclose(curve.delta(0).upper_float, found, rel_tol=1e-9)
+        rho = for_user(GAUSSIAN, k)
+        assert rho.zcdp().upper == Fraction(k * k, 8)
+        assert for_user(ZCdp("1/8"), k) == ZCdp(Fraction(k * k, 8), scope=PER_USER)
+        assert for_user(Pure("1/8"), k) == Pure(Fraction(k, 8), scope=PER_USER)
+        assert for_user(Assumed(Pure("1/8"), "said"), k) == Assumed(
+            Pure(Fraction(k, 8), scope=PER_USER), "said"
+        )
+
+
+def test_several_steps_of_an_approximate_claim() -> None:
+    """Chains of worlds that each keep the claim: the ends lose no more, and some nearly as much."""
+    epsilon, delta, k = 0.5, 0.01, 3
+    claim = for_user(Approx("1/2", "1/100"), k)
+    assert isinstance(claim, Approx)
+    assert claim.scope == PER_USER
+    assert claim.stated_epsilon == Fraction(3, 2)
+    # From P_0 to P_k, with P_(i+1)(S) = e^-eps (P_i(S) - delta): the extreme event of every step.
+    chance = 0.2
+    far = chance
+    for _ in range(k):
+        far = math.exp(-epsilon) * (far - delta)
+    lost = chance - math.exp(k * epsilon) * far
+    assert math.isclose(float(claim.stated_delta), lost, rel_tol=1e-12)
+    assert Fraction(claim.stated_delta) >= Fraction(lost) * (1 - Fraction(1, 10**14))
+
+
+def test_parts_of_a_composition_move_as_often() -> None:
+    real = RealCurve(noise=Gaussian(sigma=2), sensitivity=Sensitivity.l2_squared(2), scope=ADDED)
+    sampled = PoissonSampled(curve=real, rate="1/10")
+    whole = for_user(compose((real, 2), sampled), 3)
+    assert isinstance(whole, Composition)
+    assert whole.scope == Scope(unit="user", relation="add-remove")  # type: ignore[arg-type]  # by value
+    (first, two), (second, one) = whole.parts
+    assert (two, one) == (2, 1)
+    assert isinstance(first, RealCurve)
+    assert first.sensitivity == Sensitivity.l2_squared(18)
+    assert second == subsampled_releases.poisson(curve=real, rate="1/10", members=3)
+
+
+def test_rows_that_no_theorem_covers_are_refused() -> None:
+    real = RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADDED)
+    exact = PrivacyCurve(noise=LAPLACE.noise, sensitivity=1, scope=ADDED)
+    parts: list[Any] = [Rdp({2: 1}), compose(PoissonSampled(curve=real, rate="1/10"))]
+    for source in (*parts, compose(PoissonSampled(curve=exact, rate="1/10"))):
+        assert for_user(source, 1).scope.unit.value == "user"
+        with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
+            for_user(source, 2)
+
+
+def test_several_rows_of_a_user_cost_what_so_many_steps_cost(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def opened(*words: str) -> Answer:
+        return typed(capsys, "ledger", words[0], "--db", str(tmp_path / "ledger.db"), *words[1:])
+
+    words = ["charge", "--users", "ada", "--rows-per-user"]
+    assert opened(*words, "3", "--batch", "one", *NOISE).code == 0
+    alone = ["--sensitivity", "3", *NOISE]
+    assert opened("charge", "--users", "bob", "--batch", "two", *alone).code == 0
+    spent = [opened("show", "--user", user).out.splitlines()[1] for user in ("ada", "bob")]
+    assert spent == ["spent      epsilon=0.3"] * 2
+    claim = ["--claim", "epsilon=1/10", "--reason", "x"]
+    assert opened(*words, "2", "--batch", "three", *claim).code == 0
+    refused = opened(*words, "0", "--batch", "four", *claim)
+    assert refused.code == 2
+    assert "--rows-per-user = 0" in refused.err
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_of_one_key_reach_a_threshold_together(rows: int) -> None:
+    noise, threshold = DiscreteLaplace(scale=1), 12
+    counts = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1), scope=ADDED)
+    asked = NoisyThreshold(mechanism=counts, threshold=threshold)
+    scope = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
+    keeper = filter_for(Approx(50, "1/10", scope=scope))
+    price, record = cost(keeper, asked, rows)
+    # A user adds one key of `rows` rows: without them it is never there.
+    appears = noise.enclose_sf(threshold - 1 - rows).lower
+    assert price.costs[1] >= appears
+    assert record["scope"] == scope.to_json()
+    # k times the delta of one row is no bound of it.
+    of_one = appearance(noise, threshold, 1)
+    assert rows == 1 or rows * of_one < appears
+    # One user with so many rows, stated as such, is the same.
+    moved = Mechanism(noise=noise, sensitivity=Sensitivity.l1(rows), scope=scope)
+    whole = NoisyThreshold(mechanism=moved, threshold=threshold, rows_per_user=rows)
+    assert cost(keeper, whole)[0] == price

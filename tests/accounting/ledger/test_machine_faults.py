@@ -1,0 +1,176 @@
+"""What the machine does to a ledger: full disks, limits, locks, files that may not be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger.charge_transaction import Book
+from accounting.ledger.database import transactions
+from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated
+from tests.support.ledger.budget import BUDGET, per_user
+from tests.support.ledger.scripts import ALONE, ENVIRONMENT, script
+
+FULL = """
+import sys
+from accounting.guarantees.stated_guarantees import ZCdp
+from accounting.ledger import Ledger, LedgerUnavailable
+from dpcore.mechanism import Scope, Unit
+price = ZCdp("1/1000", scope=Scope(unit=Unit.USER))
+with Ledger.create(sys.argv[1], budget=ZCdp(1, scope=price.scope)) as ledger:
+    receipts = []
+    try:
+        for number in range(1000):
+            users = [f"user {n}" for n in range(3000)]
+            receipts.append(ledger.charge(users, price, batch=f"{number}"))
+    except LedgerUnavailable as error:
+        print(str(error))
+    assert 2 < len(receipts) < 1000 and ledger.check(*receipts) == ()
+    assert ledger.charges() == len(receipts)
+"""
+
+
+def test_a_disk_that_is_full_leaves_the_old_state(tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    mount = f"mount -t tmpfs -o size=2m none '{room}'"
+    if shutil.which("unshare") is None or subprocess.run([*ALONE, mount], check=False).returncode:
+        pytest.skip("this machine gives no file system of one's own")
+    own = (*ALONE, f'{mount} && exec "$@"', "sh")
+    said = script(FULL, room / "ledger.db", before=own)
+    assert said == f"{room / 'ledger.db'}: database or disk is full\n"
+
+
+def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
+    with Ledger.create(url, budget=BUDGET) as ledger, Ledger.open(url) as other:
+        with other._store.writing() as connection:
+            other._book.head(connection, lock=True)
+            with pytest.raises(LedgerUnavailable, match=r"waited 0\.05 s for") as refused:
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
+            assert "\n" not in str(refused.value)
+            if not url.startswith("postgresql") and Path("/proc/locks").exists():
+                assert f"another thread of this process, {os.getpid()}" in str(refused.value)
+            assert ledger.charges() == 0  # who reads does not wait
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
+
+
+HOLDING = """
+import sys
+from accounting.ledger import Ledger
+with Ledger.open(sys.argv[1]) as ledger, ledger._store.writing() as connection:
+    ledger._book.head(connection, lock=True)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@by_day(1)
+def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        holding = subprocess.Popen(
+            [sys.executable, "-c", HOLDING, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        with holding:
+            assert holding.stdout is not None
+            assert holding.stdout.readline() == b"held\n"
+            with pytest.raises(
+                LedgerUnavailable, match=r"waited 0\.05 s for .*wait for it to finish"
+            ) as refused:
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
+            said = str(refused.value)
+            assert "charge again: the same batch is charged once" in said
+            assert "\n" not in said
+            if url.startswith("postgresql"):
+                assert re.search(
+                    r"for server process \d+, idle in transaction in a transaction", said
+                )
+                assert "pg_terminate_backend" in said
+            elif Path("/proc/locks").exists():
+                assert f"for process {holding.pid} (python" in said
+            else:
+                assert "which this system cannot identify" in said
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
+
+
+def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        ledger.charge(["ada"], per_user("1/4"), batch="one")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing)
+            with pytest.raises(LedgerUnavailable, match="Input/output error"):
+                ledger.charge(["ada"], per_user("1/4"), batch="one", repeat_ok=True)
+
+
+def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Book, "head", mutated(Book.head, "if lock else", "if False else"))
+    lax = mutated(transactions._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
+    monkeypatch.setattr(transactions, "_begin", lax)
+    with (
+        Ledger.create(url, budget=BUDGET) as ledger,
+        Ledger.open(url) as other,
+        other._store.writing() as connection,
+    ):
+        other._book.head(connection, lock=True)
+        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
+
+
+def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(Book, "_add_up", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge(["ada"], per_user("1/4"), batch="one")
+        assert (ledger.charges(), ledger.check()) == (0, ())
+
+
+def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "_begin", lambda connection, *, reads: None)
+    monkeypatch.setattr(Book, "_add_up", broken_off)
+    with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
+        with pytest.raises(KeyboardInterrupt):
+            ledger.charge(["ada"], per_user("1/4"), batch="one")
+        assert ledger.check() != ()
+
+
+def broken_off(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("absent/ledger.db", "absent/ledger.db: there is no such file"),
+        ("sqlite:///absent/ledger.db", "there is no such file"),
+        ("postgresql://nobody:secret@/none?host=/absent", "connection"),
+        ("postgresql://nobody@/none?host=/absent&password=secret", "connection"),
+        ("postgresql://nobody@/none?host=/absent&secret=secret", "invalid connection option"),
+        ("x" * 5000, "x: "),
+    ],
+)
+def test_a_database_that_is_not_there_is_one_line(url: str, match: str) -> None:
+    with pytest.raises(LedgerUnavailable, match=match) as refused:
+        Ledger.open(url)
+    assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value).replace('option "secret"', "")
+    with pytest.raises(LedgerUnavailable) as refused:
+        Ledger.create(url, budget=BUDGET)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,174 @@
+"""Budgets that renew: a charge counts in the period of its time, never in an earlier one."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from accounting.adaptive_composition.privacy_filter import ApproxFilter
+from accounting.guarantees.stated_guarantees import Approx, Pure, PureBound, Rdp, Word, ZCdp
+from accounting.ledger import (
+    BudgetExhausted,
+    Ledger,
+    LedgerUnavailable,
+    adopt,
+    backup,
+    hash_chain,
+)
+from accounting.ledger.charge_transaction import Book, charged
+from dpcore import DiscreteLaplace, Mechanism
+from dpcore.errors import InvalidParameter
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+from tests.support.ledger.budget import BUDGET, PER_USER, per_user
+
+
+class Clock:
+    """The time of the ledger; each look at it moves it on by ``steps``, if there are any."""
+
+    def __init__(self, time: str) -> None:
+        self.time, self.steps = time, list[str]()
+
+    def __call__(self) -> str:
+        found = self.time
+        if self.steps:
+            self.time = self.steps.pop(0)
+        return f"{found}+00:00"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock("2026-12-31T23:59:59")
+    monkeypatch.setattr(hash_chain, "now", made)
+    return made
+
+
+def test_a_charge_counts_in_the_year_of_its_time(url: str, clock: Clock) -> None:
+    with Ledger.create(url, budget=BUDGET, renews="year") as ledger:
+        ledger.charge(["ada", "bob"], per_user("3/4"), batch="a")
+        with pytest.raises(BudgetExhausted, match=r"ada \(rho=1/4 in 2026\)"):
+            ledger.charge(["ada"], per_user("1/2"), batch="b")
+        clock.time = "2027-01-01T00:00:00"
+        assert ledger.remaining("ada") == {"rho": 1}
+        assert ledger.exhausted(["ada"], per_user(1)) == ()
+        ledger.charge(["ada"], per_user("1/2"), batch="b")
+        assert [ledger.left(user) for user in ("ada", "bob")] == [
+            "rho=1/2 in 2027",
+            "rho=1 in 2027",
+        ]
+        # The batch of last year is paid: asked again it costs nothing this year.
+        assert ledger.charge(["ada", "bob"], per_user("3/4"), batch="a", repeat_ok=True).repeated
+        assert {period: len(each) for period, each in ledger.periods("ada").items()} == {
+            "2026": 1, "2027": 1
+        }  # fmt: skip
+        assert ledger.spent("ada") == per_user("1/2")
+        # The clock is set back: last year is over, and nothing is read as if it were not.
+        clock.time = "2026-12-31T23:59:59"
+        with pytest.raises(LedgerUnavailable, match="the last charge in 2027"):
+            ledger.charge(["bob"], per_user("1/8"), batch="c")
+        assert ledger.remaining("ada") == {"rho": 0.5}
+        assert ledger.charge(["ada"], per_user("1/2"), batch="b", repeat_ok=True).repeated
+        clock.time = "2027-06-01T00:00:00"
+        assert ledger.charge(["bob"], per_user("1/8"), batch="c").number == 3
+        assert ledger.check() == ()
+
+
+def test_a_year_that_ends_during_a_charge_is_that_of_one_look_at_the_clock(
+    url: str, clock: Clock
+) -> None:
+    noisy = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=1, scope=PER_USER)
+    budget = Pure(1, scope=PER_USER)
+    with Ledger.create(url, budget=budget, renews="year") as ledger:
+        clock.steps = ["2027-01-01T00:00:00"]
+        first = ledger.release(noisy, 7, users=["ada"], batch="a")
+        again = ledger.release(noisy, 8, users=["ada"], batch="a")
+        assert (first.value, first.repeated, again.repeated) == (again.value, False, True)
+        ledger.release(noisy, 7, users=["ada"], batch="b")
+        assert [*ledger.periods()] == ["2026", "2027"]
+        assert ledger.remaining("ada") == {"epsilon": 0}
+        assert ledger.check() == ()
+
+
+@pytest.mark.parametrize(
+    ("budget", "three"),
+    [
+        (Pure(2, scope=PER_USER), PureBound(6, scope=PER_USER)),
+        (ZCdp("1/2", scope=PER_USER), ZCdp("3/2", scope=PER_USER)),
+        (Rdp({2: 1, 8: 3}, scope=PER_USER), Rdp({2: 3, 8: 9}, scope=PER_USER)),
+    ],
+)
+def test_several_periods_add(budget: Word, three: Word, tmp_path: Path) -> None:
+    with Ledger.create(str(tmp_path / "l.db"), budget=budget, renews="month") as ledger:
+        assert ledger.together(3) == three
+        assert ledger.together(1).parameters() == budget.parameters()
+        assert "periods = 0" in refusal(lambda: ledger.together(0))
+
+
+def test_periods_of_epsilon_and_delta_add_what_the_filter_counts() -> None:
+    one = ApproxFilter(budget=Approx(1, "1e-6", scope=PER_USER))
+    three = one.together(3)
+    assert isinstance(three, Approx)
+    rho, slack = Fraction(one.rho or 0), Fraction(one.slack or 0)
+    assert three.stated_delta == 3 * (Fraction("1e-6") - slack) + slack
+    # A filter of that budget with the same slack holds what three of them hold.
+    wide = ApproxFilter(budget=three, slack=slack, rho=3 * rho)
+    assert wide.budgets == tuple(3 * each for each in one.budgets)
+    # Well below three epsilons, and more than the same rho gives by a formula that is not tight.
+    assert 1 < three.stated_epsilon < 3
+    assert three.stated_epsilon < float(3 * rho) + 2 * math.sqrt(3 * rho * -math.log(slack))
+
+
+def test_the_rule_is_part_of_the_budget_and_goes_along(tmp_path: Path, clock: Clock) -> None:
+    url, copy = str(tmp_path / "l.db"), tmp_path / "copy.db"
+    with pytest.raises(InvalidParameter, match="renews = week: must be one of year, month, day"):
+        Ledger.create(url, budget=BUDGET, renews="week")
+    assert not Path(url).exists()
+    with Ledger.create(url, budget=BUDGET, renews="year") as ledger:
+        ledger.charge(["ada"], per_user("1/2"), batch="a")
+        assert json.loads(next(ledger.export()))["filter"]["renews"] == "year"
+    for renews in (None, "day"):
+        with pytest.raises(InvalidParameter, match="is not the ledger's, year: a budget never"):
+            Ledger.create(url, budget=BUDGET, renews=renews)
+    backup(url, copy)
+    adopt(str(copy))
+    with Ledger.open(str(copy)) as ledger:
+        assert (ledger.renews, ledger.left("ada")) == ("year", "rho=1/2 in 2026")
+    with Ledger.create(str(tmp_path / "plain.db"), budget=BUDGET) as plain:
+        # As before there were rules: what an old ledger holds, and an old version opens.
+        assert json.loads(next(plain.export()))["filter"] == plain.filter.to_json()
+        assert (plain.renews, [*plain.periods()]) == (None, [])
+        with pytest.raises(InvalidParameter, match="is not the ledger's, never"):
+            Ledger.open(str(tmp_path / "plain.db"), budget=BUDGET, renews="year")
+
+
+def test_a_past_year_that_was_overspent_is_found(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = str(tmp_path / "l.db")
+    with Ledger.create(url, budget=BUDGET, renews="year") as ledger:
+        # Somebody leaves the rules out, and puts the counters right before the year ends.
+        with monkeypatch.context() as patched, closing(sqlite3.connect(url)) as database:
+            patched.setattr(Book, "poor", mutated(Book.poor, "in names", "in ()"))
+            ledger.charge(["ada"], per_user("3/4"), batch="a")
+            with database:
+                database.execute("DELETE FROM ledger_users")
+            ledger.charge(["ada"], per_user("3/4"), batch="b")
+        clock.time = "2027-01-01T00:00:00"
+        ledger.charge(["ada", "bob"], per_user("1/2"), batch="c")
+        assert [*map(str, ledger.check())] == [
+            "user 'ada': was charged more than the budget in 2026"
+        ]
+        # A clock set back, by one who leaves that rule out.
+        clock.time = "2025-12-31T00:00:00"
+        careless = mutated(charged, "if start.today < start.period", "if False")
+        monkeypatch.setattr("accounting.ledger.ledger.charged", careless)
+        ledger.charge(["eve"], per_user("1/2"), batch="d")
+        assert "charge 4 (batch 'd'): was made in 2025, after a charge in 2027" in [
+            *map(str, ledger.check())
+        ]

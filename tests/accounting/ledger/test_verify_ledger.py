@@ -1,0 +1,302 @@
+"""A database that was edited by hand is noticed, and the place is named."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, select, text
+
+from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.guarantees.stated_guarantees import Assumed
+from accounting.ledger import Ledger, LedgerDamaged
+from accounting.ledger.database.transactions import Store
+from accounting.ledger.errors import Receipt
+from accounting.ledger.hash_chain import Charge
+from accounting.ledger.tables import Tables
+from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+from tests.support.ledger.budget import BUDGET, per_user
+
+# What somebody did, and what the check says of it.
+EDITS = [
+    ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
+    ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 (batch 'three'): was edited"),
+    ("UPDATE ledger_charges SET batch = 'x' WHERE id = 2", "charge 2 (batch 'x'): was edited"),
+    ("UPDATE ledger_charges SET made = '1970' WHERE id = 1", "charge 1 (batch 'one'): was edited"),
+    ("UPDATE ledger_charges SET guarantee = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
+    ("UPDATE ledger_charges SET guarantee = '{}' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
+    ("UPDATE ledger_charges SET assumed = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
+    ("UPDATE ledger_charges SET paid = 1 WHERE id = 2", "has 2 rows in ledger_paid"),
+    ("UPDATE ledger_charges SET digest = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edited"),
+    ("UPDATE ledger_charges SET previous = 'x' WHERE id = 2", "does not follow the charge before"),
+    ("UPDATE ledger_charges SET id = 9 WHERE id = 2", "charge 9 (batch 'two'): was edited"),
+    ("DELETE FROM ledger_charges WHERE id = 2", "charge 2: is missing"),
+    ("DELETE FROM ledger_charges WHERE id = 3", "last charge differs: 3 is recorded, 2 was"),
+    ("DELETE FROM ledger_charges", "1: there is no such charge, but ledger_paid"),
+    ("DELETE FROM ledger_paid WHERE charge = 2 AND name = 'bob'", "has 1 rows in ledger_paid"),
+    ("DELETE FROM ledger_paid WHERE charge = 2", "has 0 rows in ledger_paid"),
+    ("INSERT INTO ledger_paid VALUES (2, 'eve')", "has 3 rows in ledger_paid"),
+    ("INSERT INTO ledger_paid VALUES (7, 'eve')", "charge 7: there is no such charge"),
+    ("UPDATE ledger_paid SET name = 'eve' WHERE name = 'bob'", "its rows in ledger_paid were"),
+    ("UPDATE ledger_paid SET charge = 3 WHERE charge = 2 AND name = 'bob'", "has 1 rows in ledger"),
+    ("UPDATE ledger_spared SET name = 'eve'", "its rows in ledger_spared were edited"),
+    ("DELETE FROM ledger_spared", "has 0 rows in ledger_spared"),
+    ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, but the"),
+    ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
+    ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': was charged, but has no counters"),
+    ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, but the history"),
+    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': was charged, but has"),
+    ("DELETE FROM ledger", "the row of the ledger is missing"),
+    ("UPDATE ledger SET charges = 2", "last charge differs: 2 is recorded, 3 was"),
+    ("UPDATE ledger SET head = 'x'", "last charge differs: 3 is recorded, 3 was"),
+    ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter differs from"),
+    # The same to a reader, and yet not what was written.
+    ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter differs from the one"),
+    ("UPDATE ledger SET identity = 'x'", "ledger: its identity differs from the one"),
+    ("UPDATE ledger_users SET mark = 'x' WHERE name = 'bob'", "'bob': its row does not match its"),
+    ("UPDATE ledger SET format = 3", "ledger: must have format 2"),
+    ("UPDATE ledger_charges SET guarantee = replace(guarantee, ':', ': ') WHERE id = 2",
+     "charge 2 (batch 'two'): was edited: its guarantee is not in canonical form"),
+    ("INSERT INTO ledger_users VALUES ('eve', 0, 0, 'x')", "user 'eve': has counters, but was"),
+]  # fmt: skip
+
+
+def three_charges(ledger: Ledger) -> list[Receipt]:
+    return [
+        ledger.charge(["ada", "bob"], per_user("1/2"), batch="one"),
+        ledger.charge(["ada", "bob"], per_user("1/4"), batch="two"),
+        ledger.charge(["ada", "cid", "dan"], per_user("1/2"), batch="three", skip_exhausted=True),
+    ]
+
+
+def edit(url: str, *statements: str, **values: object) -> None:
+    with closing(Store(url)) as store, store.writing() as connection:
+        for statement in statements:
+            connection.execute(text(statement), values)
+
+
+def said(ledger: Ledger, *receipts: Receipt) -> str:
+    return "\n".join(str(damage) for damage in ledger.check(*receipts))
+
+
+@by_day(1)
+def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        receipts = three_charges(ledger)
+        assert ledger.check(*receipts) == ()
+        whole = dump(url)
+        for statement, expected in EDITS:
+            edit(url, statement)
+            assert expected in said(ledger), statement
+            restore(url, whole)
+        assert ledger.check(*receipts) == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 .*was edited: its digest"),
+        ("DELETE FROM ledger_charges WHERE id = 3", "charge 2 differs from the last charge"),
+        ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter was edited"),
+    ],
+)
+def test_no_charge_is_added_to_a_damaged_end(url: str, statement: str, match: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        three_charges(ledger)
+        edit(url, statement)
+        with pytest.raises(LedgerDamaged, match=match):
+            ledger.charge(["eve"], per_user("1/4"), batch="four")
+        with Ledger.open(url) as again:
+            assert again.check()
+
+
+def test_what_was_edited_is_not_shown_as_history(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.charge(["ada"], Assumed(per_user("1/4"), "a data sheet"), batch="zero")
+        three_charges(ledger)
+        edit(url, "UPDATE ledger_charges SET guarantee = '{}' WHERE id = 1")
+        for look in (
+            lambda: ledger.spent("ada"),
+            ledger.history,
+            lambda: list(ledger.export()),
+            lambda: ledger.charge(["ada"], per_user("1/4"), batch="zero", repeat_ok=True),
+        ):
+            with pytest.raises(LedgerDamaged, match=r"charge 1 \(batch 'zero'\): was edited"):
+                look()
+
+
+@pytest.mark.parametrize("table", ["ledger_charges", "ledger_users", "ledger"])
+def test_a_table_that_is_gone_is_damage(url: str, table: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        three_charges(ledger)
+        edit(url, f"DROP TABLE {table}")
+        assert "its tables differ from those of a ledger" in said(ledger)
+        for method in (Ledger.open, Ledger.create):
+            with pytest.raises(LedgerDamaged, match="some of the tables of a ledger"):
+                method(url, budget=BUDGET)
+
+
+# A value of each kind that SQLite knows, and the same cell as bytes and with a space.
+VALUES = ["0", "7", "-1", "9223372036854775807", "1.5", "'x'", "x'ff'", "CAST(x'ff' AS TEXT)"]
+VALUES += ["CAST({column} AS BLOB)", "{column} || ' '"]
+
+
+@pytest.mark.nightly
+def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
+    file = str(tmp_path / "ledger.db")
+    with (
+        Ledger.create(file, budget=BUDGET) as ledger,
+        closing(sqlite3.connect(file, isolation_level=None)) as hand,
+        closing(sqlite3.connect(":memory:")) as saved,
+    ):
+        ledger.charge(["ada"], per_user("1/2"), batch="one")
+        # A name that bytes would spell if they were shown as text.
+        ledger.charge(["b'x'"], Assumed(per_user("1/4"), "a data sheet"), batch="b'x'")
+        ledger.charge(["b'x'"], per_user(1), batch="nobody", skip_exhausted=True)
+        hand.execute("PRAGMA ignore_check_constraints = ON")
+        hand.backup(saved)
+        edits = 0
+        for table, column, where, row in cells(saved):
+            whole = content(hand, table, column)
+            for value in VALUES:
+                to = value.format(column=column)
+                change = f"UPDATE {table} SET {column} = {to} {where}"  # noqa: S608 - by hand
+                with suppress(sqlite3.IntegrityError):
+                    hand.execute(change, row)
+                if content(hand, table, column) != whole:
+                    edits += 1
+                    assert said(ledger), (change, row)
+                    saved.backup(hand)
+        assert edits > 300
+        assert ledger.check() == ()
+
+
+def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    edit(url, "UPDATE ledger SET filter = '{}'")
+    assert "ledger: its filter was edited" in refusal(lambda: Ledger.open(url), LedgerDamaged)
+
+
+def cells(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str, tuple[object, ...]]]:
+    """Table, column, and how to find the row, of each cell."""
+    for table in TABLES:
+        key = [column.name for column in table.primary_key]
+        where = f"WHERE {' AND '.join(f'{name} IS ?' for name in key)}"
+        for row in connection.execute(f"SELECT {', '.join(key)} FROM {table}"):  # noqa: S608 - by hand
+            yield from ((table.name, column.name, where, row) for column in table.columns)
+
+
+def content(connection: sqlite3.Connection, table: str, column: str) -> list[tuple[object, ...]]:
+    look = f"SELECT typeof({column}), hex({column}) FROM {table}"  # noqa: S608 - by hand
+    return connection.execute(look).fetchall()
+
+
+def rewrite(url: str, ledger: Ledger, forget: int) -> None:
+    """Take out the last ``forget`` charges, as somebody would who knows how it all works."""
+    last = ledger.charges() - forget
+    kept = ledger.history()[last - 1]
+    edit(
+        url,
+        "DELETE FROM ledger_paid WHERE charge > :last",
+        "DELETE FROM ledger_spared WHERE charge > :last",
+        "DELETE FROM ledger_charges WHERE id > :last",
+        "UPDATE ledger SET charges = :last, head = :digest",
+        "UPDATE ledger_users SET spent_0 = COALESCE((SELECT SUM(owed_0) FROM ledger_paid p"
+        " JOIN ledger_charges c ON c.id = p.charge WHERE p.name = ledger_users.name), 0)",
+        "DELETE FROM ledger_users WHERE name NOT IN (SELECT name FROM ledger_paid)",
+        last=last,
+        digest=kept.digest,
+    )
+
+
+def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -> None:
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        receipts = three_charges(ledger)
+        rewrite(url, ledger, forget=1)
+        assert ledger.check() == ()  # it is whole: another history
+        assert said(ledger, *receipts) == "charge 3: is missing, but has a receipt"
+        ledger.charge(["eve"], per_user("1/4"), batch="three")
+        for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
+            # Of two receipts for one charge, one is wrong.
+            for order in (shown, shown[::-1]):
+                damage = "differs from the charge in its receipt"
+                assert damage in said(ledger, *order)
+
+
+def receipts_of(ledger: Ledger) -> list[Receipt]:
+    return [
+        Receipt(batch=each.batch, number=each.number, digest=each.digest, paid=each.paid)
+        for each in ledger.history()
+    ]
+
+
+def relabel(url: str, ledger: Ledger) -> None:
+    """Change the second charge, and what names its digest, but no later digest."""
+    changed = replace(ledger.history()[1], batch="renamed")
+    edit(
+        url,
+        "UPDATE ledger_charges SET batch = 'renamed', digest = :digest WHERE id = 2",
+        "UPDATE ledger_charges SET previous = :digest WHERE id = 3",
+        digest=changed.digest,
+    )
+
+
+def test_digests_that_are_not_chained_would_miss_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, chained in (("chained.db", True), ("unchained.db", False)):
+        if not chained:
+            digest: Any = Charge.__dict__["digest"]
+            mutant = mutated(digest.fget, "self.spared_digest, self.previous", "self.spared_digest")
+            monkeypatch.setattr(Charge, "digest", mutant)
+        with Ledger.create(str(tmp_path / name), budget=BUDGET) as ledger:
+            three_charges(ledger)
+            relabel(str(tmp_path / name), ledger)
+            assert bool(ledger.check()) == chained
+
+
+def test_a_file_that_is_no_database_is_damage(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    file.write_text("not a database, and long enough to be read as the head of one" * 20)
+    assert "is not an intact database" in refusal(lambda: Ledger.open(str(file)), LedgerDamaged)
+
+
+def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    with Ledger.create(str(file), budget=BUDGET) as ledger:
+        ledger.charge([f"user {n}" for n in range(2000)], per_user("1/8"), batch="one")
+    page = 4096
+    content = bytearray(file.read_bytes())
+    assert len(content) > 20 * page
+    content[12 * page : 12 * page + 100] = bytes(100)
+    file.write_bytes(content)
+    with Ledger.open(str(file)) as ledger:
+        assert ledger.check()
+
+
+# That of released values is made with the first: test_release.py.
+TABLES = [
+    kept for kept in Tables((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
+]
+
+
+def dump(url: str) -> dict[str, list[dict[str, Any]]]:
+    with closing(Store(url)) as store, store.reading() as connection:
+        return {
+            kept.name: [dict(row) for row in connection.execute(select(kept)).mappings()]
+            for kept in TABLES
+        }
+
+
+def restore(url: str, rows: dict[str, list[dict[str, Any]]]) -> None:
+    with closing(Store(url)) as store, store.writing() as connection:
+        for kept in TABLES:
+            connection.execute(delete(kept))
+            connection.execute(insert(kept), rows[kept.name])

@@ -1,0 +1,267 @@
+"""The line integral of a total loss: against enumeration, closed forms and laws of sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import mpmath
+import pytest
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import PrivacyCurve
+from accounting.law_pairs.registry import pair_of
+from accounting.law_pairs.skellam import SkellamPair
+from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.factor import Grid
+from accounting.numerical_composition.gaussian_factor import GaussianPart
+from dpcore import DiscreteGaussian, DiscreteLaplace
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from tests.effort import by_day, effort
+from tests.support.accounting.brute_force import real
+from tests.support.accounting.small_laws import (
+    DIGITS,
+    Listed,
+    Parts,
+    delta,
+    encloses,
+    listed,
+    of_pairs,
+    small_parts,
+    sum_of,
+    totals,
+)
+from tests.support.dpcore.refusals import refusal, refused
+
+COIN = listed(("3/5", "1"), ("2/5", "-1"))
+SHOWING = listed(("1/2", "1/4"), ("2/5", "-1/3"))
+NOTHING = listed(("1", "0"))
+
+
+def holds(found: Enclosure, truth: Any) -> bool:
+    with mpmath.workdps(DIGITS):
+        return bool(real(Fraction(found.lower)) <= truth <= real(Fraction(found.upper)))
+
+
+def relative_width(found: Enclosure) -> float:
+    return float(Fraction(found.width) / Fraction(found.upper)) if found.width else 0.0
+
+
+def inverts(found: Enclosure, parts: Parts, target: Fraction) -> bool:
+    """Whether delta at the lower end is >= the target and at the upper end <= it."""
+    with mpmath.workdps(DIGITS):
+        goal, slip = real(target), mpmath.mpf(10) ** (5 - DIGITS)
+        if found.lower == math.inf:
+            return bool(goal < delta(parts, 1000 * max(totals(parts))))
+        high = found.lower == 0 or delta(parts, Fraction(found.lower)) >= goal - slip
+        low = found.upper == math.inf or delta(parts, Fraction(found.upper)) <= goal + slip
+        return bool(high and low)
+
+
+@settings(max_examples=effort(20, 60), deadline=None)
+@given(small_parts(), st.fractions(min_value=0, max_value=12, max_denominator=40), st.data())
+def test_delta_encloses_the_enumerated_curve(
+    parts: Parts, epsilon: Fraction, data: st.DataObject
+) -> None:
+    atoms = [total for total in totals(parts) if total >= 0] or [Fraction(0)]
+    for each in (epsilon, data.draw(st.sampled_from(sorted(atoms)))):
+        found = ContourIntegral(parts=tuple(parts)).delta(each, "1/100")
+        truth = delta(parts, each)
+        assert holds(found, truth)
+        assert relative_width(found) <= 0.01 or truth < 1e-12
+
+
+@settings(max_examples=effort(20, 60), deadline=None)
+@given(
+    small_parts(),
+    st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(9, 10), max_denominator=1000),
+    st.integers(min_value=0, max_value=30),
+)
+def test_epsilon_inverts_the_enumerated_curve(parts: Parts, share: Fraction, power: int) -> None:
+    target = share / 10**power
+    found = ContourIntegral(parts=tuple(parts)).epsilon(target, "1/100")
+    assert inverts(found, parts, target)
+    largest = (count * Fraction(law.largest_loss().upper) for law, count in parts)
+    most = max(sum(largest, Fraction(0)), Fraction(0))
+    assert found.upper <= most + Fraction(1, 2**100) or found == Enclosure.infinite()
+
+
+def test_the_hidden_mass_is_the_floor_of_the_curve() -> None:
+    parts = ((SHOWING, 3), (COIN, 1))
+    hidden = 1 - (1 - SHOWING.rest) ** 3
+    line = ContourIntegral(parts=parts)
+    assert line.epsilon(hidden - Fraction(1, 10**9), "1e-6") == Enclosure.infinite()
+    assert hidden in line.delta(2, "1e-6")
+    assert line.delta(2, "1e-6").width < Fraction(1, 10**30)
+    # At exactly the hidden mass, epsilon is the largest finite loss, and not above it.
+    touching = line.epsilon(hidden, "1e-6")
+    assert touching.lower <= Fraction(7, 4) <= touching.upper
+    assert holds(line.delta("1/10", "1e-6"), delta(parts, Fraction(1, 10)))
+
+
+def test_a_tiny_hidden_mass_is_not_lost() -> None:
+    law = Listed(atoms=((Fraction(1), Fraction(0)),), rest=Fraction(1, 10**50))
+    found = ContourIntegral(parts=((law, 7),)).delta(0, "1e-6")
+    assert holds(found, delta(((law, 7),), Fraction(0)))
+    assert relative_width(found) < 1e-20
+
+
+def test_no_loss_at_all() -> None:
+    line = ContourIntegral(parts=((NOTHING, 5),))
+    assert line.delta(0, "1e-6") == Enclosure.exactly(0)
+    assert line.epsilon("1e-9", "1e-6") == Enclosure.exactly(0)
+
+
+def test_a_law_that_shows_everything() -> None:
+    class Shown(Listed):
+        @property
+        def largest(self) -> arb:
+            return arb(0)
+
+    line = ContourIntegral(parts=((Shown(atoms=(), rest=Fraction(1)), 1), (COIN, 2)))
+    assert line.delta(1, "1e-6") == Enclosure.exactly(1)
+    assert line.epsilon("1/2", "1e-6") == Enclosure.infinite()
+
+
+def test_near_and_beyond_the_largest_loss() -> None:
+    line = ContourIntegral(parts=((COIN, 1000),))
+    assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
+    assert line.delta(10**30, "1e-6") == Enclosure.exactly(0)
+    # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the largest.
+    found = line.epsilon(Fraction(1, 10**300), "1e-6")
+    assert found.upper == 1000
+    assert 999 < found.lower < 1000
+    at = line.delta(Fraction(1999, 2), "1e-6")
+    with mpmath.workdps(400):
+        assert holds(at, real("3/5") ** 1000 * -mpmath.expm1(-real("1/2")))
+    assert relative_width(at) < 1e-6
+
+
+def test_a_delta_that_the_curve_never_reaches_costs_nothing() -> None:
+    assert ContourIntegral(parts=((COIN, 2),)).epsilon("999/1000", "1e-6") == Enclosure.exactly(0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("parts", lambda: ContourIntegral(parts=())),
+        ("count", lambda: ContourIntegral(parts=((COIN, 0),))),
+        ("count", lambda: ContourIntegral(parts=((COIN, 2**40 + 1),))),
+        ("epsilon", lambda: ContourIntegral(parts=((COIN, 1),)).delta(-1, "1e-6")),
+        ("delta", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon(0, "1e-6")),
+        ("delta", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon(1, "1e-6")),
+        ("relative", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon("1/2", 0)),
+    ],
+    ids=["no law", "no round", "too many", "negative", "zero", "one", "no width"],
+)
+def test_what_is_refused(argument: str, call: Any) -> None:
+    with refused(argument):
+        call()
+
+
+@by_day(3)
+@pytest.mark.parametrize("rounds", [1, 7, 50])
+@pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=9), DiscreteLaplace(scale="7/2")])
+def test_the_product_of_one_law(noise: Noise, rounds: int) -> None:
+    # k rounds of one Gaussian, or of randomised response, have a law of their own.
+    one, exact = pair_of(noise, 1), whole(noise, rounds)
+    for epsilon in (Fraction(0), Fraction(1, 18), Fraction(1, 2), Fraction(3)):
+        truth = exact(epsilon)
+        found = of_pairs(
+            [(one, rounds)], partial(ContourIntegral.delta, epsilon=epsilon, relative="1e-3")
+        )
+        assert found.lower <= truth.lower
+        assert truth.upper <= found.upper
+
+
+def whole(noise: Noise, rounds: int) -> Callable[[Fraction], Enclosure]:
+    if isinstance(noise, DiscreteGaussian):
+        law = DiscreteGaussianSum(count=rounds, sigma_squared=noise.sigma_squared)
+        return PrivacyCurve(noise=law, sensitivity=rounds).enclose_delta
+    assert isinstance(noise, DiscreteLaplace)
+
+    def binomial(epsilon: Fraction) -> Enclosure:
+        with precision(192):
+            rate = 1 / ball(noise.scale)
+            up = 1 / (1 + (-rate).exp())
+            terms = (
+                math.comb(rounds, j)
+                * up**j
+                * (1 - up) ** (rounds - j)
+                * (-(ball(epsilon) - (2 * j - rounds) * rate).expm1()).max(arb(0))
+                for j in range(rounds + 1)
+            )
+            return Enclosure.of(sum(terms, arb(0)))
+
+    return binomial
+
+
+def skellam(variance: int, shift: int) -> SkellamPair:
+    return SkellamPair(noise=Skellam(variance=variance), shift=shift)
+
+
+def test_many_rounds_are_as_narrow_as_asked() -> None:
+    parts = [(skellam(400, 1), 1000)]
+    wide = of_pairs(parts, lambda line: line.epsilon("1e-6", "1e-6"))
+    narrow = of_pairs(parts, lambda line: line.epsilon("1e-6", "1e-9"))
+    assert relative_width(wide) <= 1e-6
+    assert relative_width(narrow) <= 1e-9
+    assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
+    assert 8.306145 < narrow.lower_float < 8.306149
+
+
+def normal_delta(variance: Fraction, epsilon: Fraction) -> Any:
+    with mpmath.workdps(DIGITS):
+        s, e = mpmath.sqrt(real(variance)), real(epsilon)
+        return mpmath.ncdf(s / 2 - e / s) - mpmath.exp(e) * mpmath.ncdf(-s / 2 - e / s)
+
+
+def test_a_law_in_closed_form() -> None:
+    # Steps of 10^-5 between losses: the real Gaussian to 10^-9, whose loss is Normal(v/2, v).
+    law, variance, room = GaussianPart(variance=Fraction(10**8), shift=1000), Fraction(1, 100), 1e-7
+    for rounds in (1, 100, 3000):
+        line = ContourIntegral(parts=((law, rounds),))
+        for epsilon in (Fraction(0), Fraction(rounds, 200), Fraction(rounds, 200) + 1):
+            found, truth = line.delta(epsilon, "1e-7"), normal_delta(variance * rounds, epsilon)
+            assert found.lower_float * (1 - room) <= truth <= found.upper_float * (1 + room)
+            assert relative_width(found) <= 1e-7
+
+
+def test_the_bump_is_above_what_smoothing_adds() -> None:
+    with mpmath.workdps(40):
+        tightest = mpmath.mpf(0)
+        for width in ("1/1000", "1/10", "1", "3"):
+            s = real(width)
+            for step in range(-70, 71):
+                x = s * step / 7
+                payoff = max(mpmath.mpf(0), -mpmath.expm1(-x))
+                smooth = mpmath.ncdf(x / s + s / 2)
+                smooth -= mpmath.exp(-x) * mpmath.ncdf(x / s - s / 2)
+                bump = s * mpmath.exp(-x / 2) * mpmath.npdf(x / s)
+                assert smooth >= payoff
+                assert smooth - payoff <= bump
+                tightest = max(tightest, (smooth - payoff) / bump)
+        assert tightest > mpmath.mpf("0.999")
+
+
+def test_sums_at_other_windows_enclose_the_same_curve() -> None:
+    parts = ((COIN, 3), (SHOWING, 2))
+    epsilons = ["0", "1/4", "3/2", "5/2", "3"]
+    for tilt in (0.5, 2.0, 7.0):
+        for smoothing in (0.5, 0.125, 2.0**-7):
+            for step, budget in ((0.375, 0.0), (0.0625, 1e-3)):
+                grid = Grid(step=step, depth=3, blocks=int(9 / smoothing / step / 8) + 1)
+                total = sum_of(parts, tilt=tilt, smoothing=smoothing, grid=grid, budget=budget)
+                assert encloses(total, parts, epsilons)
+
+
+def test_a_block_of_one_frequency_has_no_centre_and_is_refused() -> None:
+    assert "must be >= 1" in refusal(lambda: Grid(step=0.5, depth=0, blocks=4))

@@ -1,0 +1,212 @@
+"""Several coordinates: which integer vector is the worst, and the exact curve of each."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import cast
+
+import mpmath
+import pytest
+from flint import arb
+
+from accounting import NotDerived, PrivacyCurve
+from accounting.convert_guarantees import as_pure
+from accounting.guarantees.stated_guarantees import PureBound
+from accounting.law_pairs.registry import Coordinates, candidates, coordinates_of, worst
+from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.shift import Shift, heaviest, maximal
+from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
+from tests.support.accounting.brute_force import Brute, close, gaussian, laplace, real
+from tests.support.accounting.release_lists import curve
+from tests.support.accounting.unregistered_law import Triangle
+
+ONE = DiscreteGaussian(sigma_squared=1)
+
+
+def steps(shift: Shift) -> tuple[int, ...]:
+    return tuple(step for step, count in shift for _ in range(count))
+
+
+def rho(product: Coordinates) -> arb:
+    parts = (count * as_ball(cast("Fraction | arb", pair.zcdp())) for pair, count in product)
+    return sum(parts, arb(0))
+
+
+def largest(product: Coordinates) -> Enclosure:
+    return ComposedLoss(parts=product).largest()
+
+
+def of_shift(noise: Noise, shift: Shift) -> PrivacyCurve:
+    return curve(noise, Sensitivity.box(steps(shift)))
+
+
+@pytest.mark.parametrize("amount", range(1, 13))
+def test_the_maximal_vectors_dominate_every_vector(amount: int) -> None:
+    for sensitivity, power in ((Sensitivity.l1(amount), 1), (Sensitivity.l2_squared(amount), 2)):
+        allowed = {
+            tuple(sorted(vector, reverse=True))
+            for vector in itertools.product(range(amount + 1), repeat=4)
+            if 0 < sum(step**power for step in vector) <= amount
+        }
+        tops = [steps(shift) for shift in maximal(sensitivity)]
+        assert len(set(tops)) == len(tops)
+        assert all(sum(step**power for step in top) == amount for top in tops)
+        for vector in allowed:
+            assert any(
+                all(a <= b for a, b in itertools.zip_longest(vector, top, fillvalue=0))
+                for top in tops
+            ) or len([*filter(None, vector)]) > max(map(len, tops))
+
+
+def test_every_partition_is_found_once() -> None:
+    assert [len(maximal(Sensitivity.l1(n))) for n in range(1, 11)] == [
+        1,
+        2,
+        3,
+        5,
+        7,
+        11,
+        15,
+        22,
+        30,
+        42,
+    ]
+    # Partitions into squares (OEIS A001156).
+    squares = [len(maximal(Sensitivity.l2_squared(n))) for n in range(1, 17)]
+    assert squares == [1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 8]
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(scale=3), DiscreteGaussian(sigma_squared=3)], ids=repr
+)
+@pytest.mark.parametrize("sensitivity", [Sensitivity.l1(9), Sensitivity.l2_squared(13)], ids=repr)
+def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensitivity) -> None:
+    with precision(128):
+        tops = [coordinates_of(noise, shift) for shift in maximal(sensitivity)]
+        best = worst(noise, sensitivity)
+        assert all(largest(each).upper <= largest(best).lower for each in tops)
+        most = rho(best)
+        assert all(rho(each) <= most or rho(each).overlaps(most) for each in tops)
+
+
+@pytest.mark.parametrize(
+    "noise", [PolyaDifference(shape="1/2", scale=1), Staircase(epsilon=1, sensitivity=2)], ids=repr
+)
+def test_l1_of_other_laws_is_not_that_of_one_coordinate(noise: Noise) -> None:
+    # Two steps of 1 lose more than one of 2: neither pure() nor zcdp() may answer with the latter.
+    assert 2 * curve(noise, Sensitivity(1)).pure().upper > curve(noise, Sensitivity(2)).pure().upper
+    for ask in (PrivacyCurve.pure, PrivacyCurve.zcdp):
+        with pytest.raises(NotDerived, match="one coordinate at a time"):
+            ask(curve(noise, Sensitivity.l1(2)))
+        assert ask(curve(noise, Sensitivity.l1(1))) == ask(curve(noise, Sensitivity(1)))
+
+
+def test_the_worst_vector_under_l2_is_not_the_concentrated_one() -> None:
+    assert str(curve(ONE, Sensitivity(2)).enclose_delta(4).upper_float)[:6] == "0.0511"
+    assert (
+        str(curve(ONE, Sensitivity.box((1, 1, 1, 1))).enclose_delta(4).upper_float)[:6] == "0.0752"
+    )
+    assert curve(ONE, Sensitivity.l2_squared(4)).enclose_delta(4) == curve(
+        ONE, Sensitivity.box((1, 1, 1, 1))
+    ).enclose_delta(4)
+
+
+@pytest.mark.parametrize("epsilon", ["0", "1/3", "2", "4", "17/2"])
+def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
+    for vector, moves in (((2, 1), Sensitivity.box((2, 1))), ((1, 1), Sensitivity.l2_squared(2))):
+        brute = Brute(mass=gaussian(1), shifts=(vector,), reach=14)
+        found = curve(ONE, moves).enclose_delta(epsilon)
+        assert close(found, brute.delta(epsilon))
+        assert found.width <= found.upper / 10**10
+
+
+@pytest.mark.nightly
+@by_day(1)
+@pytest.mark.parametrize("vector", [pytest.param(v) for v in ((1, 1), (2, 1), (3, 2))])
+def test_laplace_products_against_sums_over_the_plane(vector: tuple[int, ...]) -> None:
+    noise = DiscreteLaplace(scale="1/2")
+    brute = Brute(mass=laplace("1/2"), shifts=(vector,), reach=40)
+    found = curve(noise, Sensitivity.box(vector))
+    for epsilon in ("0", "1/2", "2", "29/10"):
+        assert close(found.enclose_delta(epsilon), brute.delta(epsilon))
+    assert close(found.enclose_renyi("3/2"), brute.renyi("3/2"))
+    assert close(found.enclose_zcdp(), brute.divergence())
+    assert close(found.enclose_tradeoff("1/7"), brute.tradeoff("1/7"))
+
+
+@by_day(6)
+@pytest.mark.parametrize("scale", ["1/3", 1, 4, 30])
+@pytest.mark.parametrize("amount", [2, 3, 5, 8])
+def test_l1_laplace_is_worst_in_one_coordinate(scale: str | int, amount: int) -> None:
+    noise, sensitivity = DiscreteLaplace(scale=scale), Sensitivity.l1(amount)
+    (one,) = candidates(noise, sensitivity)
+    assert one == coordinates_of(noise, ((amount, 1),))
+    best, others = (
+        of_shift(noise, ((amount, 1),)),
+        [of_shift(noise, shift) for shift in maximal(sensitivity)],
+    )
+    for part in range(0, 30, 6):
+        epsilon = Fraction(amount * part, 30) / Fraction(scale)
+        most = best.enclose_delta(epsilon).upper
+        assert all(each.enclose_delta(epsilon).lower <= most for each in others)
+
+
+def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
+    wide = Sensitivity.l2_squared(10**6)
+    gaussians, laplaces = (
+        curve(DiscreteGaussian(sigma_squared=400), wide),
+        curve(DiscreteLaplace(scale=20), wide),
+    )
+    assert gaussians.enclose_zcdp() == Enclosure.exactly(Fraction(10**6, 800))
+    assert gaussians.pure().lower == math.inf
+    assert as_pure(laplaces) == PureBound(50_000)
+    single = curve(DiscreteLaplace(scale=20), Sensitivity(1)).enclose_zcdp(bits=100)
+    assert laplaces.enclose_zcdp().overlaps(
+        Enclosure(10**6 * Fraction(single.lower), 10**6 * Fraction(single.upper))
+    )
+    for large in (gaussians, laplaces):
+        with pytest.raises(NotDerived, match="256 shifts"):
+            large.delta(1)
+        with pytest.raises(NotDerived, match="256 shifts"):
+            large.epsilon("1e-6")
+
+
+def test_a_wide_lattice_has_its_curve() -> None:
+    wide = curve(DiscreteGaussian(sigma_squared=10**8), Sensitivity.box((3, 1)))
+    found = wide.enclose_delta("1/100000")
+    with mpmath.workdps(30):
+        # A real Gaussian with mu^2 = 10/10^8, which the lattice of step 10^-4 deviations is near.
+        mu, epsilon = mpmath.sqrt(mpmath.mpf(10) ** -7), mpmath.mpf(10) ** -5
+        delta = mpmath.ncdf(mu / 2 - epsilon / mu)
+        delta -= mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        assert abs(real(Fraction(found.lower)) / delta - 1) < mpmath.mpf(10) ** -6
+    assert wide.enclose_zcdp() == Enclosure.exactly(Fraction(10, 2 * 10**8))
+    steep = curve(DiscreteLaplace(scale=10), Sensitivity.box((10**3, 1)))
+    above = steep.enclose_epsilon("1e-6")
+    with mpmath.workdps(50):
+        # Beyond epsilon lies the highest loss alone, of mass (1 + beta)^-2.
+        top = (1 + mpmath.exp(mpmath.mpf(-1) / 10)) ** -2
+        assert close(above, mpmath.mpf("100.1") + mpmath.log1p(-mpmath.mpf("1e-6") / top))
+    assert as_pure(steep) == PureBound("1001/10")
+
+
+def test_several_coordinates_of_an_unknown_law_are_refused() -> None:
+    with pytest.raises(NotDerived, match="several coordinates"):
+        curve(Triangle(half=3), Sensitivity.box((1, 1))).enclose_delta(1)
+
+
+def test_a_box_is_its_corner() -> None:
+    assert heaviest(Sensitivity.box((1, 3, 1))) == ((3, 1), (1, 2))
+    noise = DiscreteLaplace(scale=6)
+    corner = curve(noise, Sensitivity.box((3, 2)))
+    for inner in ((1, 1), (2, 2), (3, 1)):
+        for epsilon in ("0", "1/5", "1/2"):
+            assert (
+                curve(noise, Sensitivity.box(inner)).delta(epsilon).upper
+                <= corner.delta(epsilon).upper
+            )

@@ -1,0 +1,271 @@
+"""Integer noise in cells: against sums over all outputs, one by one, in ranges, and sampled."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import accounting.pld.integer_cells as module
+from accounting import PrivacyCurve, compose
+from accounting.law_pairs.registry import pair_of
+from accounting.pairs.pair import Pair
+from accounting.pld import loss_table
+from accounting.pld.discrete_pld import Listing
+from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.loss_table import Focus, LossTable, Sampled
+from accounting.pld.pessimistic_and_optimistic import Cells, Ratios, listed_above, listed_below
+from accounting.published_bounds.real_gaussian import real_gaussian_delta
+from dpcore.errors import PrecisionExhausted
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import Noise
+from tests.effort import by_day
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import Mass, gaussian, laplace, real
+from tests.support.accounting.brute_force_pairs import (
+    binomial,
+    difference,
+    gaussian_sum,
+    poisson,
+    polya,
+    skellam,
+)
+from tests.support.dpcore.mutants import mutated
+
+DIGITS = 40
+World = list[tuple[Any, Any]]
+Case = tuple[Noise, int, Mass, int]
+
+CASES: list[Case] = [
+    (Skellam(variance=200), 7, skellam(200), 260),
+    (DiscreteGaussian(sigma_squared=100), 5, gaussian(100), 160),
+    (DiscreteGaussian(sigma_squared="1/5"), 2, gaussian("1/5"), 20),
+    (DiscreteLaplace(scale=30), 90, laplace(30), 3000),
+    (DiscreteGaussianSum(count=3, sigma_squared="3/4"), 2, gaussian_sum(3, "3/4"), 60),
+    (PolyaDifference(shape=3, scale=3), 3, difference(polya(3, 3), 300), 300),
+    (PolyaDifference(shape="1/2", scale=3), 4, difference(polya("1/2", 3), 260), 260),
+    (Poisson(mean=60), 3, poisson(60), 250),
+    (Binomial(trials=80, probability="1/3"), 2, binomial(80, "1/3"), 90),
+    (Polya(shape=3, scale=8), 2, polya(3, 8), 800),
+]
+AT = ("1/1000", "1/50", "1/10", "1/3", "1", "3")
+
+
+def name_of(case: Case) -> str:
+    return repr(case[0])
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    yield
+    forget()
+
+
+def forget() -> None:
+    for name in ("_window", "_in_floats", "_masses", "_single", "_listed", "_ranges", "_sketch"):
+        getattr(module, name).cache_clear()
+    module._tail.cache_clear()
+    loss_table._infinite.cache_clear()
+
+
+def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> None:
+    """Ranges of integers, of single masses or by tails, where there would be single ones."""
+    forget()
+    monkeypatch.setattr(module, "_MOST_SINGLE", 4)
+    monkeypatch.setattr(loss_table, "_RANGES", ranges)
+    if not listed:
+        monkeypatch.setattr(module, "_MOST_LISTED", 2)
+
+
+@cache
+def directions(noise: Noise, shift: int, mass: Mass, reach: int) -> tuple[tuple[Pair, World], ...]:
+    """The pair of each direction with its two laws, output by output."""
+    first = pair_of(noise, shift)
+    with mpmath.workdps(DIGITS):
+        here = {k: mass(k) for k in range(-reach - shift, reach + shift + 1)}
+    table = [(here[k], here[k + shift]) for k in range(-reach - shift, reach + 1)]
+    back = [(q, p) for p, q in table]
+    if first.mirror() is first:
+        return ((first, table),)
+    # A mirrored pair is X - d against X: it hides what lies below d.
+    one, two = (back, table) if getattr(first, "mirrored", True) else (table, back)
+    return (first, one), (first.mirror(), two)
+
+
+def sampled_world(world: World, rate: str, present: bool) -> World:
+    r = real(Fraction(rate))
+    mixed = [((1 - r) * q + r * p, q) for p, q in world]
+    return mixed if present else [(p, (1 - r) * p + r * q) for p, q in world]
+
+
+def curve(world: World, x: Any) -> Any:
+    return mpmath.fsum(max(p - x * q, mpmath.mpf(0)) for p, q in world)
+
+
+def world_of(listing: Listing) -> World:
+    rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
+    points = [(mpmath.mpf(p), mpmath.mpf(p) * mpmath.exp(-mpmath.mpf(l))) for p, l in rows]
+    return [*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0))]
+
+
+def table_of(pair: Pair) -> IntegerPair:
+    """Single integers as far as the mass 1e-30 and some more."""
+    return IntegerPair(pair=pair).cut(1e-30)
+
+
+def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
+    """Whether the listings lie on either side of the truth, at both signs, and near it."""
+    cells = table.cells(table.edges(Focus(1.0), count))
+    high, low = (world_of(make((1.0, cells))) for make in (listed_above, listed_below))
+    with mpmath.workdps(DIGITS):
+        for sign, at in itertools.product((1, -1), AT):
+            x = mpmath.exp(sign * real(at))
+            truth = curve(world, x)
+            least, most = curve(low, x), curve(high, x)
+            if not least - mpmath.mpf("1e-36") <= truth <= most + mpmath.mpf("1e-36"):
+                return False
+            if most - least > mpmath.mpf(gap):
+                return False
+        hidden = mpmath.fsum(p for p, q in world if q == 0)
+        return bool(table.infinite(above=False) <= hidden <= table.infinite(above=True) + 1e-35)
+
+
+@by_day(6)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_single_integers_lose_roundings_only(case: Case) -> None:
+    for pair, world in directions(*case):
+        table = table_of(pair)
+        assert table.fixed
+        assert between(table, world, "1e-11")
+
+
+@by_day(9)
+@pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
+@pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
+def test_ranges_lie_on_either_side(
+    case: Case, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not listed and isinstance(case[0], (Polya, PolyaDifference)):
+        pytest.skip("its tails take long")
+    cut(monkeypatch, listed=listed)
+    for pair, world in directions(*case):
+        table = table_of(pair)
+        assert not table.fixed
+        assert between(table, world, "2e-2")
+
+
+@pytest.mark.parametrize("rate", [None, "1/100"])
+def test_near_tilts_share_cells_with_slow_masses(
+    rate: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(monkeypatch, listed=False)
+    pair, _ = directions(*CASES[0])[0]
+    base = table_of(pair)
+    found = Sampled(base=base, rate=Fraction(rate), present=True) if rate else base
+    near, next_to, far = (found.edges(Focus(tilt), 4096) for tilt in (0.0, 0.01, 1e3))
+    assert len(near) <= 42
+    assert np.array_equal(near, next_to)
+    assert not np.array_equal(near, far)
+
+
+@by_day(8)
+@pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
+@pytest.mark.parametrize("rate", ["1/100", "2/3"])
+@pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)
+def test_samples_of_a_round(case: Case, rate: str, present: bool) -> None:
+    for pair, world in directions(*case):
+        table = Sampled(base=table_of(pair), rate=Fraction(rate), present=present)
+        with mpmath.workdps(DIGITS):
+            truth = sampled_world(world, rate, present)
+        assert between(table, truth, "1e-11")
+        largest = max(float(x) for x in listed_above((1.0, table.cells(np.zeros(1)))).losses)
+        assert largest <= table.largest_loss().upper + 1e-11
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("shift", "rounds"), [(60_000, 900), (1_500_000, 4)])
+def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
+    curve_of = PrivacyCurve(noise=Skellam(variance=10**12), sensitivity=shift)
+    found = ends(compose((curve_of, rounds)).epsilon("1e-6"))
+    low, high = Fraction(found.lower), Fraction(found.upper)
+    assert low <= high <= low * (1 + Fraction(5, 10**5))
+    # The difference of two laws of standard deviation 10^6 is below 10^-6.
+    ratio, slack = Fraction(10**6, {900: 30, 4: 2}[rounds] * shift), Fraction(1, 10**6)
+    assert real_gaussian_delta(ratio, low * (1 - slack)).upper >= Fraction(1, 10**6)
+    assert real_gaussian_delta(ratio, high * (1 + slack)).lower <= Fraction(1, 10**6)
+
+
+def all_between(case: int, gap: str) -> bool:
+    forget()
+    return all(between(table_of(p), world, gap) for p, world in directions(*CASES[case]))
+
+
+@pytest.mark.parametrize(
+    ("listed", "case", "name", "old", "new"),
+    [
+        (None, 0, "_masses", "at.sign * m + at.there", "at.sign * m + at.there + 1"),
+        (None, 7, "_masses", "at.sign * m + at.here", "at.here - at.sign * m"),
+        (None, 3, "_with_tails", "left.joined(inner, right)", "left.joined(inner, left)"),
+        (None, 3, "_with_tails", "left.joined(inner, right)", "inner.joined(inner, right)"),
+        (None, 0, "_listed", "p.value - q.value, p.error", "q.value - p.value, p.error"),
+        (True, 0, "_grouped", "single.low.at(ends)", "single.low.at(starts)"),
+        (True, 0, "_grouped", "ends = edges[1:].astype(np.int64) - first - 1", "ends = starts"),
+        (True, 6, "_grouped", ".where(rises, single.low.at(ends))", ""),
+        (False, 0, "_tails", "at.sign * m + offset", "at.sign * m + offset + 1"),
+        (False, 7, "_tails", "right == (at.sign > 0)", "right"),
+        (False, 0, "_range_masses", "two[1] - one[1]", "one[1] - two[1]"),
+        (False, 0, "_ranges", "as_ball(pair.loss(after - 1))", "starts[i]"),
+    ],
+)
+def test_mutants_of_integers_and_of_ranges_are_caught(
+    monkeypatch: pytest.MonkeyPatch, listed: bool | None, case: int, name: str, old: str, new: str
+) -> None:
+    """Single integers if ``listed`` is None, otherwise ranges, of masses or by tails."""
+    gap = "1e-11" if listed is None else "2e-2"
+    if listed is not None:
+        cut(monkeypatch, listed=listed)
+    assert all_between(case, gap)
+    broken = mutated(getattr(getattr(module, name), "__wrapped__", getattr(module, name)), old, new)
+    forget()
+    broken.cache_clear = lambda: None
+    monkeypatch.setattr(module, name, broken)
+    try:
+        assert not all_between(case, gap)
+    except (AssertionError, ValueError, IndexError, PrecisionExhausted) as error:
+        assert "not all_between" not in str(error)  # noqa: PT017  # a crash is noticed, too
+
+
+@pytest.mark.parametrize(
+    ("kind", "present", "old", "new"),
+    [
+        (Cells, True, "rest * here.value + r * there.value", "r * here.value + rest * there.value"),
+        (Cells, True, "shift = r * self.moved.value", "shift = self.moved.value"),
+        (Cells, False, "q=self.q if present else mixed", "q=self.q"),
+        (Ratios, True, "rate * w.value, rest", "w.value, rest"),
+        (Ratios, False, "below = rest * value + rate", "below = value"),
+        (Ratios, False, "excess = rate * moved / share", "excess = moved / share"),
+    ],
+)
+def test_mutants_of_samples_are_caught(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, present: bool, old: str, new: str
+) -> None:
+    ((pair, world),) = directions(*CASES[0])
+    table = Sampled(base=table_of(pair), rate=Fraction(1, 3), present=present)
+    with mpmath.workdps(DIGITS):
+        truth = sampled_world(world, "1/3", present)
+    assert between(table, truth, "1e-11")
+    monkeypatch.setattr(kind, "sampled", mutated(kind.sampled, old, new))
+    assert not between(table, truth, "1e-11")

@@ -1,0 +1,263 @@
+r"""Tables of cells beside quadrature: masses, both listings of one round, mutants of each rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+from mpmath import mp, mpf
+from scipy.optimize import brentq
+
+from accounting.pld import pessimistic_and_optimistic as table
+from accounting.pld.discrete_pld import Listing
+from accounting.pld.loss_table import Focus
+from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
+from accounting.pld.pessimistic_and_optimistic import Cells, Ratios, listed_above, listed_below
+from accounting.pld.real_cells import RealPair
+from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.enclosure import ball
+from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+
+NORMAL, NARROW = NormalDensity(Fraction(1)), NormalDensity(Fraction(1, 9))
+LAPLACE = LaplaceDensity(Fraction(1, 2))
+PAIRS = {
+    "everybody": RealPair.moved(NORMAL, (Fraction(0), Fraction(1))),
+    "present": RealPair.sampled(NORMAL, Fraction(1, 10)),
+    "absent": RealPair.sampled(NORMAL, Fraction(1, 10)).swapped(),
+    "rare": RealPair.sampled(NARROW, Fraction(1, 1000)),
+    "replaced": RealPair.replaced(NORMAL, Fraction(1, 3)),
+    "group": RealPair.moved(NORMAL, (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6))),
+    "laplace": RealPair.sampled(LAPLACE, Fraction(1, 4)),
+    "laplace replaced": RealPair.replaced(LAPLACE, Fraction(1, 4)).swapped(),
+}
+# Most of the P-mass of the shift has a loss that no float holds.
+REVEALING = RealPair.sampled(NormalDensity(Fraction(1, 2000)), Fraction(1, 10))
+EPSILONS = (-0.3, 0.0, 0.05, 0.5, 2.0)
+
+
+def density_at(law: Density, x: mpf) -> mpf:
+    if isinstance(law, NormalDensity):
+        return mp.npdf(x, 0, mp.sqrt(mpf(law.variance.numerator) / law.variance.denominator))
+    assert isinstance(law, LaplaceDensity)
+    spread = mpf(law.spread.numerator) / law.spread.denominator
+    return mp.exp(-spread * abs(x)) * spread / 2
+
+
+def mass(law: Density, a: mpf, b: mpf) -> mpf:
+    if a < 0 < b:
+        return mass(law, a, mpf(0)) + mass(law, mpf(0), b)
+    near, far = sorted((abs(a), abs(b)))
+    if isinstance(law, NormalDensity):
+        scale = mp.sqrt(2 * mpf(law.variance.numerator) / law.variance.denominator)
+        return (mp.erfc(near / scale) - mp.erfc(far / scale)) / 2
+    assert isinstance(law, LaplaceDensity)
+    spread = mpf(law.spread.numerator) / law.spread.denominator
+    return (mp.exp(-spread * near) - mp.exp(-spread * far)) / 2
+
+
+def hockey_stick(pair: RealPair, epsilon: float) -> float:
+    r"""int (p - e^epsilon q)+, both densities written out."""
+    terms = [[(mpf(w.numerator) / w.denominator, j) for w, j in side] for side in (pair.p, pair.q)]
+
+    def gain(x: mpf) -> mpf:
+        p, q = (sum(w * density_at(pair.density, x - j) for w, j in side) for side in terms)
+        return max(p - mp.exp(epsilon) * q, mpf(0))
+
+    width = 14 * pair.density.deviation
+    x = np.linspace(-width - 2, width + 4, 4001)
+    turns = np.flatnonzero(np.diff(np.sign(pair.loss(x) - epsilon)))
+
+    def excess(at: float) -> float:
+        return float(pair.loss(np.array([at]))[0]) - epsilon
+
+    kinks = [float(brentq(excess, x[i], x[i + 1], xtol=1e-15)) for i in turns.tolist()]
+    places = sorted({-2 * width, 2 * width + 4, -width, width, -1.0, 0.0, 1.0, 2.0, *kinks})
+    return float(mp.quad(gain, places))
+
+
+@cache
+def truth_of(name: str, epsilon: float) -> float:
+    return hockey_stick(PAIRS[name], epsilon)
+
+
+def delta(listing: Listing, epsilon: float) -> float:
+    gains = -np.expm1(np.minimum(epsilon - listing.losses, 0.0))
+    return float(listing.masses @ gains) + listing.hidden
+
+
+def cells_of(pair: RealPair, count: int, tilt: float = 2.0) -> Cells:
+    return pair.cells(pair.edges(Focus(tilt), count))
+
+
+@pytest.mark.parametrize("law", [NORMAL, NARROW, LAPLACE], ids=["normal", "narrow", "laplace"])
+def test_masses_of_cells_hold_the_integrals(law: Density) -> None:
+    edges = RealPair.sampled(law, Fraction(1, 10)).edges(Focus(3.0), 200)
+    for shift in (0, 1):
+        found = law.masses(edges, shift)
+        pick = np.linspace(0, len(edges) - 2, 23).astype(int)
+        with mp.workdps(40):
+            for i in pick.tolist():
+                truth = mass(law, *(mpf(float(e)) - shift for e in edges[i : i + 2]))
+                value, error = found.value[i + 1], found.error[i + 1]
+                assert abs(mpf(float(value)) - truth) <= mpf(float(error))
+                assert error <= 1e-11 * value + 1e-300
+        assert math.fsum(found.value.tolist()) == pytest.approx(1, abs=1e-12)
+
+
+@by_day(7)
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("count", [40, 600])
+def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
+    cells = cells_of(PAIRS[name], count)
+    above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
+    for epsilon in EPSILONS:
+        truth = truth_of(name, epsilon)
+        low, high = delta(below, epsilon), delta(above, epsilon)
+        assert low <= truth * (1 + 1e-9) + 1e-15
+        assert truth <= high * (1 + 1e-9) + 1e-15
+        # The two ends meet like 1/n^2.
+        assert high - low <= 1000 / count**2
+    assert above.masses.sum() + above.hidden == pytest.approx(1, abs=1e-14)
+    assert below.masses.sum() <= 1 + 1e-14
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_round_in_closed_form(name: str) -> None:
+    pair = PAIRS[name]
+    for epsilon in EPSILONS:
+        found = pair.curve(ball(Fraction(epsilon)))
+        truth = truth_of(name, epsilon)
+        assert float(found.lower()) <= truth * (1 + 1e-7) + 1e-14
+        assert float(found.upper()) >= truth * (1 - 1e-7) - 1e-14
+        if epsilon >= 0:
+            assert float(found.mid()) == pytest.approx(truth, rel=1e-7, abs=1e-14)
+    largest = pair.largest_loss()
+    if largest.upper < math.inf:
+        assert pair.curve(ball(Fraction(largest.upper)) + 1) == arb(0)
+
+
+def mutants() -> Iterator[tuple[str, str, str, str]]:
+    yield (
+        "share at the lower end",
+        "atoms_above",
+        "np.maximum(most - top, 0.0), top",
+        "top, most - top",
+    )
+    yield "infinity forgotten", "atoms_above", "masses[~finite].sum()", "masses[:0].sum()"
+    yield "lower end of a cell", "atoms_above", "self.high.log_above()", "self.low.log_above()"
+    yield (
+        "q beside its upper end",
+        "atoms_above",
+        "low.value * self.q.value",
+        "low.value * self.p.value",
+    )
+
+
+@pytest.mark.parametrize(("what", "method", "old", "new"), list(mutants()))
+def test_broken_upper_listings_are_seen(
+    what: str, method: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cells, method, mutated(getattr(Cells, method), old, new))
+    assert any(not _holds(pair) for pair in (*PAIRS.values(), REVEALING)), what
+
+
+def test_a_cell_taken_at_its_middle_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner: Callable[[Ratios], Any] = Ratios.log_above
+
+    def middle(ratios: Ratios) -> Any:
+        found = inner(ratios)
+        finite = np.where(np.isfinite(found), found, 0.0)
+        return np.where(np.isfinite(found), finite - 0.5 * np.gradient(finite), found)
+
+    monkeypatch.setattr(Ratios, "log_above", middle)
+    assert any(not _holds(pair) for pair in PAIRS.values())
+
+
+def test_a_lower_listing_that_rounds_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = mutated(
+        Cells.atoms_below, "least = np.maximum(p.lower", "least = np.maximum(p.upper * 1.001"
+    )
+    monkeypatch.setattr(Cells, "atoms_below", broken)
+    assert any(not _holds(pair) for pair in PAIRS.values())
+
+
+def _holds(pair: RealPair) -> bool:
+    cells = cells_of(pair, 60)
+    try:
+        above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
+    except PrecisionExhausted:
+        return True
+    for epsilon in (0.0, 0.5, 2.0):
+        truth = float(pair.curve(ball(Fraction(epsilon))).mid())
+        if delta(below, epsilon) > truth * (1 + 1e-7) + 1e-15:
+            return False
+        if delta(above, epsilon) < truth * (1 - 1e-7) - 1e-15:
+            return False
+    return True
+
+
+def test_the_checks_hold_without_mutants() -> None:
+    assert all(_holds(pair) for pair in (*PAIRS.values(), REVEALING))
+
+
+@by_day(5)
+@pytest.mark.parametrize("name", ["present", "rare", "replaced", "group"])
+@pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-8])
+def test_a_table_that_ends_at_a_rare_loss_still_encloses_the_curve(name: str, spare: float) -> None:
+    pair = PAIRS[name].cut(spare)
+    cells = pair.cells(pair.edges(Focus(2.0), 400))
+    above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
+    assert 0 < above.hidden <= pair.infinite(above=True) <= 1.5 * spare
+    end = float(above.losses[-1])
+    truth = {at: hockey_stick(pair, at) for at in (0.1, end / 2, end - 0.01, end + 0.5)}
+    assert _between(below, truth, above)
+    assert delta(above, end / 2) - truth[end / 2] < 1.5 * spare + 1e-3 * truth[end / 2] + 1e-12
+    # Neither may the tail be dropped from above, nor count as infinite from below.
+    without = Listing(above.losses, above.masses, 0.0)
+    certain = Listing(below.losses[:-1], below.masses[:-1], float(below.masses[-1]))
+    assert not _between(below, truth, without)
+    assert not _between(certain, truth, above)
+
+
+def _between(below: Listing, truth: dict[float, float], above: Listing) -> bool:
+    return all(
+        delta(below, at) <= exact * (1 + 1e-7) + 1e-15
+        and exact <= delta(above, at) * (1 + 1e-7) + 1e-15
+        for at, exact in truth.items()
+    )
+
+
+def test_mixtures_of_kinds_add_their_curves() -> None:
+    one, two = PAIRS["present"], PAIRS["group"]
+    kinds = ((0.25, cells_of(one, 300)), (0.75, cells_of(two, 300)))
+    above, below = listed_above(*kinds), listed_below(*kinds)
+    for epsilon in (0.0, 0.5):
+        truth = 0.25 * hockey_stick(one, epsilon) + 0.75 * hockey_stick(two, epsilon)
+        assert delta(below, epsilon) <= truth <= delta(above, epsilon)
+        assert delta(above, epsilon) - delta(below, epsilon) < 5e-3
+
+
+def test_noise_beyond_floats_is_refused() -> None:
+    wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
+    assert "wide" in refusal(lambda: wide.edges(Focus(1.0), 100), PrecisionExhausted)
+    with pytest.raises(PrecisionExhausted, match="empty"):
+        Listing.below(np.array([0.0]), np.array([0.0]), np.array([1.0]))
+    with pytest.raises(PrecisionExhausted, match="finite"):
+        Listing.above(np.array([0.0]), np.array([0.0]), 1.0)
+
+
+def test_logarithms_are_rounded_outwards() -> None:
+    rng = np.random.default_rng(5)
+    x = np.concatenate((10.0 ** rng.uniform(-300, 300, 400), 1 + rng.uniform(-1e-9, 1e-9, 50)))
+    low, high = table.log_bound(x, -1), table.log_bound(x, 1)
+    with mp.workdps(40):
+        for value, a, b in zip(x.tolist(), low.tolist(), high.tolist(), strict=True):
+            assert mpf(a) <= mp.log(mpf(value)) <= mpf(b)

@@ -1,0 +1,199 @@
+"""Curves of local reports, against the laws of all reports and of all lists of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations, product
+from typing import Any
+
+import mpmath
+import pytest
+
+from accounting import Bound, Pure, ZCdp, compose, guarantee
+from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.composition.guarantee_from_json import guarantee_from_json
+from accounting.ledger.charge_request import cost
+from accounting.privacy_curves.local_report_curve import ReportCurve, ReportPair
+from dpcore import DiscreteLaplace
+from dpcore.continual import TreeSum
+from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    Encoding,
+    HadamardResponse,
+    LocalHashing,
+    LocalReport,
+    RandomisedResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from dpcore.mechanism import Relation, Scope, Unit
+from dpcore.selection import Selection
+from tests.support.dpcore.mpmath_precision import real
+from tests.support.dpcore.mutants import mutated
+
+FAMILIES: tuple[Callable[..., LocalReport], ...] = (
+    RandomisedResponse,
+    UnaryEncoding,
+    lambda **given: UnaryEncoding(encoding=Encoding.SYMMETRIC, **given),
+    SubsetSelection,
+    LocalHashing,
+    HadamardResponse,
+)
+ROOM = mpmath.mpf(10) ** -15
+
+
+def lists_of(*reports: LocalReport) -> list[tuple[Fraction, Fraction]]:
+    """The masses of each list of reports, of value 0 and of value 1."""
+    each = [[(p, m.law(1)[x]) for x, p in m.law(0).items()] for m in reports]
+    found = [(Fraction(1), Fraction(1))]
+    for rows in each:
+        merged: dict[Fraction, tuple[Fraction, Fraction]] = {}
+        for (p, q), (a, b) in product(found, rows):
+            here = merged.get(p * a / (q * b), (Fraction(0), Fraction(0)))
+            merged[p * a / (q * b)] = (here[0] + p * a, here[1] + q * b)
+        found = list(merged.values())
+    return found
+
+
+def ends(found: Bound) -> tuple[Any, Any]:
+    """Both ends of a finite bound with a lower end."""
+    assert found.lower is not None
+    return real(Fraction(found.lower)), real(Fraction(found.upper))
+
+
+def hockey_stick(rows: list[tuple[Fraction, Fraction]], epsilon: Fraction) -> Any:
+    at = mpmath.exp(real(epsilon))
+    return mpmath.fsum(max(real(p) - at * real(q), 0) for p, q in rows)
+
+
+@pytest.mark.parametrize("values", [2, 5])
+@pytest.mark.parametrize("epsilon", ["1/10", "1", "4"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_pair_of_values_has_this_curve(
+    family: Callable[..., LocalReport], values: int, epsilon: str
+) -> None:
+    made = family(epsilon=epsilon, values=values)
+    found = guarantee(made)
+    laws = [made.law(v) for v in {0, 1, values - 1}]
+    with mpmath.workdps(60):
+        for p, q in permutations(laws, 2):
+            rows = [(p[x], q[x]) for x in p]
+            for part in (0, Fraction(1, 3), Fraction(99, 100)):
+                at = Fraction(epsilon) * part
+                low, high = ends(found.delta(at))
+                truth = hockey_stick(rows, at)
+                assert low <= truth <= high <= truth * (1 + ROOM)
+            low, high = ends(found.renyi(3))
+            moment = sum(a**3 / b**2 for a, b in rows)
+            truth = mpmath.log(real(moment)) / 2
+            assert low <= truth <= high <= truth * (1 + ROOM)
+            level = Fraction(1, 7)
+            tests = sorted(rows, key=lambda row: row[0] / row[1], reverse=True)
+            missed, left = Fraction(0), level
+            for a, b in tests:
+                used = min(left, b)
+                missed, left = missed + a * (1 - used / b), left - used
+            low, high = ends(found.tradeoff(level))
+            assert low <= real(missed) <= high
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        [RandomisedResponse(epsilon=1, values=4)] * 6,
+        [SubsetSelection(epsilon=2, values=5)] * 4 + [HadamardResponse(epsilon="1/2", values=3)],
+        [UnaryEncoding(epsilon=1, values=3)] * 3 + [LocalHashing(epsilon=1, values=4)],
+    ],
+    ids=["response", "subsets", "unary"],
+)
+def test_lists_of_reports_compose_exactly(reports: list[LocalReport]) -> None:
+    total = compose(*map(guarantee, reports))
+    rows = lists_of(*reports)
+    with mpmath.workdps(60):
+        for epsilon in ("0", "1/2", "2", "3"):
+            low, high = ends(total.delta(epsilon))
+            truth = hockey_stick(rows, Fraction(epsilon))
+            assert low <= truth <= high
+            assert high - low <= truth * mpmath.mpf(10) ** -5
+    # The theorem about epsilon alone knows less than the curve.
+    stated = compose(*(Pure(each.epsilon) for each in reports))
+    assert total.delta(1).upper < Fraction(19, 20) * stated.delta(1).upper
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/ (self.ratio - 1)", "/ (self.ratio + 1)"),
+        ("(loss, high, low)", "(loss, low, high)"),
+        ("least * self.ratio", "least"),
+    ],
+)
+def test_a_wrong_pair_is_seen(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReportPair, "listed", mutated(ReportPair.listed, old, new))
+    with pytest.raises(AssertionError):
+        test_every_pair_of_values_has_this_curve(SubsetSelection, 5, "1")
+
+
+def test_where_a_ball_touches_the_largest_loss_the_curve_is_not_cut() -> None:
+    found = guarantee(RandomisedResponse(epsilon=1, values=10))
+    largest = found.pure()
+    assert largest.lower is not None
+    assert found.delta(largest.lower).upper > 0
+    assert found.delta(largest.upper).upper == 0
+    tiny = found.epsilon("1e-300")
+    assert tiny.lower is not None
+    assert 0 < tiny.lower <= tiny.upper <= largest.upper
+
+
+@pytest.mark.parametrize("delta", ["1/2", "3/4", "0.99"])
+def test_from_the_distance_on_epsilon_is_zero(delta: str) -> None:
+    found = ReportCurve(ratio=3, distance="1/2").epsilon(delta)
+    assert found.lower == 0
+    assert found.upper < Fraction(1, 10**18)
+
+
+def test_a_report_does_not_hide_who_takes_part() -> None:
+    scope = Scope(relation=Relation.ADD_REMOVE)
+    with pytest.raises(InvalidParameter, match="replace"):
+        guarantee(RandomisedResponse(epsilon=1, values=4, scope=scope))
+
+
+def test_a_curve_is_written_read_and_charged() -> None:
+    found = guarantee(LocalHashing(epsilon=2, values=50))
+    assert isinstance(found, ReportCurve)
+    assert guarantee_from_json(found.to_json()) == found
+    total = compose((found, 7))
+    assert guarantee_from_json(total.to_json()) == total
+    for budget, each in ((Pure(7), found.pure()), (ZCdp(7), found.zcdp())):
+        scope = Scope(unit=Unit.USER)
+        (price,) = cost(filter_for(replace(budget, scope=scope)), found, 3)[0].costs
+        assert abs(price - 3 * Fraction(each.upper)) < Fraction(1, 10**6)
+    (alone,) = filter_for(Pure(7)).price(found).costs
+    assert Fraction(199, 100) < alone <= 2
+    assert alone == found.pure().upper
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("ratio", "1"), ("ratio", "1/2"), ("distance", "0"), ("distance", "2/3")]
+)
+def test_numbers_that_no_pair_has_are_refused(key: str, value: str) -> None:
+    given: dict[str, Any] = {"ratio": "3", "distance": "1/2"}
+    low, high = ends(ReportCurve(**given).delta(0))
+    assert low <= 0.5 <= high < 0.5 + ROOM
+    with pytest.raises(InvalidParameter, match=key):
+        ReportCurve(**{**given, key: value})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SubsetSelection(epsilon=1, values=9),
+        Selection(epsilon=1, sensitivity=1),
+        TreeSum(horizon=3, noise=DiscreteLaplace(scale=2)),
+    ],
+    ids=["report", "choice", "stream"],
+)
+def test_what_has_a_guarantee_stands_for_it_in_a_total(made: Any) -> None:
+    assert compose((made, 3)) == compose((guarantee(made), 3))

@@ -1,0 +1,135 @@
+r"""The matrix mechanism against rounds of one Gaussian, an adaptive adversary and dp-accounting."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from accounting import PrivacyCurve, compose, guarantee
+from accounting.descriptions.real_noise import Gaussian, Laplace
+from accounting.interop.export_dp_event import to_dp_event
+from accounting.matrix.participation import Participation
+from accounting.matrix.strategy import Banded, Dense, Tree
+from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+from accounting.privacy_curves.real_noise_curve import RealCurve
+from dpcore import DiscreteGaussian, Sensitivity
+from dpcore.continual import TreeSum
+from dpcore.errors import InvalidParameter
+from tests.support.accounting.bound_ends import ends
+
+
+def normal(variance: float, epsilon: float) -> float:
+    r"""delta of a Gaussian whose squared shift over its variance is ``variance``."""
+    mu, e = mpmath.sqrt(variance), mpmath.mpf(epsilon)
+    return float(mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
+
+
+def test_the_curve_is_that_of_one_gaussian() -> None:
+    rows: list[list[int | str]] = [[1, 0, 0], ["1/2", 1, 0], ["3/8", "1/2", 1]]
+    training = MatrixMechanism(
+        strategy=Dense(rounds=3, rows=rows),
+        participation=Participation(most=2, apart=2),
+        noise=Gaussian(sigma=2),
+        sensitivity=Sensitivity.l2_squared(2),
+    )
+    # Rounds 0 and 2: C u = (1, 1/2, 11/8).
+    squared = 2 * (1 + 0.25 + (11 / 8) ** 2) / 4
+    curve = guarantee(training)
+    for epsilon in (0, 1, 3):
+        found = ends(curve.delta(epsilon))
+        assert found.upper_float == pytest.approx(normal(squared, epsilon), rel=1e-12)
+        assert found.lower <= found.upper
+    assert float(curve.zcdp()) == pytest.approx(squared / 2, rel=1e-12)
+    assert float(curve.renyi(3)) == pytest.approx(3 * squared / 2, rel=1e-12)
+    assert curve.epsilon(0).lower == float("inf")
+    assert curve.epsilon(1).upper == 0
+    assert "floating-point" in curve.epsilon("1e-6").assumptions[0]
+
+
+def test_it_composes_with_other_releases() -> None:
+    training = MatrixMechanism(strategy=Tree(rounds=100), noise=Gaussian(sigma=10))
+    other = RealCurve(noise=Gaussian(sigma=5), sensitivity=1)
+    found = compose(guarantee(training), (other, 2)).delta(1)
+    assert found.upper_float == pytest.approx(normal(7 / 100 + 2 / 25, 1.0), rel=1e-9)
+
+
+def adaptive(second: Any, epsilon: float) -> float:
+    r"""int (p - e^epsilon q)+ of two rounds, by sums; ``second`` is the shift after each y."""
+    y = np.linspace(-12, 13, 2501)
+    step = y[1] - y[0]
+
+    def density(at: Any) -> Any:
+        return np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
+
+    first, none = density(y - 0.6), density(y)
+    shifts = second(y)[:, None]
+    p = first[:, None] * density(y[None, :] - shifts)
+    q = none[:, None] * density(y)[None, :]
+    return float(np.maximum(p - np.exp(epsilon) * q, 0).sum() * step**2)
+
+
+def test_inputs_that_depend_on_what_was_released() -> None:
+    r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1 one Gaussian of shift 1 is above."""
+    bound = normal(1.0, 0.5)
+    assert adaptive(lambda y: np.full_like(y, 0.8), 0.5) == pytest.approx(bound, rel=1e-4)
+    assert adaptive(lambda y: np.where(y > 0, 0.8, -0.8), 0.5) == pytest.approx(bound, rel=1e-4)
+    assert adaptive(lambda y: np.where(y > 0.5, 0.8, 0.1), 0.5) < bound
+    # Beyond the sensitivity for some outputs alone: above the bound.
+    assert adaptive(lambda y: np.where(y > 0.5, 1.2, 0.8), 0.5) > bound * 1.05
+
+
+def test_integer_noise() -> None:
+    r"""rho of the tree is that of its own guarantee; epsilon is an upper end."""
+    noise = DiscreteGaussian(sigma_squared=400)
+    tree = MatrixMechanism(strategy=Tree(rounds=100), noise=noise)
+    exact = guarantee(TreeSum(horizon=100, noise=noise))
+    found = guarantee(tree)
+    assert found.zcdp().upper == found.zcdp().lower == exact.zcdp().upper == Fraction(7, 800)
+    assert found.epsilon("1e-6").lower is None
+    assert exact.epsilon("1e-6").upper <= found.epsilon("1e-6").upper
+    twice = MatrixMechanism(
+        strategy=Tree(rounds=100), participation=Participation(most=2, apart=64), noise=noise
+    )
+    # Rounds 0 and 64 share no block: 7 and 6 of them.
+    assert guarantee(twice).zcdp().upper == Fraction(13, 800)
+    total = compose((found, 3), PrivacyCurve(noise=noise, sensitivity=1))
+    assert total.epsilon("1e-6").upper > found.epsilon("1e-6").upper
+
+
+def test_an_event_of_dp_accounting() -> None:
+    dp = pytest.importorskip("dp_accounting")
+    pld = pytest.importorskip("dp_accounting.pld")
+    training = MatrixMechanism(
+        strategy=Banded(rounds=100, bands=10),
+        participation=Participation(most=3, apart=20),
+        noise=Gaussian(sigma=5),
+    )
+    event = to_dp_event(guarantee(training))
+    assert isinstance(event, dp.GaussianDpEvent)
+    theirs = pld.PLDAccountant().compose(event).get_epsilon(1e-6)
+    found = guarantee(training).epsilon("1e-6")
+    assert found.upper_float <= theirs < found.upper_float * (1 + 1e-3)
+    integers = guarantee(
+        MatrixMechanism(strategy=Tree(rounds=4), noise=DiscreteGaussian(sigma_squared=9))
+    )
+    said = to_dp_event(integers)
+    assert isinstance(said, dp.ZCDpEvent)
+    assert Fraction(1, 6) <= Fraction(said.rho) < Fraction(1, 6) * (1 + Fraction(1, 10**15))
+
+
+def test_bad_input_is_refused() -> None:
+    tree, noise = Tree(rounds=4), Gaussian(sigma=1)
+    for given in (
+        {"strategy": "tree", "noise": noise},
+        {"strategy": tree, "noise": Laplace(scale=1)},
+        {"strategy": tree, "noise": noise, "participation": 2},
+        {"strategy": tree, "noise": noise, "sensitivity": Sensitivity.l1(2)},
+        {"strategy": tree, "noise": noise, "scope": "replace"},
+        {"strategy": Banded(rounds=4), "noise": DiscreteGaussian(sigma_squared=4)},
+    ):
+        with pytest.raises(InvalidParameter):
+            MatrixMechanism(**given)

@@ -1,0 +1,227 @@
+r"""Random allocation against quadrature over all rounds, other directions and other rounds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from accounting import compose
+from accounting.pld import allocation_loss
+from accounting.pld.allocation_loss import Side, allocated
+from accounting.pld.allocation_renyi import renyi_of_allocation
+from accounting.pld.noise_density import NormalDensity
+from tests.effort import by_day
+from tests.support.accounting import subsampled_releases
+from tests.support.accounting.bound_ends import ends
+from tests.support.dpcore.mutants import mutated
+
+
+def epoch_of(sigma: Any, rounds: int, picks: int = 1) -> Any:
+    return subsampled_releases.allocated(
+        curve=subsampled_releases.gaussian(sigma), rounds=rounds, picks=picks
+    )
+
+
+def ratio(sigma: float, rounds: int, picks: int = 1) -> tuple[Any, Any]:
+    r"""The density of the unit in ``picks`` random rounds over that of nobody, with weights."""
+    x, weights = np.polynomial.hermite_e.hermegauss(90)
+    weights = weights / weights.sum()
+    each = np.exp(x / sigma - 1 / (2 * sigma**2))
+    axes = [each.reshape([-1 if i == j else 1 for j in range(rounds)]) for i in range(rounds)]
+    chances = [weights.reshape([-1 if i == j else 1 for j in range(rounds)]) for i in range(rounds)]
+    chosen = list(itertools.combinations(range(rounds), picks))
+    total = sum(math.prod((axes[i] for i in rows), start=np.float64(1)) for rows in chosen)
+    return total / len(chosen), math.prod(chances, start=np.float64(1))
+
+
+@by_day(2)
+@pytest.mark.parametrize(("sigma", "rounds"), [("1", 1), ("1", 2), ("2", 3), ("1", 3)])
+def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
+    values, chances = ratio(float(sigma), rounds)
+    variance = Fraction(sigma) ** 2
+    for order in (2, 3, 5):
+        there, gone = (
+            math.log(float((chances * values**power).sum())) / (order - 1)
+            for power in (order, 1 - order)
+        )
+        found = float(renyi_of_allocation(variance, rounds, order))
+        assert max(there, gone) <= found * (1 + 1e-12)
+        assert found == pytest.approx(max(there, gone), rel=2e-3)
+        # Another number of rounds is another number.
+        for other in (rounds + 1, rounds - 1):
+            if other:
+                away = float(renyi_of_allocation(variance, other, order))
+                assert away != pytest.approx(found, rel=2e-2)
+
+
+def test_the_direction_that_is_gone_counts() -> None:
+    r"""Wide noise and small orders: nobody against the unit is the larger one, if by little."""
+    from accounting.pld import allocation_renyi as by_orders
+    from dpcore.numbers.enclosure import precision
+
+    with precision(128):
+        there = float(by_orders._rising(Fraction(16), 1000, 4).log())
+        gone = float(by_orders._falling(Fraction(16), 1000, 3).log())
+    assert gone == pytest.approx(there, rel=1e-3)
+    found = float(renyi_of_allocation(Fraction(16), 1000, 4)) * 3
+    assert found == pytest.approx(max(there, gone), rel=1e-9)
+    # By the mean of 3 orders of one round less amplified: t rounds are about 1/t of one.
+    assert found == pytest.approx((math.exp(1 / 16) - 1) * 6 / 1000, rel=1e-2)
+
+
+def test_epsilon_is_above_the_hockey_stick() -> None:
+    epoch = epoch_of("1", 2)
+    for epsilon in ("1/2", "3/2", "3"):
+        e = float(Fraction(epsilon))
+        truth = max(of_two_rounds(1.0, e, present=side) for side in (True, False))
+        found = ends(epoch.delta(epsilon))
+        assert found.lower <= truth <= found.upper
+        assert found.upper - found.lower < Fraction(1, 100) * found.upper
+    # Less than one Gaussian for sure, and more than its half.
+    assert (
+        0.2
+        < epoch.epsilon("1e-6").upper
+        < subsampled_releases.gaussian("1").epsilon("1e-6").upper * Fraction(11, 10)
+    )
+
+
+def test_ratios_beyond_the_powers_of_floats() -> None:
+    # At sigma 1/5 ratios reach e^60, whose 13th power is not a float.
+    found = ends(epoch_of("1/5", 2).delta(1))
+    truth = of_two_rounds(0.2, 1.0, present=True)
+    assert truth * (1 - 1e-3) <= found.lower <= truth <= found.upper <= truth * (1 + 1e-3)
+
+
+def test_several_rounds_of_an_epoch() -> None:
+    r"""2 of 3 by all pairs of rounds: blocks of two rounds and of one are above."""
+    values, chances = ratio(2.0, 3, picks=2)
+    both = epoch_of("2", 3, 2)
+    for order in (2, 4):
+        truth = max(
+            math.log(float((chances * values**power).sum())) / (order - 1)
+            for power in (order, 1 - order)
+        )
+        found = float(both.renyi(order).upper)
+        assert truth <= found
+        assert found <= 2 * order / 8
+        blocks = sum(float(renyi_of_allocation(Fraction(4), t, order)) for t in (2, 1))
+        assert found == pytest.approx(blocks, rel=1e-9)
+    always = epoch_of("2", 2, 2)
+    assert always.renyi(3).upper == pytest.approx(2 * 3 / 8, rel=1e-3)
+
+
+def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> None:
+    epoch = epoch_of("1", 20)
+    values = [float(epoch.renyi(Fraction(k, 4)).upper) * (k / 4 - 1) for k in range(5, 40)]
+    steps = np.diff(values)
+    assert (np.diff(steps) >= -1e-9).all()
+    assert epoch.renyi(1000).upper == 500
+
+
+def test_epochs_compose_by_their_orders() -> None:
+    r"""Feldman and Shenfeld: near Poisson sampling of the same rate over many epochs."""
+    epoch = epoch_of("1", 100)
+    total = compose((epoch, 100))
+    assert total.renyi(3).upper == 100 * epoch.renyi(3).upper
+    found = total.epsilon("1e-6")
+    # Poisson sampling of the same rate: 6.907384.
+    assert 6.5 < found.upper < 7.3
+    assert found.lower is not None
+    assert found.upper - found.lower < found.upper / 400
+    assert found.assumptions == epoch.assumptions != ()
+
+
+def of_two_rounds(sigma: float, epsilon: float, *, present: bool) -> float:
+    r"""E[(R - e^epsilon)+] or E[(1 - e^epsilon R)+], R a mean of two: one integral, one formula."""
+
+    def tail(z: float) -> float:
+        return math.erfc(z / math.sqrt(2)) / 2
+
+    def call(strike: float) -> float:
+        if strike <= 0:
+            return 1 - strike
+        d = sigma * math.log(strike)
+        return tail(d - 1 / (2 * sigma)) - strike * tail(d + 1 / (2 * sigma))
+
+    def gain(z: float) -> float:
+        ratio = math.exp(z / sigma - 1 / (2 * sigma**2))
+        strike = 2 * math.exp(epsilon if present else -epsilon) - ratio
+        value = call(strike) if present else call(strike) - 1 + strike
+        return value * math.exp(-z * z / 2) / math.sqrt(math.tau)
+
+    factor = 0.5 if present else math.exp(epsilon) / 2
+    kink = sigma * (math.log(2) + (epsilon if present else -epsilon)) + 1 / (2 * sigma)
+    parts = [(-12.0, kink), (kink, 12.0)]
+    return factor * sum(
+        float(quad(gain, *ends, epsabs=1e-14, epsrel=1e-10, limit=200)[0]) for ends in parts
+    )
+
+
+@pytest.mark.parametrize("present", [True, False])
+@pytest.mark.parametrize("sigma", ["1", "2"])
+def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
+    density = NormalDensity(Fraction(sigma) ** 2)
+    sides = [Side(above=above, present=present) for above in (False, True)]
+    for epsilon in (0.0, 0.25, 1.0, 2.0):
+        truth = of_two_rounds(float(sigma), epsilon, present=present)
+        low, high = (
+            allocated(density, 2, side).delta(Fraction(epsilon))[side.above] for side in sides
+        )
+        assert low <= truth * (1 + 1e-9) + 1e-14
+        assert truth * (1 - 1e-9) - 1e-14 <= high
+        assert high - low < 5e-4
+
+
+@pytest.mark.nightly
+def test_many_rounds_and_epochs() -> None:
+    r"""234 rounds, and 60 such epochs, beside an uncertified computation in floats."""
+    once = ends(epoch_of("1", 20).epsilon("1e-6"))
+    assert 2.0299 < once.lower < 2.0303 < once.upper < 2.0306
+    run = ends(compose((epoch_of("11/10", 234), 60)).epsilon("1e-5"))
+    assert 2.3402 < run.lower < 2.3406 < run.upper < 2.3410
+    narrow = ends(compose((epoch_of("11/10", 234), 60)).epsilon("1e-5", "1e-4"))
+    assert run.lower < narrow.lower < narrow.upper < run.upper < narrow.lower * (1 + 2e-4)
+    assert narrow.upper < narrow.lower * (1 + 1e-4)
+    narrowest = compose((epoch_of("11/10", 234), 60))
+    assert ends(narrowest.epsilon("1e-5", "1e-5")) == narrow
+    # Not the cost of Poisson samples of the same rate: that is 2.3816.
+    assert run.upper < Fraction("2.38")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("_regridded", "b = np.append(a[1:], values.max())", "a = b = mean"),
+        ("_regridded", "np.clip(share, 0.0, 1.0)", "0.0 * share"),
+        ("_sum", "one.values[i] + two.values[j]", "np.maximum(one.values[i], two.values[j])"),
+        ("allocated", "values / rounds", "values / (rounds + 1)"),
+        ("_listed", "masses * ratios", "masses"),
+    ],
+)
+def test_broken_listings_are_seen(
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = getattr(allocation_loss, name)
+    broken = mutated(getattr(original, "__wrapped__", original), old, new)
+    # The mutant of the cached function is not cached, and nothing broken is remembered.
+    monkeypatch.setattr(allocation_loss, name, broken)
+    make = getattr(allocation_loss.allocated, "__wrapped__", allocation_loss.allocated)
+
+    def holds(present: bool, epsilon: float) -> bool:
+        truth = of_two_rounds(1.0, epsilon, present=present)
+        density = subsampled_releases.gaussian("1").density
+        low, high = (
+            make(density, 2, Side(above=above, present=present), 200).delta(Fraction(epsilon))[
+                above
+            ]
+            for above in (False, True)
+        )
+        return bool(low <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= high)
+
+    assert not all(holds(side, at) for side in (True, False) for at in (0.25, 1.0))

@@ -1,0 +1,196 @@
+"""One coordinate: general laws, known values, edges and refusals of a curve."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import pytest
+
+from accounting import NotDerived, PrivacyCurve, guarantee
+from accounting.convert_guarantees import as_pure
+from accounting.guarantees.stated_guarantees import PureBound
+from accounting.law_pairs.registry import pair_of
+from accounting.pairs.log_concave import ShiftedPair
+from accounting.pairs.pair import ClosedPair
+from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, Sensitivity
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.effort import by_day
+from tests.support.accounting.unregistered_law import Lopsided, Triangle
+from tests.support.dpcore.refusals import refusal, refused
+
+
+@by_day(2)
+@pytest.mark.parametrize(
+    "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
+)
+@pytest.mark.parametrize("shift", [1, 70])
+def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int) -> None:
+    general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, shift)
+    assert isinstance(own, ClosedPair)
+    with precision(192):
+        for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
+            if own.delta(epsilon) == 0:
+                assert "largest loss" in refusal(partial(general.delta, epsilon), NotDerived)
+                continue
+            assert general.delta(epsilon).overlaps(own.delta(epsilon))
+            assert general.delta(epsilon).rel_accuracy_bits() > 100
+        for delta in map(Fraction, ("1/3", "1/1000", "1/10000000000")):
+            both = [pair.epsilon(delta, pair.guess(delta) or 0) for pair in (general, own)]
+            assert both[0].overlaps(both[1])
+            assert all(value.is_finite() for value in both)
+        for alpha in map(Fraction, ("1/100", "1/2", "9/10")):
+            assert general.tradeoff(alpha).overlaps(own.tradeoff(alpha))
+
+
+def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
+    curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
+    assert curve.enclose_delta(0).lower <= Fraction(1, 3) <= curve.delta(0).upper
+    at_corner = curve.enclose_epsilon("1/3")
+    assert at_corner.lower == 0
+    assert at_corner.upper < Fraction(1, 2**64)
+
+
+def test_mass_that_the_other_world_never_shows_costs_an_infinite_epsilon() -> None:
+    # P(X = 2) = 1/9 is out of reach of X - 1.
+    curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
+    assert curve.enclose_epsilon("1/10") == Enclosure.infinite()
+    assert curve.epsilon("1/8").upper < 1
+    assert Fraction(1, 9) in curve.enclose_delta(40)
+
+
+def test_what_no_theorem_gives_is_refused() -> None:
+    with pytest.raises(NotDerived, match="worst shift"):
+        guarantee(Mechanism(noise=Lopsided(half=2), sensitivity=Sensitivity(1)))
+    curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
+    for question in (
+        partial(curve.epsilon, 0),
+        curve.zcdp,
+        curve.pure,
+        partial(curve.renyi, 2),
+        partial(curve.tradeoff, 0),
+    ):
+        assert "cannot derive " in refusal(question, NotDerived)
+
+
+def test_discrete_laplace_is_pure_exactly() -> None:
+    curve = guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)))
+    assert isinstance(curve, PrivacyCurve)
+    assert curve.enclose_epsilon(0) == Enclosure.exactly(Fraction(1, 10))
+    assert as_pure(curve) == PureBound("1/10")
+    assert curve.enclose_delta("1/10") == Enclosure.exactly(0)
+    assert curve.enclose_delta("0.0999999999999999999999").lower > 0
+    wide = PrivacyCurve(noise=DiscreteLaplace(scale="3/7"), sensitivity=Sensitivity(5))
+    assert as_pure(wide) == PureBound("35/3")
+
+
+def test_discrete_gaussian_is_concentrated_exactly_and_never_pure() -> None:
+    curve = guarantee(
+        Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=Sensitivity(3))
+    )
+    assert isinstance(curve, PrivacyCurve)
+    assert curve.enclose_zcdp() == Enclosure.exactly(Fraction(9, 800))
+    assert curve.pure().lower == math.inf
+    assert curve.enclose_epsilon(0) == Enclosure.infinite()
+    assert curve.enclose_renyi(2) == Enclosure.exactly(Fraction(9, 400))
+    assert curve.enclose_renyi("4/3") == Enclosure.exactly(Fraction(3, 200))
+    assert (
+        0
+        < curve.enclose_renyi("5/4").lower
+        <= curve.enclose_renyi("5/4").upper
+        <= Fraction(9, 640) * (1 + Fraction(1, 2**60))
+    )
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "1e-30", "1e-300", "1e-3000"])
+def test_far_tails_are_enclosed_and_consistent(delta: str) -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=Sensitivity(1))
+    found = curve.enclose_epsilon(delta)
+    assert found.width <= found.upper / 2**64
+    assert curve.delta(found.lower).upper >= Fraction(delta)
+    assert curve.enclose_delta(found.upper).lower <= Fraction(delta)
+
+
+def test_trivial_ends() -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
+    assert curve.enclose_epsilon(1) == Enclosure.exactly(0)
+    assert curve.enclose_epsilon("1/2") == Enclosure.exactly(0)
+    assert curve.enclose_tradeoff(0) == Enclosure.exactly(1)
+    assert curve.enclose_tradeoff(1) == Enclosure.exactly(0)
+    assert curve.epsilon(curve.enclose_delta(0).upper).upper < Fraction(1, 2**50)
+    assert float(curve.epsilon("1e-9")) >= curve.epsilon("1e-9").upper
+    assert float(curve.delta(2)) >= curve.delta(2).upper
+    assert math.isinf(float(curve.epsilon(0)))
+
+
+def test_the_curve_is_a_value() -> None:
+    scope = Scope(unit="user")  # type: ignore[arg-type]  # text is read as the enum
+    curve = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared="1/3"), sensitivity=Sensitivity(2), scope=scope
+    )
+    names: dict[str, object] = {
+        "Scope": Scope,
+        "PrivacyCurve": PrivacyCurve,
+        "DiscreteGaussian": DiscreteGaussian,
+    }
+    names["Sensitivity"] = Sensitivity
+    assert eval(repr(curve), names) == curve  # noqa: S307 - our own repr
+    assert curve.to_json()["scope"] == {"unit": "user", "relation": "replace"}
+    assert hash(curve) == hash(eval(repr(curve), names))  # noqa: S307 - as above
+    laplace_curve = PrivacyCurve(
+        noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity(1), scope=scope
+    )
+    assert as_pure(laplace_curve) == PureBound(1, scope=scope)
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "values"),
+    [
+        ("delta", "epsilon", (-1, float("nan"), float("inf"), "one", True, None)),
+        ("epsilon", "delta", ("-1e-9", "1.0001", float("nan"), None)),
+        ("tradeoff", "alpha", (-1, 2, float("-inf"))),
+        ("renyi", "order", (1, "1/2", float("inf"), [])),
+    ],
+)
+def test_a_bad_argument_is_refused_by_name(
+    method: str, argument: str, values: tuple[object, ...]
+) -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
+    for value in values:
+        with refused(argument):
+            getattr(curve, method)(value)
+
+
+@pytest.mark.parametrize("bits", [0, 7, 1 << 20, "many", 64.0, True])
+def test_an_accuracy_out_of_range_is_refused_by_name(bits: int) -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
+    for ask in (
+        partial(curve.enclose_delta, 1),
+        partial(curve.enclose_epsilon, "1e-6"),
+        partial(curve.enclose_tradeoff, "1/2"),
+        partial(curve.enclose_renyi, 2),
+        curve.enclose_zcdp,
+    ):
+        with refused("bits"):
+            ask(bits=bits)
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("noise", {"noise": 3, "sensitivity": 1}),
+        ("sensitivity", {"noise": DiscreteLaplace(scale=1), "sensitivity": 0}),
+        ("sensitivity", {"noise": DiscreteLaplace(scale=1), "sensitivity": 1.5}),
+        ("scope", {"noise": DiscreteLaplace(scale=1), "sensitivity": 1, "scope": "user"}),
+    ],
+    ids=["noise", "zero", "half", "scope"],
+)
+def test_a_curve_of_nothing_is_refused_by_name(argument: str, given: dict[str, object]) -> None:
+    with refused(argument):
+        PrivacyCurve(**given)  # type: ignore[arg-type]  # the twin passes what the type forbids
+
+
+def test_a_guarantee_is_of_a_mechanism() -> None:
+    with refused("mechanism"):
+        guarantee(DiscreteLaplace(scale=1))  # type: ignore[arg-type]  # as above

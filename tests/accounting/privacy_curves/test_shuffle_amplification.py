@@ -1,0 +1,333 @@
+"""Shuffled reports, against all multisets of reports for all values of the other users."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from accounting import Approx, ShuffledCurve, as_approx, compose, guarantee
+from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.composition.guarantee_from_json import guarantee_from_json
+from accounting.numerical_composition import positive_part
+from accounting.privacy_curves import shuffle_amplification
+from dpcore import SeededRng
+from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    FAMILIES,
+    LocalReport,
+    RandomisedResponse,
+    ShuffledReports,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from dpcore.local.local_report import Outcome
+from dpcore.numbers.enclosure import ball
+from tests.support.accounting.bound_ends import ends
+from tests.support.dpcore.mpmath_precision import real
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+
+ROOM = mpmath.mpf(10) ** -9
+
+Law = Mapping[Any, Fraction]
+
+
+def in_any_order(laws: list[Law]) -> Law:
+    """The law of the multiset of independent draws, one of each law."""
+    found: dict[tuple[Any, ...], Fraction] = {(): Fraction(1)}
+    for law in laws:
+        longer: dict[tuple[Any, ...], Fraction] = defaultdict(Fraction)
+        for seen, mass in found.items():
+            for report, chance in law.items():
+                longer[tuple(sorted((*seen, report)))] += mass * chance
+        found = longer
+    return found
+
+
+def truth(pairs: Sequence[tuple[Law, Law]], epsilon: Fraction) -> Any:
+    """The largest hockey-stick divergence over the pairs."""
+    factor = mpmath.exp(real(epsilon))
+    return max(
+        mpmath.fsum(max(real(mass) - factor * real(q[seen]), 0) for seen, mass in p.items())
+        for p, q in pairs
+    )
+
+
+def views(report: LocalReport, users: int) -> list[tuple[Law, Law]]:
+    """What the server sees of a user with value 0 or 1, for all values of the other users."""
+    laws = [report.law(v) for v in range(report.values)]
+    others = combinations_with_replacement(laws, users - 1)
+    return [(in_any_order([laws[0], *o]), in_any_order([laws[1], *o])) for o in others]
+
+
+def made(family: str, **given: Any) -> LocalReport:
+    return FAMILIES[family](**given)
+
+
+def between(
+    report: LocalReport, users: int, epsilons: tuple[str, ...] = ("0", "1/10", "1")
+) -> None:
+    """Compare both ends with the truth."""
+    pairs, found = views(report, users), guarantee(ShuffledReports(report=report, users=users))
+    with mpmath.workdps(40):
+        for each in epsilons:
+            bound, exact = found.delta(each), truth(pairs, Fraction(each))
+            low = real(Fraction(bound.lower or 0))
+            assert low <= exact * (1 + ROOM)
+            assert exact * (1 - ROOM) <= real(Fraction(bound.upper))
+            if users == 1:  # nothing hides the report: both ends are those of one report
+                assert real(Fraction(bound.upper)) <= exact * (1 + 1 / mpmath.mpf(500))
+
+
+@pytest.mark.parametrize("users", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("family", "values", "epsilon"),
+    [
+        ("randomised-response", 2, "1/2"),
+        ("randomised-response", 3, 3),
+        ("randomised-response", 4, "1/2"),
+        ("hadamard-response", 2, 3),
+        ("hadamard-response", 3, "1/2"),
+        ("hadamard-response", 4, 3),
+        ("local-hashing", 2, "1/2"),
+        ("local-hashing", 4, "1/2"),
+    ],
+)
+def test_the_ends_enclose_every_multiset_of_reports(
+    family: str, values: int, epsilon: Any, users: int
+) -> None:
+    report = made(family, epsilon=epsilon, values=values)
+    between(report, users)
+
+
+@pytest.mark.parametrize("encoding", ["symmetric", "optimised"])
+def test_the_ends_enclose_every_multiset_of_bits(encoding: Any) -> None:
+    between(UnaryEncoding(epsilon=2, values=3, encoding=encoding), 3)
+    between(SubsetSelection(epsilon="1/2", values=4), 3)
+
+
+@pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, "1/2"), (50, 3)])
+def test_many_users_of_one_other_value(values: int, epsilon: Any) -> None:
+    """The sum over the counts of both values, in floats, where all others have a third one."""
+    report, users = RandomisedResponse(epsilon=epsilon, values=values), 300
+    own, other = float(report.own), float(report.other)
+    a = np.arange(users + 1)[:, None]
+    b = np.arange(users + 1)[None, :]
+    found = guarantee(ShuffledReports(report=report, users=users))
+
+    def others(x: Any, y: Any) -> Any:
+        rest = binom.pmf(y, users - 1 - x, other / (1 - other))
+        return binom.pmf(x, users - 1, other) * np.where((x >= 0) & (y >= 0), rest, 0)
+
+    here, there, nowhere = others(a - 1, b), others(a, b - 1), others(a, b)
+    p = own * here + other * there + (1 - own - other) * nowhere
+    q = other * here + own * there + (1 - own - other) * nowhere
+    for level in ("1/20", "1/10"):
+        exact = float(np.maximum(np.nan_to_num(p - math.exp(Fraction(level)) * q), 0).sum())
+        bound = ends(found.delta(level))
+        # The server also sees how many reports support the third value, and the others.
+        assert exact * (1 - 1e-6) <= float(bound.lower)
+        assert float(bound.lower) <= exact * (1 + 1e-6 if values == 3 else 1.1)
+        assert bound.lower <= bound.upper <= bound.lower * Fraction(5, 4)
+
+
+def _compared(report: LocalReport) -> None:
+    for users in (3, 1):
+        between(report, users)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("_values", "ball(mass))", "2 * ball(mass))"),
+        ("_blanket", "one + 1 - own", "Fraction(1)"),
+        ("_blanket", "(ratio - 1)", "(ratio + 1)"),
+        ("_delta", "/ reports.users", "/ (reports.users + 1)"),
+    ],
+)
+def test_a_wrong_curve_is_seen(
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shuffle_amplification._delta.cache_clear()
+    written = getattr(shuffle_amplification, name)
+    changed = mutated(getattr(written, "__wrapped__", written), old, new)
+    monkeypatch.setattr(shuffle_amplification, name, changed)
+    with pytest.raises((AssertionError, ValueError)):
+        _compared(RandomisedResponse(epsilon=3, values=3))
+    shuffle_amplification._delta.cache_clear()
+
+
+@pytest.mark.parametrize("family", [*FAMILIES])
+def test_three_values_are_supported_together_that_often(family: str) -> None:
+    for values, epsilon in product((3, 4, 5), ("1/2", 2)):
+        report = made(family, epsilon=epsilon, values=values)
+        law = report.law(0)
+        kinds: dict[Outcome, Any] = {x: report.supports(np.array([x])) > 0 for x in law}
+        found = {
+            sum((law[x] for x in law if kinds[x][[0, v, w]].all()), Fraction(0))
+            for v in range(1, values)
+            for w in range(v + 1, values)
+        }
+        assert report.triple in found
+
+
+def test_randomised_response_is_known_from_both_sides() -> None:
+    found = ends(
+        guarantee(
+            ShuffledReports(report=RandomisedResponse(epsilon=4, values=100), users=10**6)
+        ).epsilon("1e-8")
+    )
+    assert 0 < found.upper - found.lower < found.upper / 10**5
+    # Two values have the blanket of any report with this epsilon: its clones (Feldman, McMillan and
+    # Talwar 2023).
+    clones = ShuffledReports(report=RandomisedResponse(epsilon=4, values=2), users=10**6)
+    assert found.upper * Fraction(8, 5) < guarantee(clones).epsilon("1e-8").upper
+
+
+@pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, 8)])
+def test_a_thousand_users_suffice_for_close_ends(values: int, epsilon: int) -> None:
+    report = RandomisedResponse(epsilon=epsilon, values=values)
+    found = guarantee(ShuffledReports(report=report, users=1000)).epsilon("1e-6")
+    assert found.lower is not None
+    assert found.lower < found.upper < found.lower * Fraction(1011, 1000)
+
+
+def test_epsilon_is_the_inverse_of_delta() -> None:
+    found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=2, values=20), users=500))
+    for delta in ("1e-3", "1e-9", "1e-60"):
+        bound = ends(found.epsilon(delta))
+        assert found.delta(bound.upper).upper <= Fraction(delta)
+        assert (found.delta(bound.lower).lower or 0) >= Fraction(delta)
+    assert found.epsilon("0.9").upper == 0
+    assert isinstance(found, ShuffledCurve)
+    assert found.pure().upper == found.reports.report.loss.upper
+    assert found.delta(2).upper == 0
+
+
+def test_a_total_of_shuffles_lies_above_the_law_of_all_reports() -> None:
+    report = RandomisedResponse(epsilon=2, values=3)
+    found, pairs = guarantee(ShuffledReports(report=report, users=3)), views(report, 3)
+    total = compose((found, 2))
+    products = [
+        (
+            {(x, y): a * b for (x, a), (y, b) in product(p.items(), p.items())},
+            {(x, y): a * b for (x, a), (y, b) in product(q.items(), q.items())},
+        )
+        for p, q in pairs
+    ]
+    with mpmath.workdps(40):
+        for level in ("0", "1/2", "2"):
+            exact = truth(products, Fraction(level))
+            bound = total.delta(level)
+            assert bound.lower is None
+            assert exact <= real(Fraction(bound.upper)) <= exact * mpmath.mpf("1.3")
+    alone = compose(found).delta("1/2").upper
+    assert found.delta("1/2").upper <= alone <= found.delta("1/2").upper * Fraction(11, 10)
+
+
+def test_the_pure_epsilon_of_a_total_is_that_of_the_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accounting.privacy_curves.shuffle_amplification._DOTS", 3)
+    report = RandomisedResponse(epsilon=1, values=3)
+    total = compose((guarantee(ShuffledReports(report=report, users=10**6)), 3))
+    assert total.pure().upper == pytest.approx(3 * report.loss.upper_float, rel=1e-9)
+
+
+def test_a_shuffle_is_written_read_and_charged() -> None:
+    found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=1, values=9), users=1000))
+    assert guarantee_from_json(found.to_json()) == found
+    total = compose((found, 4))
+    assert guarantee_from_json(total.to_json()) == total
+    keeper = filter_for(Approx(1, "1e-6"))
+    assert keeper.price(as_approx(found, "1e-9")).costs[0] <= Fraction(1, 50)
+    assert "as_approx" in refusal(lambda: keeper.price(found))
+    for key, value in (("own", "1/3"), ("mechanism", "guess"), ("values", 1), ("spare", 1)):
+        changed = {**found.to_json()["report"], key: value}
+        with pytest.raises(InvalidParameter):
+            guarantee_from_json({**found.to_json(), "report": changed})
+
+
+@pytest.mark.parametrize("order", ["3/2", "2", "20"])
+def test_renyi_divergences_lie_below_those_of_one_report(order: str) -> None:
+    report = RandomisedResponse(epsilon=2, values=3)
+    found, at = guarantee(ShuffledReports(report=report, users=3)), real(Fraction(order))
+    with mpmath.workdps(40):
+        truths = [
+            mpmath.log(
+                mpmath.fsum(real(mass) ** at * real(q[k]) ** (1 - at) for k, mass in p.items())
+            )
+            / (at - 1)
+            for p, q in views(report, 3)
+        ]
+        assert max(truths) <= real(Fraction(found.renyi(order).upper))
+        # The bound is that of one report, which all shuffles of one user attain.
+        assert found.renyi(order).upper == guarantee(report).renyi(order).upper
+
+
+def test_the_released_reports_are_those_of_the_users() -> None:
+    votes = ShuffledReports(report=RandomisedResponse(epsilon=3, values=5), users=50)
+    values = np.arange(60) % 5
+    seen = votes.release(values, rng=SeededRng(4))
+    sent = votes.report.report(values, rng=SeededRng(4))
+    assert Counter(seen.tolist()) == Counter(sent.tolist())
+    assert seen.tolist() != sent.tolist()
+    assert "at least 50 users" in refusal(lambda: votes.release(values[:49]))
+    assert "report" in refusal(lambda: ShuffledReports(report=1, users=3))  # type: ignore[arg-type]  # on purpose
+
+
+STEPS = {3: Fraction(1, 2), -1: Fraction(1, 4), 0: Fraction(1, 4)}
+
+
+def positive_mean(count: int, compute: Any = positive_part.mean_positive_part) -> None:
+    """Compare both ends with the mean over all sums, where k need not be small."""
+    law = {0: Fraction(1)}
+    for _ in range(count):
+        longer: dict[int, Fraction] = defaultdict(Fraction)
+        for (total, mass), (step, chance) in product(law.items(), STEPS.items()):
+            longer[total + step] += mass * chance
+        law = longer
+    exact = sum(mass * max(total, 0) for total, mass in law.items())
+    values = [(ball(w), ball(m)) for w, m in STEPS.items()]
+    low, high = (compute(values, count, Fraction(1, 1000), above=a) for a in (False, True))
+    assert low <= exact <= high <= 3 * low
+
+
+def test_the_mean_positive_part_is_enclosed_for_every_scale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for bits in (1, 3, 20):
+        monkeypatch.setattr(positive_part, "_TILT", bits)
+        for count in (1, 2, 12):
+            positive_mean(count)
+    nothing = [(ball(Fraction(-1)), ball(Fraction(1)))]
+    assert positive_part.mean_positive_part(nothing, 5, Fraction(1, 1000), above=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("moment**count", "moment"),
+        ("above=above), count)", "above=above), 1)"),
+        ("grown = [m * (scale * w).exp()", "grown = [m"),
+    ],
+)
+def test_a_wrong_positive_part_is_seen(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positive_part, "_TILT", 5)
+    with pytest.raises(AssertionError):
+        positive_mean(12, mutated(positive_part.mean_positive_part, old, new))
+
+
+def test_far_beyond_epsilon_the_bounds_on_delta_remain() -> None:
+    report = RandomisedResponse(epsilon="3.9", values=2)
+    found = guarantee(ShuffledReports(report=report, users=10**5)).delta("1.1")
+    assert (found.lower or 0) <= found.upper < Fraction(1, 10**100)

@@ -1,0 +1,130 @@
+r"""Plans: the guarantee is that of the honest alone; the noise is enough, a grid step less not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+from typing import Any
+
+import mpmath
+import pytest
+
+from accounting import PrivacyCurve
+from accounting.protocol_guarantees import plan_protocol as distributed
+from accounting.protocol_guarantees.plan_protocol import GRID, Plan, choose
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.protocols.noisy_sums import AggregatedSum
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+from tests.support.accounting.brute_force import real
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+
+
+def polya_loss(shape: Fraction, scale: Fraction, shift: int) -> Any:
+    r"""log p(0)/p(d) of a Polya difference with shape <= 1, by its series of products."""
+    with mpmath.workdps(40):
+        r, beta = real(shape), mpmath.exp(-1 / real(scale))
+        mass = [
+            beta**k
+            * mpmath.rf(r, k)
+            / mpmath.factorial(k)
+            * mpmath.hyp2f1(r, k + r, k + 1, beta**2)
+            for k in (0, shift)
+        ]
+        return mpmath.log(mass[0] / mass[1])
+
+
+@pytest.mark.parametrize("fraction", ["1", "9/10", "1/2"])
+def test_pure_noise_of_the_honest(fraction: str) -> None:
+    plan = choose(instance="pure", users=100, epsilon=1, honest_fraction=fraction)
+    assert isinstance(plan.protocol, AggregatedSum)
+    share = plan.protocol.share
+    assert isinstance(share, PolyaDifference)
+    shape, scale = plan.honest * Fraction(share.shape), Fraction(share.scale)
+    assert shape == Fraction(fraction)
+    assert plan.meets
+    g = plan.protocol.precision
+    assert polya_loss(shape, scale, g) <= 1 + mpmath.mpf(10) ** -30
+    assert polya_loss(shape, scale - Fraction(g, GRID), g) > 1
+
+
+def test_skellam_for_a_target() -> None:
+    plan = choose(
+        instance="renyi", users=64, epsilon=1, delta="1e-6", honest_fraction="3/4", failure="1e-9"
+    )
+    assert isinstance(plan.protocol, AggregatedSum)
+    share = plan.protocol.share
+    assert isinstance(share, Skellam)
+    g, each = plan.protocol.precision, Fraction(share.variance)
+    noise = Skellam(variance=48 * each)
+    assert plan.honest == 48
+    assert PrivacyCurve(noise=noise, sensitivity=g).delta(1).upper <= Fraction(1, 10**6)
+    less = Skellam(variance=48 * each * (1 - Fraction(1, 700)))
+    assert PrivacyCurve(noise=less, sensitivity=g).enclose_delta(1).lower > Fraction(1, 10**6)
+    assert plan.wraparound is not None
+    assert plan.wraparound.upper <= Fraction(1, 10**9)
+
+
+def biased(plan: Plan) -> Fraction:
+    assert isinstance(plan.protocol, BinaryShuffle)
+    return Fraction(plan.protocol.probability)
+
+
+def test_many_users_send_biased_bits() -> None:
+    plan = choose(instance="binary-shuffle", users=2000, epsilon="1/2", delta="1e-6")
+    assert isinstance(plan.protocol, BinaryShuffle)
+    assert plan.protocol.noise_bits == 1
+    paper = choose(
+        instance="binary-shuffle", users=20_000, epsilon="1/2", delta="1e-6", parameters="paper"
+    )
+    exact = choose(instance="binary-shuffle", users=20_000, epsilon="1/2", delta="1e-6")
+    assert paper.meets
+    assert exact.meets
+    assert biased(paper) > 20 * biased(exact)
+    # The mass that the other world never shows, (1-p)^n, is below delta.
+    p = biased(plan)
+    with mpmath.workdps(40):
+        a = [comb(2000, x) * real(p) ** x * real(1 - p) ** (2000 - x) for x in range(2001)]
+        factor = mpmath.exp(mpmath.mpf("0.5"))
+        up = sum(max(a[x] - factor * (a[x - 1] if x else 0), 0) for x in range(2001))
+        down = sum(max(a[x] - factor * (a[x + 1] if x < 2000 else 0), 0) for x in range(2001))
+        assert max(up, down) <= mpmath.mpf("1e-6")
+
+
+def test_a_plan_that_trusts_everyone_is_caught() -> None:
+    arguments: dict[str, Any] = {
+        "instance": "binary-shuffle",
+        "users": 100,
+        "epsilon": "1/2",
+        "delta": "1e-6",
+        "honest_fraction": "4/5",
+    }
+    target = distributed._Target(**arguments, parameters="exact")
+    mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
+    plan = mutant(target, None, 1)
+    # 3 bits of each of 100 would do; the 80 honest have 240, and the plan says so.
+    assert not plan.meets
+    assert choose(**arguments).meets
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"instance": "other"},
+        {"parameters": "guess"},
+        {"honest_fraction": 0},
+        {"honest_fraction": "3/2"},
+        {"epsilon": 0},
+        {"delta": 1},
+        {"users": 0},
+        {"instance": "renyi"},
+        {"instance": "binary-shuffle"},
+        {"coordinates": 2},
+        {"precision": 0},
+        {"precision": 8, "parameters": "paper"},
+        {"instance": "binary-shuffle", "delta": "1e-6", "precision": 3},
+    ],
+)
+def test_bad_arguments_are_refused(bad: dict[str, Any]) -> None:
+    refusal(lambda: choose(**{"instance": "pure", "users": 9, "epsilon": 1, **bad}))

@@ -1,0 +1,272 @@
+r"""Shuffled bits: bounds of binomial boxes by enumeration, and the fewest bits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from math import comb
+from typing import Any
+
+import mpmath
+import pytest
+
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from accounting.protocol_guarantees.paper_parameters import tkms_bits
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
+from accounting.published_bounds.real_gaussian import real_gaussian_ratio
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.enclosure import Enclosure
+from tests.support.accounting.brute_force import real
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
+
+DIGITS = 50
+Coordinate = list[tuple[Fraction, Fraction]]
+
+
+def masses(trials: int, p: Fraction) -> dict[int, Fraction]:
+    return {x: comb(trials, x) * p**x * (1 - p) ** (trials - x) for x in range(trials + 1)}
+
+
+def coordinate(trials: int, p: Fraction, shift: int) -> Coordinate:
+    law = masses(trials, p)
+    places = range(min(0, shift), trials + max(0, shift) + 1)
+    return [(law.get(x, Fraction(0)), law.get(x - shift, Fraction(0))) for x in places]
+
+
+def hockey_stick(coordinates: list[Coordinate], epsilon: Fraction) -> Any:
+    r"""sum (P - e^epsilon Q)+ over all outcomes, exact but for e^epsilon."""
+    with mpmath.workdps(DIGITS):
+        factor, total = mpmath.exp(real(epsilon)), mpmath.mpf(0)
+        for point in itertools.product(*coordinates):
+            a, b = Fraction(1), Fraction(1)
+            for here, there in point:
+                a, b = a * here, b * there
+            total += max(real(a) - factor * real(b), 0)
+        return total
+
+
+def worst(trials: int, p: Fraction, bounds: tuple[int, ...], epsilon: Fraction) -> Any:
+    shifts = itertools.product(*(range(-bound, bound + 1) for bound in bounds))
+    return max(hockey_stick([coordinate(trials, p, d) for d in shift], epsilon) for shift in shifts)
+
+
+def holds(found: Enclosure, truth: Any) -> bool:
+    with mpmath.workdps(DIGITS):
+        slack = mpmath.mpf(10) ** -(DIGITS - 8)
+        return bool(
+            real(Fraction(found.lower)) - slack <= truth <= real(Fraction(found.upper)) + slack
+        )
+
+
+@pytest.mark.parametrize(
+    ("trials", "p", "bounds"),
+    [
+        *((n, "1/2", (1, 1)) for n in (1, 5)),
+        *((4, "1/2", (2, 1)), (3, "1/2", (1, 1, 1)), (4, "1/4", (1, 1)), (3, "2/5", (1, 2))),
+        *((2, "9/10", (1, 1)), (3, "1/2", (4, 1)), (1, "1/2", (1,)), (3, "1/2", (5,))),
+        *((20, "1/2", (1,)), (20, "1/2", (3,)), (15, "1/5", (2,)), (9, "7/8", (1,))),
+    ],
+)
+def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]) -> None:
+    law = BinomialBox(trials=trials, probability=p, bounds=bounds)
+    exact = len(bounds) == 1
+    for epsilon in ("0", "1/10", "1", "5/2", "7") if exact else ("0", "2/5", "1", "3"):
+        found = law.enclose_delta(epsilon, "1e-30" if exact else "1/100")
+        assert holds(found, worst(trials, Fraction(p), bounds, Fraction(epsilon)))
+        assert not exact or found.width <= Fraction(1, 10**30)
+
+
+@pytest.mark.parametrize(("count", "trials"), [(2, 60), (3, 25)])
+def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) -> None:
+    law = BinomialBox(trials=trials, bounds=(2,) * count)
+    truth = hockey_stick([coordinate(trials, Fraction(1, 2), 2)] * count, Fraction(1))
+    for relative in (Fraction(1, 100), Fraction(1, 10**6)):
+        found = law.enclose_delta(1, relative)
+        assert holds(found, truth)
+        assert found.upper - found.lower <= relative * found.lower
+
+
+def test_mixed_signs_can_be_worst() -> None:
+    # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down beats both pure directions.
+    law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
+    truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
+    assert holds(law.enclose_delta("2/5", relative="1/1000"), truth)
+    one_way = [
+        hockey_stick([coordinate(3, Fraction(2, 5), d)] * 2, Fraction(2, 5)) for d in (1, -1)
+    ]
+    assert max(one_way) < truth * mpmath.mpf("0.996")
+    straight = mutated(
+        BinomialBox._signs,
+        "range(count + 1) for _, count in groups)",
+        "(0, count) for _, count in groups)",
+    )
+    kept = set(straight(law))
+    assert kept < set(law._signs())
+
+
+def test_epsilon_inverts_delta() -> None:
+    law = BinomialBox(trials=268, bounds=(1,))
+    found = law.enclose_epsilon("1e-6")
+    above, below = (law.enclose_delta(end, "1e-30") for end in (found.upper, found.lower))
+    assert above.upper <= Fraction(1, 10**6) < below.lower
+    assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/16").upper < 10
+    # P(X = 0) = 1/16 is never seen in the other world.
+    assert BinomialBox(trials=4, bounds=(1,)).enclose_epsilon("1/17") == Enclosure.infinite()
+    assert law.enclose_epsilon(1) == Enclosure.exactly(0)
+
+
+def test_ties_are_decided() -> None:
+    # delta(0) of one fair bit under shift 1 is exactly 1/2.
+    law = BinomialBox(trials=1, bounds=(1,))
+    assert law.meets(0, "1/2")
+    assert not law.meets(0, "0.4999999999999999999999999999999999999999999")
+
+
+def test_bad_arguments_are_refused() -> None:
+    bad: list[dict[str, Any]] = [
+        {"trials": 0, "bounds": (1,)},
+        {"trials": 3, "bounds": ()},
+        {"trials": 3, "bounds": (0,)},
+        {"trials": 3, "bounds": (1,), "probability": 1},
+        {"trials": 3, "bounds": (1,), "probability": 0},
+    ]
+    for arguments in bad:
+        refusal(partial(BinomialBox, **arguments))
+    law = BinomialBox(trials=3, bounds=(1,))
+    for call in (law.delta, law.epsilon):
+        refusal(partial(call, -1))
+    refusal(lambda: law.meets("nan", 1))
+
+
+def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = BinomialBox(trials=9, probability="1/3", bounds=tuple(range(1, 8)))
+    refusal(lambda: many.delta(1), NotDerived)
+    law = BinomialBox(trials=5000, bounds=(1, 1))
+    wide = law.enclose_delta("1/5", "1/100")
+    assert "relative" in refusal(lambda: law.delta(1, relative=0))
+    ends = Enclosure(wide.lower / 2, wide.upper)  # as if no total came any closer
+    found = Bound.of(ends, "direct", "a theorem")
+    monkeypatch.setattr(BinomialBox, "_delta", lambda *_: found)
+    assert "relative width" in refusal(lambda: law.delta("1/5", "1/100"), PrecisionExhausted)
+    with pytest.raises(PrecisionExhausted, match="could not be compared"):
+        law.meets("1/5", wide.lower)
+
+
+def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
+    law = BinomialBox(trials=40, bounds=(1, 1, 1))
+    for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
+        truth = law.enclose_delta(epsilon)
+        assert not law._surely(epsilon, Fraction(truth.lower))
+        assert law._surely(epsilon, Fraction(1))
+    # The twin: every coordinate with all of epsilon.
+    whole = mutated(BinomialBox._surely, "epsilon / len(self.bounds)", "epsilon")
+    assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
+
+
+def exp_bounds(epsilon: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
+    r"""The Taylor sum of e^epsilon, 0 <= epsilon < 30, and its remainder by a geometric series."""
+    total, term = Fraction(0), Fraction(1)
+    for n in range(1, terms):
+        total, term = total + term, term * epsilon / n
+    return total, total + 2 * term
+
+
+def fair_delta(bits: int, shift: int, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    r"""max over rays of P(X < t) - e^epsilon P(X < t - d), between two rationals: every ray."""
+    low, high = exp_bounds(epsilon)
+    counts, total = [0], 0
+    for x in range(bits + 1):
+        total += comb(bits, x)
+        counts.append(total)
+    best = [Fraction(0), Fraction(0)]
+    for t in range(bits + 2):
+        a, b = counts[t], counts[max(t - shift, 0)]
+        best = [max(best[0], a - high * b), max(best[1], a - low * b)]
+    return best[0] / 2**bits, best[1] / 2**bits
+
+
+@pytest.mark.parametrize(("epsilon", "bits", "printed"), [("0.5", 268, 5572)])
+def test_fewest_fair_bits(epsilon: str, bits: int, printed: int) -> None:
+    found = fewest_bits(epsilon=epsilon, delta="1e-6")
+    assert found.trials == bits
+    assert tkms_bits(1, epsilon, "1e-6").trials == printed
+    assert fair_delta(bits, 1, Fraction(epsilon))[1] <= Fraction(1, 10**6)
+    assert fair_delta(bits - 1, 1, Fraction(epsilon))[0] > Fraction(1, 10**6)
+    assert not replace(found, trials=bits - 1).meets(epsilon, "1e-6")
+
+
+def agrees(calibrate: Callable[..., Any]) -> bool:
+    for p, bounds, epsilon, delta in (
+        ("1/2", (1, 1), "1", "1/10"),
+        ("1/2", (2, 1), "2", "1/10"),
+        ("1/4", (1, 1), "1", "1/8"),
+    ):
+        found = calibrate(epsilon=epsilon, delta=delta, bounds=bounds, probability=p)
+        least = next(
+            b
+            for b in range(1, 60)
+            if worst(b, Fraction(p), bounds, Fraction(epsilon)) <= mpmath.mpf(eval(delta))  # noqa: S307 - a literal above
+        )
+        if found.trials != least:
+            return False
+    return True
+
+
+def test_fewest_bits_of_a_vector() -> None:
+    assert agrees(fewest_bits)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return box(bits)", "return box(bits + n)"),
+        ("box(b).meets(e, d)", "box(b).meets(e, 2 * d)"),
+        ("bounds=bounds, probability=p", "bounds=bounds[:1], probability=p"),
+    ],
+)
+def test_a_broken_calibration_is_caught(old: str, new: str) -> None:
+    assert not agrees(mutated(fewest_bits, old, new))
+
+
+def test_twenty_coordinates() -> None:
+    found = fewest_bits(epsilon=1, delta="1e-6", bounds=(1,) * 20)
+    less = replace(found, trials=found.trials - 1)
+    met, missed = found.enclose_delta(1, "1e-2"), less.enclose_delta(1, "1e-2")
+    assert met.lower < Fraction(1, 10**6) < missed.upper
+    # b/4 is near the variance of the real Gaussian noise with the same distance in l2.
+    ratio = real_gaussian_ratio(1, "1e-6").upper_float
+    assert abs(found.trials / (4 * 20 * ratio**2) - 1) < 0.01
+
+
+def test_delta_need_not_fall_in_the_probability() -> None:
+    # Three bits: at epsilon = 0, 1/4 hides more than 21/80. No search may assume otherwise.
+    quarter, more = (
+        BinomialBox(trials=3, bounds=(1,), probability=p).enclose_delta(0) for p in ("1/4", "21/80")
+    )
+    assert quarter.upper < more.lower
+
+
+def test_least_probability_is_certified_on_both_sides() -> None:
+    found = least_probability(trials=400, epsilon="1/2", delta="1e-3", grid=256)
+    step = Fraction(1, 256)
+    for p, enough in ((found.probability, True), (found.probability - step, False)):
+        truth = worst(400, p, (1,), Fraction(1, 2)) if p else 1
+        assert (truth <= mpmath.mpf("1e-3")) == enough
+
+
+def test_impossible_targets_are_refused() -> None:
+    for bad in (
+        {"epsilon": 0, "delta": "1e-6"},
+        {"epsilon": 1, "delta": 0},
+        {"epsilon": 1, "delta": 1},
+    ):
+        refusal(partial(fewest_bits, **bad))
+    assert "trials" in refusal(lambda: least_probability(trials=100, epsilon="1/2", delta="1e-6"))
+    with pytest.raises(InvalidParameter, match="grid"):
+        least_probability(trials=1000, epsilon="1/2", delta="1e-6", grid=255)

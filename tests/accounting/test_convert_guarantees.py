@@ -1,0 +1,314 @@
+"""Conversions: against mpmath and brute force, never lower on a round trip, refused elsewhere."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    Approx,
+    Assumed,
+    NotDerived,
+    PrivacyCurve,
+    Pure,
+    Rdp,
+    StatedGuarantee,
+    ZCdp,
+    claim_from_json,
+    compose,
+)
+from accounting.adaptive_composition.privacy_filter import SHARES, ApproxFilter, PureFilter
+from accounting.convert_guarantees import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
+from accounting.guarantees import renyi_to_epsilon
+from accounting.guarantees import stated_guarantees as stated
+from accounting.guarantees.renyi_to_epsilon import (
+    approx_from_renyi,
+    delta_at_order,
+    delta_from_renyi,
+    epsilon_at_order,
+    randomised_response_renyi,
+    rho_within,
+    rounded_up,
+)
+from accounting.guarantees.stated_guarantees import ApproxBound, PureBound, points_of
+from dpcore import DiscreteGaussian, InvalidParameter, Scope, Sensitivity, Unit
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.numbers.enclosure import Enclosure, precision
+from tests.support.accounting.bound_ends import amounts, epsilon
+from tests.support.accounting.bound_ends import delta as delta_of
+from tests.support.accounting.brute_force import close, real
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.refusals import refusal
+
+ORDERS = (Fraction(11, 10), Fraction(3, 2), Fraction(2), Fraction(8), Fraction(64), Fraction(512))
+EPSILONS = st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000)
+DELTAS = st.sampled_from(["1/3", "1e-3", "1e-6", "1e-12", "1e-30", "1e-300"])
+
+
+def response(e: str) -> list[tuple[Any, Any]]:
+    """Randomised response at e: the two answers in both worlds."""
+    yes = 1 / (1 + mpmath.exp(-real(e)))
+    return [(yes, 1 - yes), (1 - yes, yes)]
+
+
+def by_formula(divergence: Any, alpha: Any, delta: Any) -> Any:
+    shift = mpmath.log(1 / (alpha * delta)) / (alpha - 1) + mpmath.log(1 - 1 / alpha)
+    return divergence(alpha) + shift
+
+
+@pytest.mark.parametrize("e", ["1/100", "1", "5", "40"])
+@pytest.mark.parametrize("order", ["101/100", "2", "30"])
+def test_a_pure_claim_loses_what_randomised_response_does(e: str, order: str) -> None:
+    with mpmath.workdps(50):
+        alpha = real(order)
+        brute = mpmath.log(mpmath.fsum(p**alpha * q ** (1 - alpha) for p, q in response(e))) / (
+            alpha - 1
+        )
+    found = randomised_response_renyi(e, order)
+    assert close(found, brute, relative="1e-25")
+    (_, promised) = points_of(as_rdp(Pure(e), [order]))[0]
+    assert found.upper <= promised <= found.upper * (1 + Fraction(1, 2**64))
+    # Bun and Steinke (2016), Proposition 1.4, and D_alpha <= D_oo.
+    assert promised <= points_of(as_rdp(as_zcdp(Pure(e)), [order]))[0][1]
+
+
+def test_a_divergence_of_another_coin_is_seen() -> None:
+    right = randomised_response_renyi(1, 2)
+    mutant = mutated(randomised_response_renyi, "-(2 * alpha - 1) * e", "-(2 * alpha + 1) * e")
+    assert not mutant(1, 2).overlaps(right)
+
+
+@pytest.mark.parametrize("e", ["1/10", "1", "6"])
+@pytest.mark.parametrize("delta", ["1e-6", "1/20", "9/10"])
+def test_a_pure_claim_at_a_delta(e: str, delta: str) -> None:
+    found = as_approx(Pure(e), delta)
+    with mpmath.workdps(50):
+        factor = mpmath.exp(real(epsilon(found)))
+        left = mpmath.fsum(max(p - factor * q, 0) for p, q in response(e))
+        assert left <= real(delta)
+        # Nothing smaller would do.
+        less = mpmath.exp(real(epsilon(found) * (1 - Fraction(1, 10**12))))
+        assert epsilon(found) == 0 or mpmath.fsum(
+            max(p - less * q, 0) for p, q in response(e)
+        ) > real(delta)
+    back = as_approx_at(Pure(e), epsilon(found))
+    assert epsilon(found) == 0 or abs(Fraction(back.stated_delta) - Fraction(delta)) < Fraction(
+        1, 10**15
+    )
+
+
+def test_an_approximate_claim_at_a_larger_delta() -> None:
+    # The pair that is worst: shown with probability 1/10, else randomised response.
+    claim, delta = Approx(1, "1/10"), Fraction(1, 5)
+    with mpmath.workdps(50):
+        mixture = [(real("1/10"), 0), *(((p * 0.9), (q * 0.9)) for p, q in response("1"))]
+        factor = mpmath.exp(real(epsilon(as_approx(claim, delta))))
+        left = mpmath.fsum(max(p - factor * q, 0) for p, q in mixture)
+        assert abs(left - real(delta)) < mpmath.mpf(10) ** -15
+    assert as_approx(claim, "1/10") == claim
+    assert as_approx(claim, 1) == ApproxBound(0, 1)
+    assert "no theorem lowers the delta" in refusal(lambda: as_approx(claim, "1/11"), NotDerived)
+    assert as_approx_at(claim, 5) == ApproxBound(5, "1/10")
+
+
+@pytest.mark.parametrize(
+    ("rho", "delta"), [("1/800", "1e-6"), ("5/4", "1e-6"), ("1/2", "1e-30"), ("1e-4", "1e-4")]
+)
+def test_zcdp_at_the_best_real_order(rho: str, delta: str) -> None:
+    found = as_approx(ZCdp(rho), delta)
+    with mpmath.workdps(40):
+        value = partial(by_formula, lambda a: real(rho) * a, delta=real(delta))
+        start = 1 + mpmath.sqrt(mpmath.log(1 / real(delta)) / real(rho))
+        grid = [1 + (start - 1) * mpmath.mpf(2) ** (mpmath.mpf(n) / 512) for n in range(-1024, 512)]
+        best = min(value(a) for a in grid)
+        excess = real(epsilon(found)) - best
+        # At least as good as every order of the grid, and no better than its spacing explains.
+        assert -best * mpmath.mpf(10) ** -5 <= excess <= best * mpmath.mpf(10) ** -15
+    # The reverse question gives the delta back, and rho_within the rho.
+    assert abs(
+        Fraction(as_approx_at(ZCdp(rho), epsilon(found)).stated_delta) / Fraction(delta) - 1
+    ) < (Fraction(1, 10**9))
+    inverse = rho_within(epsilon(found), delta)
+    assert abs(inverse / Fraction(rho) - 1) < Fraction(1, 10**9)
+    assert epsilon(as_approx(ZCdp(inverse), delta)) <= epsilon(found) * (1 + Fraction(1, 10**15))
+
+
+def test_renyi_points_take_the_least_order() -> None:
+    claim = Rdp({2: "1/400", 32: "1/25", 100: "1/8"})
+    each = [epsilon_at_order(e, a, Fraction("1e-6")) for a, e in points_of(claim)]
+    assert epsilon(as_approx(claim, "1e-6")) == min(each)
+    with mpmath.workdps(40):
+        for (a, e), upper in zip(points_of(claim), each, strict=True):
+            truth = by_formula(lambda _, e=e: real(e), real(a), real("1e-6"))
+            assert 0 <= real(Fraction(upper)) - truth <= truth * mpmath.mpf(10) ** -18
+    deltas = [delta_at_order(e, a, Fraction(1)) for a, e in points_of(claim)]
+    assert Fraction(as_approx_at(claim, 1).stated_delta) == min(deltas)
+    mutant = mutated(
+        renyi_to_epsilon._constant, "+ ball(1 - 1 / order).log()", "+ 2 * ball(1 - 1 / order).log()"
+    )
+    short = rewired(epsilon_at_order, _constant=mutant)
+    assert short(Fraction(1, 400), Fraction(2), Fraction("1e-6")) < each[0]
+
+
+def test_an_order_in_between_lies_below_the_chord() -> None:
+    # Against a law whose divergence is known at every order.
+    curve = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
+    claim = as_rdp(curve, [Fraction(3, 2), 4, 9])
+    for order in (Fraction(5, 4), Fraction(2), Fraction(4), Fraction(6), Fraction(9)):
+        promised = points_of(as_rdp(claim, [order]))[0][1]
+        assert curve.enclose_renyi(order).lower <= promised
+        assert promised <= points_of(as_rdp(claim, [max(order, Fraction(4))]))[0][1] or order > 4
+    assert "order 10" in refusal(lambda: as_rdp(claim, [10]), NotDerived)
+    hasty = mutated(stated._between, "/ (order - 1)", "/ order")
+    assert hasty(points_of(claim), Fraction(2)) < curve.enclose_renyi(2).lower
+
+
+def test_a_curve_converts_by_its_own_numbers() -> None:
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
+    assert as_zcdp(curve) == ZCdp("1/800")
+    assert as_rdp(curve, [2]) == Rdp({2: "1/400"})
+    assert as_approx(curve, "1e-6").stated_epsilon == curve.epsilon("1e-6").upper
+    assert epsilon(as_approx(curve, "1e-6")) < epsilon(as_approx(as_zcdp(curve), "1e-6"))
+    refusal(lambda: as_approx(curve, 0), NotDerived)  # its loss is unbounded
+    # No exact curve in many dimensions: the zCDP claim takes its place.
+    many = PrivacyCurve(noise=DiscreteLaplace(scale=100), sensitivity=Sensitivity.l1(60))
+    assert amounts(as_zcdp(many)) <= amounts(as_zcdp(as_pure(many)))
+
+
+def test_any_renyi_curve_is_searched_over_real_orders() -> None:
+    curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    found = approx_from_renyi(curve.renyi, "1e-3")
+    assert found.lower is None
+    grid = [
+        epsilon_at_order(curve.renyi(a).upper, a, Fraction(1, 1000))
+        for a in (Fraction(n, 2) for n in range(3, 200, 9))
+    ]
+    assert curve.epsilon("1e-3").upper <= found.upper <= min(grid)
+    assert delta_from_renyi(curve.renyi, "1/20").upper >= curve.enclose_delta("1/20").lower
+    # Where only small orders are finite the search finds those, and where none is it says so.
+    bounded = approx_from_renyi(
+        lambda a: Enclosure.exactly(a / 8) if a < Fraction(3, 2) else Enclosure.infinite(), "1e-6"
+    )
+    assert bounded.upper_float < 40
+    assert approx_from_renyi(lambda a: Enclosure.infinite(), "1e-6").upper == math.inf
+
+
+def test_the_search_proposes_and_never_decides() -> None:
+    # A hopeless search gives a worse bound, not a wrong one.
+    aimless = mutated(renyi_to_epsilon._least, "place + 1, _STEPS", "place + 1, 0")
+    found = rewired(approx_from_renyi, _least=aimless)(lambda a: a / 800, "1e-6").upper
+    assert found > epsilon(as_approx(ZCdp("1/800"), "1e-6"))
+    with precision(20):
+        assert epsilon(as_approx(ZCdp("1/800"), "1e-6")) < found
+
+
+def test_a_total_has_no_lower_bound_from_a_converted_claim() -> None:
+    # Ten rounds of the curve have epsilon 2.56 at delta = 1/10; ten rounds of the worst mechanism
+    # of the converted claim have 10.98.
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
+    truth = Fraction(compose((curve, 10)).epsilon("1/10").upper)
+    laplace = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
+    for claim in (
+        as_approx(curve, "1e-3"),
+        as_approx_at(curve, 1),
+        as_approx(ZCdp("1/8"), "1e-3"),
+        as_approx(Pure(1), "1/10"),
+        as_approx_at(Pure(1), "1/2"),
+        as_approx(Approx(1, "1e-6"), "1e-3"),
+        as_pure(laplace),
+        as_pure(compose((Pure(1), 3))),
+        PureFilter(budget=Pure(9)).spent((SHARES // 3,)),
+        PureFilter(budget=Pure(1)).together(3),
+        ApproxFilter(budget=Approx(1, "1e-6")).spent((SHARES, SHARES)),
+    ):
+        assert isinstance(claim, (PureBound, ApproxBound))
+        assert claim_from_json(claim.to_json()) == claim
+        assert compose((claim, 10)).epsilon("1/10").lower is None
+    assert truth < epsilon(as_approx(compose((as_approx(curve, "1e-3"), 10)), "1/10"))
+    # An equal claim says as much as the given one.
+    for same in (Pure(1), PureBound(1)):
+        assert as_pure(same) == same
+    for pair in (Approx(1, "1e-6"), ApproxBound(1, "1e-6")):
+        assert as_approx(pair, "1e-6") == pair == as_approx_at(pair, 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(EPSILONS, DELTAS)
+def test_no_round_trip_lowers_the_risk(e: Fraction, delta: str) -> None:
+    pure = Pure(e)
+    straight = epsilon(as_approx(pure, delta))
+    assert straight <= epsilon(as_approx(as_zcdp(pure), delta))
+    assert straight <= epsilon(as_approx(as_rdp(pure, ORDERS), delta))
+    assert epsilon(as_approx(as_zcdp(pure), delta)) <= epsilon(
+        as_approx(as_rdp(as_zcdp(pure), ORDERS), delta)
+    ) * (1 + Fraction(1, 10**9))
+    for word in (pure, as_zcdp(pure), as_rdp(pure, ORDERS)):
+        there = as_approx(word, delta)
+        back = as_approx_at(word, epsilon(there))
+        assert as_approx(there, delta) == there
+        assert delta_of(back) <= Fraction(delta) * (1 + Fraction(1, 10**9)) or epsilon(there) == 0
+        assert epsilon(as_approx(back, delta_of(back))) == epsilon(there)
+        assert epsilon(as_approx(there, min(Fraction(1), 2 * Fraction(delta)))) <= epsilon(there)
+    for order, bound in points_of(as_rdp(as_rdp(pure, ORDERS), ORDERS)):
+        assert bound == points_of(as_rdp(pure, [order]))[0][1]
+
+
+def test_scope_and_reason_survive() -> None:
+    scope = Scope(unit=Unit.USER)
+    claim = Assumed(Pure(1, scope=scope), "the vendor said so")
+    for found in (
+        as_zcdp(claim),
+        as_rdp(claim, [2]),
+        as_approx(claim, "1e-6"),
+        as_approx_at(claim, "1/2"),
+        as_approx(as_rdp(as_zcdp(claim), [2, 30]), "1e-6"),
+    ):
+        assert isinstance(found, Assumed)
+        assert found.reason == "the vendor said so"
+        assert found.scope == scope
+
+
+@pytest.mark.parametrize(
+    "claim", [Approx(1, "1e-6"), Approx(1, 0), Assumed(Approx(1, 0), "believed")], ids=repr
+)
+def test_what_is_no_theorem_is_refused(claim: StatedGuarantee) -> None:
+    assert "no theorem" in refusal(lambda: as_zcdp(claim), NotDerived)
+    assert "no theorem" in refusal(lambda: as_rdp(claim, [2]), NotDerived)
+    assert "no theorem" in refusal(lambda: as_pure(claim), NotDerived)
+
+
+def test_refusals() -> None:
+    assert "no theorem" in refusal(lambda: as_zcdp(Rdp({2: 1})), NotDerived)
+    for claim in (ZCdp(1), Rdp({2: 1})):
+        assert "delta = 0" in refusal(partial(as_approx, claim, 0), NotDerived)
+    assert as_approx(ZCdp(0), 0) == ApproxBound(0, 0) == as_approx(Rdp({2: 0}), 0)
+    for delta in (-1, "3/2", math.nan):
+        with pytest.raises(InvalidParameter, match=r"^delta"):
+            as_approx(Pure(1), delta)
+        with pytest.raises(InvalidParameter, match=r"^delta"):
+            approx_from_renyi(lambda a: a, delta)
+    for call in (as_approx_at, lambda c, e: delta_from_renyi(lambda a: a, e)):
+        with pytest.raises(InvalidParameter, match=r"^epsilon"):
+            call(Pure(1), -1)
+    with pytest.raises(InvalidParameter, match=r"^order"):
+        as_rdp(Pure(1), [1])
+    with pytest.raises(InvalidParameter, match=r"^claim"):
+        as_zcdp(1)  # type: ignore[call-overload]  # the twin passes what the types forbid
+    with pytest.raises(InvalidParameter, match=r"^delta"):
+        rho_within(1, 0)
+
+
+@given(st.fractions(min_value=0, max_value=10**30), st.integers(-200, 200))
+def test_rounding_goes_up_and_not_far(value: Fraction, exponent: int) -> None:
+    exact = value * Fraction(2) ** exponent
+    found = rounded_up(exact)
+    assert exact <= found <= exact * (1 + Fraction(1, 2**64))
+    assert rounded_up(found) == found
+    assert rounded_up(math.inf) == math.inf

@@ -1,0 +1,278 @@
+"""The bench: every slip caught by its layer, twins counted as chance allows, and the table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import audit.bench.run_bench as module
+from audit.bench.run_bench import TRIES, Answer, Bench, BenchRow, bench
+from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, find
+from audit.fit.fit import fit
+from audit.known_laws.law_file import read_law
+from audit.targets.target import Shifted
+from tests.alpha_budget import buy_alpha
+from tests.support.audit.command import Shell
+
+LEVEL = Fraction(1, 20)
+
+
+def entry(name: str, **changes: Any) -> Entry:
+    found = find(name)
+    assert found is not None
+    return replace(found, **changes)
+
+
+HALF = entry("half-scale")
+
+
+def result(*, refuted: bool | None, **more: Any) -> Answer:
+    return Answer(name="m", claim="epsilon=1", runs=100, refuted=refuted, **more)
+
+
+def made(*twins: bool | None, broken: bool | None = True, layer: Layer = Layer.SAMPLE) -> Bench:
+    rows = tuple(
+        BenchRow(
+            entry=replace(HALF, layer=layer),
+            broken=result(refuted=broken),
+            twin=result(refuted=refuted),
+        )
+        for refuted in twins
+    )
+    return Bench(rows=rows, alpha=LEVEL, seed=1)
+
+
+# -- when a bench passes -------------------------------------------------------------------------
+
+
+def test_refuted_twins_are_judged_by_their_exact_probability() -> None:
+    for refuted in range(8):
+        found = made(*[True] * refuted, *[False] * (20 - refuted))
+        assert found.twins_refuted == refuted
+        expected = sum(
+            Fraction(math.comb(20, k)) * LEVEL**k * (1 - LEVEL) ** (20 - k)
+            for k in range(refuted, 21)
+        )
+        assert found.chance == pytest.approx(float(expected))
+        assert found.passed is (expected >= Fraction(1, 1000))
+    assert made(*[True] * 4, *[False] * 16).passed
+    assert not made(*[True] * 6, *[False] * 14).passed
+
+
+def test_one_slip_that_is_missed_fails_the_bench() -> None:
+    assert made(False).passed
+    assert not made(False, broken=False).passed
+    assert not made(False, broken=None).passed
+
+
+def test_a_twin_that_fails_or_that_chance_does_not_excuse_fails_the_bench() -> None:
+    assert not made(None).passed
+    assert made(True).passed
+    assert made(True, layer=Layer.TIME).passed
+    for layer in (Layer.REPLAY, Layer.EXACT):
+        found = made(True, layer=layer)
+        assert (found.sampled_twins, found.chance, found.passed) == ((), 1.0, False)
+
+
+# -- what is audited -----------------------------------------------------------------------------
+
+
+def test_every_layer_catches_its_slip_and_spares_the_twin() -> None:
+    # A sample at the bench's own level, seeds fixed; a replay of a leak; a law that is known.
+    leak = entry("raw-in-a-hundred", layer=Layer.REPLAY)
+    found = bench([entry("lemma-bits"), HALF, leak])
+    assert [row.entry.number for row in found.rows] == [1, 31, 47]
+    assert (found.caught, found.passed) == (3, True)
+    half, raw, bits = found.rows
+    assert half.broken.epsilon_lower is not None
+    assert 1 < half.broken.epsilon_lower <= 2
+    assert (half.broken.runs, half.twin.runs) == (300 * TRIES[half.broken.tries - 1], 300)
+    assert raw.broken.finding is not None
+    assert "without noise" in raw.broken.finding
+    assert (raw.twin.finding, raw.twin.refuted) == (None, False)
+    assert (bits.broken.runs, bits.broken.epsilon_lower) == (0, math.inf)
+
+
+def test_a_time_that_tells_is_caught_by_the_clock_alone() -> None:
+    # By the clock of this machine: a thousand comparisons or one. Nobody proves that a machine is
+    # even, so the twin is not asked.
+    early = entry("found-early")
+    assert bench([early]).rows[0].broken.refuted
+    assert not bench([replace(early, layer=Layer.SAMPLE)]).rows[0].broken.refuted
+
+
+def test_what_an_entry_gives_depends_on_nothing_but_its_name_and_the_seed() -> None:
+    others = [entry("fixed-seed"), entry("exact-size")]
+    alone, among = bench([HALF]), bench([*others, HALF], jobs=2)
+
+    def untimed(row: BenchRow) -> BenchRow:
+        return replace(
+            row, broken=replace(row.broken, seconds=0), twin=replace(row.twin, seconds=0)
+        )
+
+    assert untimed(alone.rows[0]) == untimed(among.rows[0])
+    again = bench([HALF], seed=2)
+    assert again.rows[0].twin.p_value != alone.rows[0].twin.p_value or (
+        again.rows[0].broken.p_value != alone.rows[0].broken.p_value
+    )
+
+
+def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[int, int, Fraction]] = []
+
+    def sampled(task: Any, number: int, runs: int, alpha: Fraction) -> Answer:
+        seen.append((number, runs, alpha))
+        return result(refuted=len(seen) == refutes_at)
+
+    monkeypatch.setattr(module._Task, "_sampled", sampled)
+    for refutes_at, tries in ((1, 1), (2, 2), (3, 3), (99, 3)):
+        seen.clear()
+        task = module._Task(entry=HALF, role="broken", alpha=LEVEL, seed=1)
+        _, _, found = task.run()
+        assert found.tries == tries
+        assert found.refuted is (refutes_at <= 3)
+        third = LEVEL / 3
+        assert seen == [(0, 300, third), (1, 600, third), (2, 1200, third)][:tries]
+    seen.clear()
+    module._Task(entry=HALF, role="twin", alpha=LEVEL, seed=1).run()
+    assert seen == [(0, 300, LEVEL)]
+
+
+def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
+    """The twin in the place of the slip: three tries at a third of alpha."""
+    alpha = buy_alpha("bench: three tries at a third of alpha", "1e-9")
+    mock = replace(HALF, run=HALF.twin.run, runs=48)
+    caught = sum(
+        module._Task(entry=mock, role="broken", alpha=Fraction(1, 5), seed=seed).run()[2].refuted
+        is True
+        for seed in range(15)
+    )
+    assert binom.sf(caught - 1, 15, 0.2) > alpha
+
+
+def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+        raise OSError("no disk")
+
+    twin = replace(HALF.twin, run=failing)
+    for layer in (Layer.SAMPLE, Layer.REPLAY):
+        found = bench([replace(HALF, run=failing, twin=twin, layer=layer)])
+        row = found.rows[0]
+        assert (row.broken.refuted, row.twin.refuted, found.passed) == (None, None, False)
+        assert row.broken.error is not None
+        assert "no disk" in row.broken.error
+        text = str(found)
+        assert "failed: half-scale: half-scale: raised OSError: no disk" in text
+        assert "failed: count: count: raised OSError" in text
+        assert text.endswith("FAILED; repeat with --seed 1")
+    assert capsys.readouterr().out == ""
+
+
+def subjects() -> list[Subject]:
+    return [s for e in ENTRIES for s in (e, e.twin) if s.laws is not None]
+
+
+@pytest.mark.parametrize("subject", subjects(), ids=lambda subject: subject.name)
+def test_the_code_draws_from_the_laws_that_are_stated(subject: Subject) -> None:
+    alpha = buy_alpha(f"bench: the law of {subject.name}", "1e-10")
+    for world, text in enumerate(subject.laws or ()):
+        law = read_law("law", text).law
+        assert isinstance(law, Shifted)
+        shift = law.shift
+
+        def noise(n: int, rng: np.random.Generator, world: int = world, shift: Any = shift) -> Any:
+            return subject.run(subject.pair[world], n, rng) - shift
+
+        assert fit(noise, law.noise, runs=20_000, alpha=alpha, seed=1).verdict == "not_refuted"
+
+        def moved(n: int, rng: np.random.Generator, world: int = world, shift: Any = shift) -> Any:
+            return noise(n, rng, world, shift - 3)
+
+        assert fit(moved, law.noise, runs=20_000, alpha=alpha, seed=1).verdict == "refuted"
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(command: Callable[..., Shell]) -> Shell:
+    return command("bench")
+
+
+def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
+    answer = shell("fixed-seed", "half-scale", "--jobs", 1, "-o", "bench.json")
+    assert (answer.code, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[0].split() == [
+        "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin",
+    ]  # fmt: skip
+    words = lines[1].split()
+    assert words[:6] == ["1", "half-scale", "1", "2", "300", "caught"]
+    assert words[7:] == ["sample", "not", "refuted"]
+    assert lines[2].split()[3] == "infinite"
+    assert (
+        lines[3]
+        == "caught: 2 of 2; a true claim would be refuted in at most 1 of 1,000 such audits"
+    )
+    assert lines[-1] == "PASSED; repeat with --seed 1"
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert list(found) == [
+        "schema", "passed", "alpha", "seed", "caught", "entries", "twins", "rows", "left_out",
+        "versions",
+    ]  # fmt: skip
+    assert found["schema"] == "dpcore-bench/1"
+    assert found["twins"] == {"sampled": 2, "refuted": 0, "chance": 1.0, "least_chance": 0.001}
+    for row in found["rows"]:
+        assert list(row) == [
+            "number", "name", "layer", "true_epsilon", "claim", "caught", "broken", "twin",
+        ]  # fmt: skip
+    assert found["rows"][1]["true_epsilon"] == ["inf", "inf"]
+    repeated = shell("half-scale", "--jobs", 1, "--json").json
+    for row in (repeated["rows"][0], found["rows"][0]):
+        row["broken"]["seconds"] = row["twin"]["seconds"] = 0
+    assert repeated["rows"][0] == found["rows"][0]
+
+
+def test_a_missed_slip_exits_with_one(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = replace(HALF, run=HALF.twin.run)
+    monkeypatch.setattr("audit.broken_mechanisms.find", lambda name: right)
+    answer = shell("half-scale", "--alpha", "1e-9", "--jobs", 1)
+    assert answer.code == 1
+    assert "MISSED" in answer.out
+    assert "caught: 0 of 1" in answer.out
+    assert answer.out.endswith("FAILED; repeat with --seed 1\n")
+
+
+def test_quick_leaves_out_what_needs_many_runs_and_says_so(shell: Shell) -> None:
+    answer = shell("half-scale", "ten-percent", "--quick", "--jobs", 1, "--json")
+    assert (answer.json["left_out"], answer.json["entries"]) == (["ten-percent"], 1)
+    text = shell("half-scale", "ten-percent", "--quick", "--jobs", 1).out
+    assert "left out because they need more runs: ten-percent" in text
+    assert shell("ten-percent", "--quick").code == 2
+
+
+def test_the_table_names_what_only_another_layer_finds() -> None:
+    leak = entry("raw-in-a-hundred-thousand")
+    row = BenchRow(
+        entry=leak,
+        broken=result(refuted=True, finding="A branch.", resolution=0.0007),
+        twin=result(refuted=True, finding="Another."),
+    )
+    found = Bench(rows=(row,), alpha=LEVEL, seed=1, left_out=("half-scale",))
+    text = str(found)
+    assert "below the resolution of a sample, and tested by replay: raw-in-a-hund" in text
+    assert "would detect it if it occurred in 7 of 10,000 runs or more" in text.replace("\n", " ")
+    assert "found in m: Another." in text
+    assert "left out because they need more runs: half-scale" in text
+    assert json.loads(found.to_text())["left_out"] == ["half-scale"]

@@ -1,0 +1,274 @@
+"""Slips that other layers than the sample must catch, and what the sample can say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare, kstest
+
+from audit import audit
+from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, find
+from audit.broken_mechanisms.randomised_response import SubsetAsTwoAnswers
+from audit.broken_mechanisms.randomness import float_laplace, grid
+from audit.broken_mechanisms.selection import MEDIAN, median_scores
+from audit.claims.curve_claim import read_claim
+from audit.features.parse_feature import read_feature
+from audit.outputs.output_parser import draw_worlds, interleave
+from audit.replay.findings import ReplayReport
+from audit.replay.replay import replay
+from audit.statistical_tests.fixed_sample_test import gather, resolution
+from audit.statistical_tests.multiple_testing import weigh_views
+from audit.statistical_tests.view import View
+from audit.targets.target import Known
+from audit.targets.target_syntax import read_target
+from dpcore.local import HadamardResponse, LocalHashing
+from dpcore.numbers.parameter import RationalLike
+from dpcore.selection import Selection
+from tests.alpha_budget import buy_alpha
+from tests.effort import by_day
+from tests.support.audit.catalogue_laws import epsilon_between
+from tests.support.audit.laws import LAWS
+
+LEVEL = 0.05
+
+
+def entry_of(name: str) -> Entry:
+    found = find(name)
+    assert found is not None
+    return found
+
+
+def replayed(subject: Subject, sensitivity: RationalLike | None = None) -> ReplayReport:
+    target = read_target(subject.name)
+    return replay(target, subject.pair, sensitivity=sensitivity, tapes=8, changes=60, seed=3)
+
+
+def errors(report: ReplayReport) -> set[str]:
+    return {finding.kind for finding in report.findings if finding.severity == "error"}
+
+
+# -- replay --------------------------------------------------------------------------------------
+
+FOUND = {
+    "noisy-max-one-draw": "unnoised-part",
+    "noise-reused": "unnoised-part",
+    "broadcast-draw": "unnoised-part",
+    "exact-size": "unnoised-part",
+    "raw-in-a-hundred": "unnoised-branch",
+    "raw-in-a-thousand": "unnoised-branch",
+    "raw-in-a-hundred-thousand": "unnoised-branch",
+    "fixed-seed": "fixed-seed",
+    "lower-bound-twice": "no-noise",
+}
+
+
+@by_day(1)
+@pytest.mark.parametrize("name", FOUND)
+def test_replay_finds_a_slip_and_not_its_twin(name: str) -> None:
+    entry = entry_of(name)
+    assert FOUND[name] in errors(replayed(entry))
+    assert not errors(replayed(entry.twin))
+
+
+def test_whatever_replay_must_catch_is_among_them() -> None:
+    assert {entry.name for entry in ENTRIES if entry.layer is Layer.REPLAY} <= set(FOUND)
+
+
+@by_day(1)
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("clipped-copy-unused", 2),
+        ("bounds-from-data", 1),
+        ("returning-user", 1),
+        ("prefix-sums-alone", 1),
+        ("tree-unsplit", 1),
+        ("rounded-sensitivity", Fraction(1, 2)),
+    ],
+)
+def test_replay_refutes_a_declared_sensitivity(name: str, declared: RationalLike) -> None:
+    assert replayed(entry_of(name), declared).verdict == "refuted"
+
+
+@by_day(1)
+@pytest.mark.parametrize(
+    ("name", "declared"), [("clipped-sum", 2), ("public-bounds", 1), ("rounded", 1)]
+)
+def test_replay_keeps_a_sensitivity_that_holds(name: str, declared: int) -> None:
+    twin = next(entry.twin for entry in ENTRIES if entry.twin.name == name)
+    assert replayed(twin, declared).verdict == "nothing_found"
+
+
+def test_the_rarest_branch_is_below_the_resolution_of_a_sample() -> None:
+    rarest, rare = entry_of("raw-in-a-hundred-thousand"), entry_of("raw-in-a-thousand")
+    assert rarest.layer is Layer.REPLAY
+    assert resolution(rarest.runs, rarest.epsilon, LEVEL) > 1e-5 * 10
+    assert resolution(rare.runs, rare.epsilon, LEVEL) < 1e-3
+
+
+# -- exact ---------------------------------------------------------------------------------------
+
+
+def test_what_the_exact_layer_must_catch_is_here() -> None:
+    exact = {entry.name for entry in ENTRIES if entry.layer is Layer.EXACT}
+    assert exact == {"classical-gaussian", "lemma-bits"}
+
+
+def seeded_by_value(value: int) -> dict[Any, Any]:
+    law = LocalHashing(epsilon=1, values=9).law(value)
+    return {each: 9 * law[each] for each in law if each[0] == (5 * value + 2) % 9}  # type: ignore[index]  # a row
+
+
+def twice(value: int) -> dict[Any, Any]:
+    one = HadamardResponse(epsilon=1, values=3).law(value)
+    return {(a, b): one[a] * one[b] for a, b in product(one, repeat=2)}
+
+
+def among_values(values: list[int]) -> dict[Any, Any]:
+    found = np.unique(values)
+    return dict(zip(found.tolist(), MEDIAN.law(median_scores(values, found).tolist()), strict=True))
+
+
+LISTED: dict[str, Callable[[Any], dict[Any, Any]]] = {
+    "subset-as-two-answers": SubsetAsTwoAnswers(epsilon=1, values=6).law,
+    "hashing-seeded-by-value": seeded_by_value,
+    "hadamard-two-coefficients": twice,
+    "permute-and-flip-undivided": lambda scores: dict(
+        enumerate(Selection(epsilon=2, sensitivity=1).law(scores))
+    ),
+    "median-among-values": among_values,
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_law_that_the_package_lists_is_refuted_by_proof(name: str) -> None:
+    entry = entry_of(name)
+    a, b = (LISTED[name](dataset) for dataset in entry.pair)
+    report = audit(Known(spelling=name, function=entry.run, subject=entry, laws=lambda _: (a, b)))
+    assert (report.verdict, report.layers[0].layer) == ("refuted", "exact")
+    assert report.exact is not None
+    assert report.exact.epsilon.overlaps(entry.true_epsilon)
+
+
+def test_the_median_among_public_candidates_is_that_of_a_release() -> None:
+    twin = entry_of("median-among-values").twin
+    a, b = ([[f"user {i}", x] for i, x in enumerate(values)] for values in twin.pair)
+    words = "release:quantile,low=0,high=8,relation=replace,rho=1/8"
+    report = audit(words, claim="epsilon=1", pair=(a, b))
+    assert report.verdict == "proven"
+    assert report.epsilon_lower == pytest.approx(
+        float(epsilon_between(*map(LAWS[twin.name], twin.pair)))
+    )
+
+
+# -- a claimed curve -----------------------------------------------------------------------------
+
+
+def seen(subject: Subject, runs: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng([seed, *subject.name.encode()])
+    worlds = draw_worlds(runs, rng)
+    in_b = int(worlds.sum())
+    side_a = subject.run(subject.pair[0], runs - in_b, rng)
+    side_b = subject.run(subject.pair[1], in_b, rng)
+    return interleave(side_a, side_b, worlds, rng), worlds
+
+
+@pytest.mark.nightly
+def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
+    entry = entry_of("sigma-for-its-square")
+    assert entry.curve == entry.twin.curve
+    assert entry.curve is not None
+    claim = read_claim(entry.curve)
+    for subject, verdict in ((entry, "refuted"), (entry.twin, "not_refuted")):
+        for seed in range(2):
+            outputs, worlds = seen(subject, 10_000, seed)
+            view = View(outputs=outputs, worlds=worlds)
+            assert weigh_views([view], claim, "0.05", seed=seed).verdict == verdict
+
+
+# -- floating point ------------------------------------------------------------------------------
+
+
+def test_floats_look_like_laplace_noise() -> None:
+    alpha = buy_alpha("catalogue: float Laplace is Laplace on the reals", "1e-9")
+    for amount in (0.0, 1.0):
+        outputs = float_laplace(amount, 100_000, np.random.default_rng(8))
+        assert kstest(outputs, "laplace", args=(amount, 16)).pvalue > alpha
+
+
+def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:
+    alpha = buy_alpha("catalogue: lowest bit of float Laplace", "1e-9") / 2
+    for amount in (0.0, 1.0):
+        law, other = (LAWS["float-laplace"](a) for a in (amount, 1.0 - amount))
+        lowest = read_feature("lowest-bit").apply(
+            float_laplace(amount, 100_000, np.random.default_rng(9))
+        )
+        cells = [*range(-53, -39)]
+        counts = [int(np.count_nonzero(np.asarray(lowest) == cell)) for cell in cells]
+        p_values = []
+        for claimed in (law, other):
+            chances = [float(claimed[cell]) for cell in cells]
+            p_values.append(
+                chisquare(
+                    [*counts, 100_000 - sum(counts)],
+                    [100_000 * p for p in (*chances, 1 - sum(chances))],
+                ).pvalue
+            )
+        assert p_values[0] > alpha > p_values[1]
+
+
+def test_no_sum_with_one_is_finer() -> None:
+    # The arithmetic itself, at the edges of every power of two.
+    for power in range(-60, 12):
+        for step in range(-2, 3):
+            for sign in (-1.0, 1.0):
+                noise = sign * (2.0**power + step * math.ulp(2.0**power))
+                assert (Fraction(1.0 + noise) * 2**53).denominator == 1
+
+
+def test_floats_pass_where_only_their_size_is_looked_at() -> None:
+    # The slip is in the last bits and nowhere else: rounded, the claim is kept.
+    entry = entry_of("float-laplace")
+    p_values = []
+    for name in (*entry.features, "round:0"):
+        outputs, worlds = seen(entry, entry.runs, seed=1)
+        looked = read_feature(name).apply(outputs)
+        p_values.append(gather(looked, worlds, seed=1).p_value(entry.epsilon))
+    assert p_values[0] < 1e-6
+    assert p_values[1] > LEVEL
+
+
+def test_the_twin_gives_the_same_floats_whatever_the_data() -> None:
+    outputs = grid(0.3, 10_000, np.random.default_rng(2))
+    assert (outputs * 8 == np.rint(outputs * 8)).all()
+    twin = entry_of("float-laplace").twin
+    drawn, worlds = seen(twin, 10_000, seed=4)
+    looked = read_feature("lowest-bit").apply(drawn)
+    assert gather(looked, worlds, seed=4).p_value(twin.epsilon) > LEVEL
+
+
+# -- chances in thousandths ----------------------------------------------------------------------
+
+
+def test_thousandths_are_rounded_to_the_private_side() -> None:
+    e = math.e
+    for chosen, limit in ((475, e / (e + 3)), (731, e / (e + 1)), (1648, math.sqrt(e)), (2718, e)):
+        assert 0 < limit * 1000 - chosen < 1
+    for chosen, limit in ((378, 1 / (math.sqrt(e) + 1)), (269, 1 / (e + 1))):
+        assert 0 < chosen - limit * 1000 < 1
+    assert Fraction(1284, 1000) < math.exp(0.25) < Fraction(1285, 1000)
+
+
+def test_a_coin_in_thousandths_is_tossed_exactly() -> None:
+    alpha = buy_alpha("catalogue: coins in thousandths", "1e-9")
+    outputs = entry_of("four-answers-as-two").run(2, 100_000, np.random.default_rng(6))
+    counts = np.bincount(outputs, minlength=4)
+    expected = np.array([269, 269, 2193, 269]) / 3000 * 100_000
+    assert chisquare(counts, expected).pvalue > alpha
+    assert chisquare(counts, np.roll(expected, 1)).pvalue < alpha

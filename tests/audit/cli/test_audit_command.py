@@ -1,0 +1,457 @@
+"""The command as a whole: verdicts, exit codes, JSON, files, bad input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from audit.broken_mechanisms import ENTRIES
+from audit.cli import commands
+from audit.report.audit_record import SCHEMA
+from audit.targets.target_syntax import _AUDITS
+from tests.effort import by_day
+from tests.support.audit.command import ALPHA, KEYS, ROOT, START, Shell, arguments, at
+
+# -- verdicts and exit codes ------------------------------------------------------------------
+
+
+def test_a_kept_claim_is_not_refuted(audit: Shell) -> None:
+    answer = audit(*at("coin", epsilon=1.2, n=20_000))
+    assert answer.code == 0
+    assert answer.out.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:coin on epsilon=1.2\n")
+
+
+def test_a_broken_claim_is_refuted_with_its_witness(audit: Shell) -> None:
+    answer = audit(*at("coin", epsilon=0.8, n=20_000))
+    assert answer.code == 1
+    assert answer.out.startswith("REFUTED  targets.py:coin violates epsilon=0.8\n")
+    witness = audit(*at("coin", epsilon=0.8, n=20_000), "--json").json["witness"]
+    assert witness["event"] in {"output in {True}", "output in {False}"}
+    inside, runs = ("inside_b", "runs_b") if witness["world"] == "B" else ("inside_a", "runs_a")
+    assert 0.7 < witness[inside] / witness[runs] < 0.8
+
+
+def test_the_json_document_has_every_key(audit: Shell) -> None:
+    answer = audit(*at("laplace"), "--json")
+    found = answer.json
+    assert found.keys() == KEYS
+    assert found["schema"] == SCHEMA
+    assert found["claim"] == {"epsilon": "1", "delta": "0", "relation": "replace"}
+    assert found["pair"] == [0, 1]
+    assert found["verdict"] == "not_refuted"
+    assert found["runs"] == 2000 == sum(found["runs_by_world"].values())
+    assert ALPHA < found["p_value"] <= 1
+    assert found["e_value"] is None
+    assert found["error"] is None
+    assert found["warnings"] == []
+    assert found["stopped"] == "as many as planned"
+    assert answer.err == "imported\n"
+
+
+def test_a_sequential_audit_stops_when_the_evidence_is_in(audit: Shell) -> None:
+    answer = audit("targets.py:unnoised", "--claim", "epsilon=1", "--pair", 0, 1, "--sequential",
+                   "--max-n", "1e4", "--seed", 7, "--json")  # fmt: skip
+    assert answer.code == 1
+    assert answer.json["runs"] < 300
+    assert answer.json["e_value"] >= 20
+    assert answer.json["p_value"] is None
+    assert answer.json["stopped"].startswith("the evidence sufficed at run ")
+    kept = audit("targets.py:coin", "--claim", "epsilon=1.2", "--pair", 0, 1, "--sequential",
+                 "--max-n", 3000, "--seed", 7, "--alpha", ALPHA, "--json")  # fmt: skip
+    assert kept.code == 0
+    assert kept.json["runs"] == 3000
+
+
+def test_an_entry_of_the_catalogue_brings_its_pair_and_claim(audit: Shell) -> None:
+    answer = audit("half-scale", "-n", 2000, "--seed", 7, "--json")
+    assert (answer.code, answer.json["pair"]) == (1, [0, 1])
+    other = audit("half-scale", "--claim", "epsilon=2", "-n", 2000, "--alpha", ALPHA, "--json")
+    assert (other.code, other.json["claim"]["epsilon"]) == (0, "2")
+    twin = audit("count", "-n", 2000, "--alpha", ALPHA)
+    assert twin.code == 0
+    assert audit("inverted-scale", "-n", 500, "--json").json["claim"]["relation"] == "add-remove"
+
+
+def test_the_catalogue_is_listed(audit: Shell) -> None:
+    answer = audit("catalogue")
+    assert answer.code == 0
+    names = {line.split()[0] for line in answer.out.splitlines()[1:] if not line.startswith(" ")}
+    assert names == {entry.name for entry in ENTRIES}
+    rows = audit("catalogue", "--json").json["entries"]
+    assert [row["name"] for row in rows] == [entry.name for entry in ENTRIES]
+
+
+def test_a_noise_is_proven_or_refuted_without_a_run(audit: Shell) -> None:
+    proven = audit("discrete-laplace:scale=2", "--claim", "epsilon=1/2", "--pair", 5, 4, "--json")
+    assert (proven.code, proven.json["verdict"], proven.json["runs"]) == (0, "proven", 0)
+    assert proven.json["p_value"] is None
+    assert proven.json["exact"] == {"delta": [0.0, 0.0], "epsilon": [0.5, 0.5]}
+    assert [layer["layer"] for layer in proven.json["layers"]] == ["exact"]
+    refuted = audit("discrete-laplace:scale=2", "--claim", "epsilon=0.499", "--pair", 5, 4)
+    assert refuted.code == 1
+    assert refuted.out.startswith("REFUTED  ")
+    assert "output >= 5: probability between 0.622459 and 0.62246 on dataset A" in refuted.out
+
+
+def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> None:
+    assert audit(*at("laplace"), "--resolution", "0.5").code == 0
+    answer = audit(*at("laplace"), "--resolution", "1e-4", "--json")
+    assert answer.code == 4
+    assert answer.json["verdict"] == "not_refuted"
+    assert answer.json["resolution"] > 1e-4
+    assert "error: --resolution = 1e-4: not reached: a revealing output in fewer than" in answer.err
+    few = audit(*at("laplace", n=2), "--resolution", "1e-4")
+    assert few.code == 4
+    assert few.out.startswith("NOTHING MEASURED")
+    assert "nothing was measured: 2 runs are too few to measure anything" in few.err
+    assert audit(*at("unnoised"), "--resolution", "1e-4").code == 1
+
+
+def test_a_seed_repeats_the_whole_document(audit: Shell) -> None:
+    first, second = (audit(*at("laplace"), "--json") for _ in range(2))
+    assert first == second
+    assert audit(*at("laplace", seed=8), "--json").json["p_value"] != first.json["p_value"]
+    drawn = audit("half-scale", "-n", 500, "--json")
+    again = audit("half-scale", "-n", 500, "--seed", drawn.json["seed"], "--json")
+    assert again.out == drawn.out
+    assert drawn.json["repeatable"]
+
+
+@pytest.mark.parametrize("target", ["discrete-laplace:scale=1", "exec:awk 'BEGIN { srand() }'"])
+def test_randomness_from_elsewhere_is_not_called_repeatable(audit: Shell, target: str) -> None:
+    if target.startswith("exec"):
+        target = f"exec:{sys.executable} own.py"
+        Path("own.py").write_text(
+            "import json, random, sys\n"
+            "for _ in range(json.load(sys.stdin)['n']): print(random.randrange(10**6))\n"
+        )
+    answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--layers", "sample",
+                   "--json")  # fmt: skip
+    assert not answer.json["repeatable"]
+
+
+def test_the_report_is_also_written_to_a_file_whole(audit: Shell, here: Path) -> None:
+    (here / "old.json").write_text("old")
+    answer = audit(*at("laplace"), "--json", "-o", "old.json")
+    assert (here / "old.json").read_text() == answer.out
+    table = audit(*at("laplace"), "-o", "new.json")
+    assert table.out.startswith("NOT REFUTED")
+    assert (here / "new.json").read_text() == answer.out
+    assert sorted(path.name for path in here.glob(".*")) == []
+
+
+def test_no_report_is_half_written(
+    audit: Shell, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "kept.json").write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    answer = audit(*at("laplace", n=100), "-o", "kept.json")
+    assert answer.code == 2
+    assert "error: --output = kept.json: No space left on device" in answer.err
+    assert answer.out.startswith("NOT REFUTED")  # what was paid for is still shown
+    assert (here / "kept.json").read_text() == "old"
+    assert [path.name for path in here.iterdir() if "kept" in path.name] == ["kept.json"]
+
+
+def test_a_link_is_followed_and_a_pipe_is_written_to(audit: Shell, here: Path) -> None:
+    (here / "there").mkdir()
+    (here / "link.json").symlink_to(here / "there" / "report.json")
+    answer = audit(*at("laplace", n=100), "--json", "-o", "link.json")
+    assert (here / "link.json").is_symlink()
+    assert (here / "there" / "report.json").read_text() == answer.out
+
+    os.mkfifo(here / "pipe")
+    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
+    assert os.read(reader, 1 << 16).decode() == answer.out
+    os.close(reader)
+    assert (here / "pipe").is_fifo()  # a rename would have put a file in its place
+
+
+def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    words = arguments(*at("unnoised", n=500), "-o", "kept.json")
+    running = subprocess.run(
+        [sys.executable, "-c", START, *words], cwd=here, stdout=write, check=False, timeout=60
+    )
+    os.close(write)
+    assert running.returncode == 141  # and not 1, which would say: refuted
+    assert json.loads((here / "kept.json").read_text())["verdict"] == "refuted"
+
+
+@pytest.mark.nightly
+def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
+    (here / "letters.py").write_text("def same(text):\n    return text\n", encoding="utf-8")
+    words = ("letters.py:same", "--claim", "epsilon=1", "--pair", '"\\u00e9"', '"x"', "-n", 200)
+    answer = subprocess.run(
+        [sys.executable, "-c", START, *arguments(*words)],
+        cwd=here,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (answer.returncode, answer.stderr) == (1, b"")
+    assert rb"output in {'\xe9'}" in answer.stdout or b"output in {'x'}" in answer.stdout
+
+
+# -- bad input --------------------------------------------------------------------------------
+
+
+def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
+    assert {*_AUDITS, "run"} == {*vars(get_command(commands))["commands"]}
+
+
+@by_day(20)
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["targets.py:absent"], "TARGET = targets.py:absent: the module has no absent"),
+        (["targets.py:word"], "is of type str, not a callable"),
+        (["targets.py:three"], "must be callable as f(dataset), f(dataset, rng) or"),
+        (["absent.py:f"], "there is no file absent.py"),
+        (["no.such.module:f"], "no module named no"),
+        (["half-scal"], "did you mean half-scale?"),
+        (["targets.py:"], "must be written module:callable"),
+        (["exec:"], "does not name a program"),
+        (["exec:./absent"], "the program ./absent was not found"),
+        (["exec:./targets.py"], "the program ./targets.py is not executable: run chmod +x"),
+        (["exec:'"], "cannot be split into words"),
+        (["discrete-laplace:scale=0"], "scale = 0: must be > 0"),
+        (["discrete-laplace:scale=1", "--pair", "0", "0.5"], "dataset B = 0.5: must be an integer"),
+        (["half-scale", "--claim", "sigma=0.1"], "accepted are epsilon=E and epsilon=E,delta=D"),
+        (["half-scale", "--claim", "discrete-gaussian:sigma=4@1"], "sigma"),
+        (["half-scale", "--claim", "epsilon=-1"], "epsilon = -1: must be >= 0"),
+        (["half-scale", "--claim", "epsilon=1,epsilon=2"], "epsilon is given twice"),
+        (["half-scale", "--pair", "0", "x"], "--pair: dataset B = x: must be JSON"),
+        (["half-scale", "-n", "0"], "-n = 0: must be a whole number from 1 to 1e12"),
+        (["half-scale", "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
+        (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
+        (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
+        (["catalog"], "did you mean catalogue? a target is module:callable"),
+        (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
+        (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
+        (["half-scale", "--resolution", "2"], "--resolution = 2: must lie in (0, 1]"),
+        (["half-scale", "--layers", "exact"], "the exact layer needs a target with a known law"),
+        (
+            ["half-scale", "--layers", "all"],
+            "must be some of exact, fit, replay, sample, each at most once",
+        ),
+        (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
+        (["half-scale", "-o", "absent/report.json"], "there is no folder absent"),
+        (["targets.py:laplace", "--pair", "0", "1"], "--claim: must be given"),
+        (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(audit: Shell, words: list[str], complaint: str) -> None:
+    if words[0].startswith(("exec", "discrete", "no.", "absent")) and "--claim" not in words:
+        words = [words[0], "--claim", "epsilon=1", "--pair", "0", "1", *words[1:]]
+    answer = audit(*words)
+    assert answer.code == 2
+    assert answer.out == ""
+    (line,) = [line for line in answer.err.splitlines() if line != "imported"]
+    assert line.startswith("error: ")
+    assert complaint in line
+
+
+def test_no_target_is_one_line_and_2(audit: Shell) -> None:
+    answer = audit()
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "error: TARGET: must be given; see dpcore audit --help\n"
+
+
+def test_a_file_that_fails_while_imported_is_3(audit: Shell, here: Path) -> None:
+    (here / "broken.py").write_text("import absent_library\n")
+    for target in ("broken.py:f", "broken:f"):
+        answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1)
+        assert answer.code == 3
+        assert answer.err == (
+            f"error: {target}: raised ModuleNotFoundError: No module named 'absent_library' at "
+            "broken.py:1 while it was imported\n"
+        )
+    (here / "misspelt.py").write_text("\ndef f(:\n")
+    answer = audit("misspelt.py:f", "--claim", "epsilon=1", "--pair", 0, 1)
+    assert (answer.code, "at misspelt.py:2 while it was imported" in answer.err) == (3, True)
+
+
+def test_debug_shows_the_traceback(audit: Shell) -> None:
+    answer = audit(*at("raises_in_b"), "--debug")
+    assert answer.code == 3
+    assert "ValueError: no such user" in answer.err
+    assert "Traceback" in answer.err
+
+
+def test_help_names_the_command_as_it_is_written(audit: Shell) -> None:
+    answer = audit("--help")
+    assert answer.code == 0
+    assert re.search(r"Usage: dpcore audit +\[OPTIONS\]", answer.out)
+    for option in ("--claim", "--pair", "--sequential", "--max-n", "--json", "--seed"):
+        assert option in answer.out
+
+
+def test_a_target_named_like_a_subcommand_is_written_with_its_path(
+    audit: Shell, here: Path
+) -> None:
+    shutil.copy(here / "targets.py", here / "catalogue.py")
+    answer = audit("./catalogue.py:laplace", *at("laplace", n=100)[1:])
+    assert answer.code == 0
+
+
+@by_day(1)
+@pytest.mark.parametrize("flags", [["--json"], []])
+def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list[str]) -> None:
+    keyboard, screen = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", START, *arguments(*at("tired", n=60), *flags)],
+        cwd=here,
+        env={**os.environ, "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=screen,
+        text=True,
+    )
+    os.close(screen)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while piece := os.read(keyboard, 4096):
+            shown += piece
+    os.close(keyboard)
+    out, _ = running.communicate(timeout=20)
+    assert running.returncode == 4  # so few runs measure nothing
+    assert b"runs" in shown
+    assert b"%" in shown
+    assert "\x1b" not in out
+    assert json.loads(out)["runs"] == 60 if flags else out.startswith("NOTHING MEASURED")
+
+
+COUNTED = """
+def count(dataset, rng):
+    with open("calls", "a") as file:
+        file.write("x")
+    return dataset + int(rng.integers(4))
+"""
+
+PROBE = """
+import sys
+from dpcore.cli.app import main
+sys.argv = ["dpcore", "audit", *sys.argv[1:], "--json"]
+try:
+    main()
+except SystemExit as ended:
+    late = ("accounting", "pydantic", "audit.broken_mechanisms.protocols")
+    print(ended.code, *(name for name in sys.modules if name.startswith(late)))
+"""
+
+
+def loaded(folder: Path, *words: object) -> list[str]:
+    """The modules that an audit loads late, in a fresh process."""
+    (folder / "t.py").write_text(COUNTED)
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE, *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    code, *modules = run.stdout.splitlines()[-1].split()
+    assert code in {"0", "1"}, run.stderr
+    return modules
+
+
+SAMPLED = ("t.py:count", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--seed", 7)
+
+
+def test_a_sampled_audit_loads_what_it_needs_and_draws_no_run_twice(
+    tmp_path: Path,
+) -> None:
+    """But the 8 runs, never tested, that show whether the target keeps to its seed."""
+    assert loaded(tmp_path, *SAMPLED) == []
+    assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
+
+
+@by_day(1)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("discrete-laplace:scale=1", *SAMPLED[1:5], 1, "--seed", 7),
+        ("t.py:count", "--claim", "discrete-laplace:scale=1@1", *SAMPLED[3:]),
+    ],
+    ids=["a known law", "a claimed curve"],
+)
+def test_an_audit_that_needs_accounting_is_seen_to_load_it(
+    tmp_path: Path, words: tuple[object, ...]
+) -> None:
+    assert "accounting.privacy_curves.derive_guarantee" in loaded(tmp_path, *words)
+
+
+def test_an_audit_of_the_catalogue_loads_no_other_entries(tmp_path: Path) -> None:
+    few = ("-n", 200, "--seed", 7)
+    assert loaded(tmp_path, "half-scale", *few) == []
+    words = ("order-kept", "--format", "json", *few)
+    assert {"pydantic", "audit.broken_mechanisms.protocols"} <= {*loaded(tmp_path, *words)}
+
+
+UNMEASURED = """
+def token(v, rng): return "".join(rng.choice([*"abcdefghij"], 24))
+def named(share, person, rng):
+    return "nothing" if rng.random() < share else person + token(0, rng)
+def hardly(person, rng): return named(0.035, person, rng)
+def mostly(person, rng): return named(0.6, person, rng)
+def shown(person, rng): return [named(0.035, person, rng), person][rng.integers(2)]
+def grouped(counts, rng):
+    if isinstance(counts, int): return counts + int(rng.geometric(0.02) - rng.geometric(0.02))
+    return [count + rng.laplace(0, 1) for count in counts]
+def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
+"""
+
+
+def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text(UNMEASURED)
+
+    def code(name: str, a: object, b: object, *words: object) -> int:
+        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", 8000, "--seed", 1)
+        return audit(f"t.py:{name}", *options, *words).code
+
+    assert code("token", 1, 1.25) == 4
+    assert code("hardly", '"ada"', '"bob"') == 4
+    assert code("token", 1, 1.25, "--feature", "sum") == 4
+    # Less than half: but among the others, outputs that name the person have a large probability.
+    assert code("mostly", '"ada"', '"bob"') == 0
+    assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
+    # What the measured half refutes is refuted.
+    assert code("shown", '"ada"', '"bob"') == 1
+
+
+MEAN = """
+def mean(dataset, n, rng): return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
+"""
+
+
+def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) -> None:
+    (here / "t.py").write_text(MEAN)
+    pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
+    options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
+    why = "bound not above the refuted epsilon = 1: the bound is the first epsilon, from 0 up"
+    above = "the test of the claim itself shows that epsilon exceeds 1, with 99.9% confidence"
+    found = audit(*options, "--claim", "epsilon=1")
+    told = " ".join(found.out.split())
+    assert (found.code, "epsilon at least 0.5" in told) == (1, True)
+    assert (why in told, above in told) == (True, True)
+    # A bound that exceeds the claim needs no explanation.
+    found = audit(*options, "--claim", "epsilon=0.1")
+    assert (found.code, "not above the refuted" in found.out) == (1, False)

@@ -1,0 +1,275 @@
+"""The exact layer on every law, one direction at a time, against sums that share no code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import mpmath
+import pytest
+from mpmath import mpf
+
+from accounting.errors import NotDerived
+from audit.claims.tested_claim import Claim
+from audit.known_laws.direction import NeverWorse, OutputInterval, vectors
+from audit.known_laws.divergence import epsilon_at, hockey_stick, renyi, worst_event
+from audit.known_laws.proof import prove
+from audit.report.audit_record import ExactWitness
+from audit.report.audit_report import AuditReport
+from audit.runs.draw_plan import Plan
+from audit.targets.target import KnownLaw, NoiseAdded, Shifted
+from audit.targets.target_syntax import read_target
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.noise import Noise
+from dpcore.numbers.enclosure import Enclosure
+from tests.effort import by_day
+
+
+@pytest.fixture(autouse=True)
+def digits() -> Iterator[None]:
+    with mpmath.workdps(60):
+        yield
+
+
+# -- the exact layer on every law ----------------------------------------------------------------
+
+NOISES = (
+    "discrete-laplace:scale=3/2",
+    "discrete-gaussian:sigma_squared=9",
+    "skellam:variance=9",
+    "discrete-gaussian-sum:count=3,sigma_squared=2",
+    "polya-difference:shape=1/3,scale=4",
+    "polya-difference:shape=5/2,scale=2",
+    "poisson:mean=12",
+    "binomial:trials=20,probability=1/2",
+    "binomial:trials=30,probability=1/5",
+    "polya:shape=2,scale=3",
+    "polya:shape=1/2,scale=3",
+)
+PAIRS = ((0, 1), (1, 0), (4, 1), (-2, 1))
+REACH = 400
+
+each_noise = pytest.mark.parametrize("spelling", NOISES)
+each_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
+
+
+def noise_of(spelling: str) -> Noise:
+    target = read_target(spelling)
+    assert isinstance(target, NoiseAdded)
+    return target.noise
+
+
+@cache
+def masses(spelling: str) -> dict[int, Any]:
+    """The law by its second path."""
+    name = spelling.partition(":")[0].replace("-", "_")
+    law: ModuleType = import_module(f"tests.support.laws.{name}")
+    noise = noise_of(spelling)
+    with mpmath.workdps(60):
+        reach = 60 if name == "discrete_gaussian_sum" else REACH
+        return {k: law.pmf(noise, k) for k in range(0 if one_sided(noise) else -reach, reach + 1)}
+
+
+def one_sided(noise: Noise) -> bool:
+    return isinstance(noise, (Poisson, Binomial, Polya))
+
+
+def moved(spelling: str, place: int) -> dict[int, Any]:
+    return {k + place: mass for k, mass in masses(spelling).items()}
+
+
+def better_direction(spelling: str, pair: tuple[int, int]) -> bool:
+    return spelling == "polya:shape=1/2,scale=3" and pair[0] > pair[1]
+
+
+def excess(spelling: str, pair: tuple[int, int], epsilon: str) -> Any:
+    p, q = (moved(spelling, place) for place in pair)
+    growth = mpmath.exp(number(epsilon))
+    # Both windows: outside of them there is nothing, or less than 1e-30 of it.
+    return mpmath.fsum(max(mass - growth * q.get(x, mpf(0)), mpf(0)) for x, mass in p.items())
+
+
+def number(text: str | Fraction) -> Any:
+    exact = Fraction(text)
+    return mpf(exact.numerator) / exact.denominator
+
+
+def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
+    lower, upper = number(Fraction(found.lower)), number(Fraction(found.upper))
+    return bool(lower - mpf(slack) <= expected <= upper + mpf(slack))
+
+
+@by_day(5)
+@each_noise
+@each_pair
+def test_each_direction_is_the_sum_of_its_excess(spelling: str, pair: tuple[int, int]) -> None:
+    p, q = (Shifted(noise_of(spelling), place) for place in pair)
+    for epsilon in ("0", "1/5", "1", "5/2"):
+        if better_direction(spelling, pair):
+            with pytest.raises(NeverWorse):
+                hockey_stick(p, q, epsilon)
+            worse = excess(spelling, (pair[1], pair[0]), epsilon)
+            assert excess(spelling, pair, epsilon) <= worse + mpf("1e-30")
+            continue
+        assert near(hockey_stick(p, q, epsilon), excess(spelling, pair, epsilon))
+
+
+@pytest.mark.parametrize("spelling", ["poisson:mean=12", "polya:shape=2,scale=3"])
+def test_the_directions_of_a_one_sided_law_differ(spelling: str) -> None:
+    noise = noise_of(spelling)
+    there = hockey_stick(Shifted(noise, 0), Shifted(noise, 1), 1)
+    back = hockey_stick(Shifted(noise, 1), Shifted(noise, 0), 1)
+    # The mutant: one direction taken for the other misses the sums by far.
+    assert not near(there, excess(spelling, (1, 0), "1"))
+    assert not near(back, excess(spelling, (0, 1), "1"))
+
+
+@by_day(4)
+@each_noise
+@each_pair
+def test_the_worst_event_pays_all_there_is(spelling: str, pair: tuple[int, int]) -> None:
+    if better_direction(spelling, pair):
+        return
+    noise = noise_of(spelling)
+    p, q = (Shifted(noise, place) for place in pair)
+    for epsilon in ("1/5", "1", "5/2"):
+        event = worst_event(p, q, epsilon)
+        most = excess(spelling, pair, epsilon)
+        if event is None:
+            assert most == 0 or abs(most) < mpf("1e-25")
+            continue
+        here, there = (number(Fraction(e.lower)) for e in (event.p, event.q))
+        assert abs(here - mpmath.exp(number(epsilon)) * there - most) < mpf("1e-15")
+        side = inside(event.words)
+        for law, shown in (
+            (moved(spelling, pair[0]), event.p),
+            (moved(spelling, pair[1]), event.q),
+        ):
+            assert near(shown, mpmath.fsum(mass for x, mass in law.items() if side(x)))
+
+
+def inside(words: str) -> Any:
+    return eval(f"lambda output: {words.replace(' = ', ' == ')}")  # noqa: S307 - our own sentence
+
+
+@pytest.mark.nightly
+def test_an_interval_is_named_from_end_to_end() -> None:
+    """A law that is not log-concave has a worst event with two ends."""
+    spelling = "polya-difference:shape=1/3,scale=4"
+    noise, named = noise_of(spelling), set()
+    for level in ("1/5", "2/7", "2/5", "3/5", "9/10", "6/5"):
+        event = worst_event(Shifted(noise, 0), Shifted(noise, 1), level)
+        assert event is not None
+        named.add(event.words)
+        p, q = moved(spelling, 0), moved(spelling, 1)
+        growth = mpmath.exp(number(level))
+        worst = {x for x in range(-300, 301) if p[x] > growth * q[x]}
+        assert worst == {x for x in range(-300, 301) if inside(event.words)(x)}
+    assert {"output <= 0", "output = 0"} < named
+    assert any("<= output <=" in words for words in named)
+    assert worst_event(Shifted(noise, 0), Shifted(noise, 1), 9) is None
+    middle = OutputInterval(-1, 1).probability(noise, 0, 64)
+    assert near(middle, mpmath.fsum(masses(spelling)[k] for k in (-1, 0, 1)))
+
+
+@by_day(3)
+@each_noise
+def test_epsilon_and_renyi_are_of_the_direction(spelling: str) -> None:
+    noise = noise_of(spelling)
+    p, q = Shifted(noise, 0), Shifted(noise, 2)
+    delta = hockey_stick(p, q, "1/2")
+    if not one_sided(noise):
+        assert epsilon_at(p, q, Fraction(delta.upper)).lower <= Fraction(1, 2)
+        assert epsilon_at(p, q, Fraction(delta.lower) * Fraction(999, 1000)).upper > Fraction(1, 2)
+        in_p, in_q = masses(spelling), moved(spelling, 2)
+        for order in ("3/2", "2"):
+            a = number(order)
+            powers = (in_p[x] ** a * in_q[x] ** (1 - a) for x in in_p.keys() & in_q.keys())
+            assert near(renyi(p, q, order), mpmath.log(mpmath.fsum(powers)) / (a - 1), "1e-15")
+    else:
+        assert epsilon_at(p, q).lower == renyi(p, q, 2).lower == float("inf")
+
+
+# -- several coordinates -------------------------------------------------------------------------
+
+
+def test_vectors_of_fair_bits_are_the_sum_over_both_coordinates() -> None:
+    noise = Binomial(trials=12, probability="1/2")
+    one = {k: mpmath.binomial(12, k) / mpf(2) ** 12 for k in range(13)}
+    for moves in ((1, 1), (2, 1), (1, -2)):
+        found = hockey_stick(Shifted(noise, (0, 0)), Shifted(noise, moves), "1/2", bits=200)
+        there = {k: one.get(k - moves[0], mpf(0)) for k in one}
+        below = {k: one.get(k - moves[1], mpf(0)) for k in one}
+        pairs = ((a * b, there[i] * below[j]) for i, a in one.items() for j, b in one.items())
+        expected = mpmath.fsum(max(x - mpmath.exp(mpf(1) / 2) * y, mpf(0)) for x, y in pairs)
+        assert near(found, expected)
+        assert found.width <= found.lower / 500
+    assert worst_event(Shifted(noise, (0, 0)), Shifted(noise, (1, 1)), 1) is None
+    assert renyi(Shifted(noise, (0, 0)), Shifted(noise, (1, 1)), 2) == Enclosure.infinite()
+
+
+def test_vectors_that_move_in_one_place_or_none() -> None:
+    noise = Poisson(mean=4)
+    one = hockey_stick(Shifted(noise, (3, 0)), Shifted(noise, (3, 1)), 1)
+    assert one == hockey_stick(Shifted(noise, 0), Shifted(noise, 1), 1)
+    assert hockey_stick(Shifted(noise, (3, 1)), Shifted(noise, (3, 1)), 1) == Enclosure.exactly(0)
+    with pytest.raises(NotDerived, match="several coordinates"):
+        vectors(noise, (0, 0), (1, 1))
+    with pytest.raises(InvalidParameter, match="as many coordinates"):
+        hockey_stick(Shifted(noise, (3, 1)), Shifted(noise, 1), 1)
+    gaussian = DiscreteGaussian(sigma_squared=4)
+    assert renyi(Shifted(gaussian, (0, 0)), Shifted(gaussian, (1, -1)), 2) == Enclosure.exactly(
+        Fraction(1, 2)
+    )
+
+
+# -- claims about a law --------------------------------------------------------------------------
+
+
+def decided(target: KnownLaw, claim: str, pair: tuple[Any, Any]) -> AuditReport:
+    return prove(target, Plan(claim=Claim.read(claim), pair=pair))
+
+
+@by_day(3)
+@each_noise
+def test_a_claim_is_proven_above_the_curve_and_refuted_below_it(spelling: str) -> None:
+    target = read_target(spelling)
+    assert isinstance(target, NoiseAdded)
+    noise, pair = target.noise, (0, 2)
+    ways = [hockey_stick(Shifted(noise, 0), Shifted(noise, 2), 1, bits=128)]
+    if not better_direction(spelling, (2, 0)):
+        ways.append(hockey_stick(Shifted(noise, 2), Shifted(noise, 0), 1, bits=128))
+    upper, lower = (Fraction(max(getattr(way, end) for way in ways)) for end in ("upper", "lower"))
+    assert upper < 1
+    above, below = upper + Fraction(1, 10**30), lower - Fraction(1, 10**30)
+    assert decided(target, f"epsilon=1,delta={above}", pair).verdict == "proven"
+    if lower == 0:
+        return
+    for order in (pair, pair[::-1]):
+        report = decided(target, f"epsilon=1,delta={max(below, 0)}", order)
+        assert report.verdict == "refuted"
+        breaks(report, "1", max(below, Fraction(0)))
+
+
+def breaks(report: AuditReport, epsilon: str, delta: Fraction) -> None:
+    witness = report.witness
+    assert isinstance(witness, ExactWitness)
+    likely, rare = witness.probability_a, witness.probability_b
+    if witness.world == "B":
+        likely, rare = rare, likely
+    excess = number(Fraction(likely.upper)) - mpmath.exp(number(epsilon)) * number(
+        Fraction(rare.lower)
+    )
+    assert excess > number(delta) - mpf("1e-15")
+    # The mutant: the same event pointing the other way breaks nothing.
+    assert number(Fraction(rare.upper)) <= mpmath.exp(number(epsilon)) * number(
+        Fraction(likely.lower)
+    ) + number(delta)

@@ -1,0 +1,263 @@
+"""What a recipient can tell apart, the audit tells apart: constants in two worlds are refuted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.claims.tested_claim import Claim
+from audit.outputs import identity as told
+from audit.outputs.identity import identity
+from audit.outputs.output_parser import Outputs, join
+from audit.outputs.reading import NumberLine, read
+from audit.outputs.rows import row_of
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
+from audit.targets.target import Block, Scalar, Target, Vectorised
+from tests.effort import by_day
+from tests.support.audit.distinct_constants import APART, LINES, TINY, Bare, Hidden, Own, Silent
+
+PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=200, alpha="1e-3", seed=7)
+
+
+def verdict(one: Any, other: Any) -> str | None:
+    """Of a target that always returns the one in world A, and the other in world B."""
+    target = Scalar(spelling="constants", function=lambda d: (one, other)[d], seeded=False)
+    return sample(target, PLAN).verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines(Target):
+    """Of a program, one line in each world."""
+
+    lines: ClassVar[bool] = True
+    one: str
+    other: str
+
+    def draw(self, block: Block) -> Iterator[Outputs]:
+        both = zip((self.one, self.other), block.sizes, strict=True)
+        sides = [[line] * size for line, size in both]
+        yield join(sides[0], sides[1], block.worlds, block.coins)
+
+
+@by_day(10)
+@pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
+def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
+    assert verdict(one, other) == "refuted"
+    for same in (one, other):  # a target that only ever returns None has failed
+        assert verdict(same, same) == (None if same is None else "nothing_measured")
+
+
+@by_day(7)
+@pytest.mark.parametrize(("one", "other"), LINES, ids=map(str, range(len(LINES))))
+def test_lines_that_differ_are_refuted(one: str, other: str) -> None:
+    def judged(here: str, there: str) -> str | None:
+        return sample(Lines(spelling="lines", one=here, other=there), PLAN).verdict
+
+    assert judged(one, other) == "refuted"
+    assert judged(one, one) == judged(other, other) == "nothing_measured"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.int64(10**17), np.int64(10**17 + 1)),
+        (np.int64(1), np.int32(1)),
+        (np.int64(1), np.float64(1)),
+        (np.float64(0.0), np.float64(-0.0)),
+        (np.float32(1), np.float64(1)),
+        (np.longdouble(1), np.longdouble(1) + TINY),
+        (np.uint64(2**64 - 1), np.uint64(2**64 - 2)),
+        (np.bool_(True), np.int64(1)),
+        (np.timedelta64(1, "s"), np.timedelta64(2, "s")),
+        (np.datetime64("2024-01-01"), np.datetime64("2024-01-02")),
+        (np.str_("a"), np.bytes_(b"a")),
+    ],
+)
+def test_arrays_that_differ_are_refuted(one: Any, other: Any) -> None:
+    def constants(d: int, n: int, rng: Any) -> Any:
+        return np.full(n, (one, other)[d])
+
+    assert sample(Vectorised(spelling="arrays", function=constants), PLAN).verdict == "refuted"
+
+
+EQUAL = [
+    (math.nan, -math.nan),
+    ("x", bytes([120]).decode()),
+    ({1, 2}, {2, 1}),
+    (np.array([1.0, math.nan]), np.array([1.0, -math.nan])),
+    (np.array([1, 2]), np.array([1, 2]).astype(">i8")),
+    (np.array(["a"], "<U1"), np.array(["a"], "<U9")),
+    (Own(1), Own(1)),
+    (Hidden(1), Hidden(1)),
+    (Silent(Bare(1)), Silent(Bare(2))),  # only attributes that hold plain data are read
+]
+
+
+def test_an_attribute_in_which_python_caches_a_text_is_not_read() -> None:
+    one, other = PurePath("a/b"), PurePath("a/b")
+    str(other)
+    assert identity(one) == identity(other)
+
+
+def test_a_masked_number_is_read_as_none() -> None:
+    found = row_of(np.ma.masked)
+    assert (found.structure, found.cells) == ("masked float NoneType", [("", "None")])
+
+
+@pytest.mark.parametrize("made", [Bare, ValueError])
+def test_objects_without_equality_are_the_same_if_their_attributes_and_repr_are(made: Any) -> None:
+    assert identity(made(1)) == identity(made(1))
+
+
+@pytest.mark.parametrize(("one", "other"), [(Bare(1), Bare(2)), (Silent(1), Silent(2))])
+def test_attributes_are_columns(one: Any, other: Any) -> None:
+    assert row_of(one).cells != row_of(other).cells
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL)
+def test_what_nobody_tells_apart_is_not_refuted(one: Any, other: Any) -> None:
+    assert verdict(one, other) == "nothing_measured"
+
+
+# Values beside what they are, put together without looking at the value.
+def _named(name: str, drawn: st.SearchStrategy[Any], make: Any = None) -> st.SearchStrategy[Any]:
+    return drawn.map(lambda x: ((make or (lambda y: y))(x), (name, repr(x))))
+
+
+def _floats(width: int) -> st.SearchStrategy[float]:
+    few = st.sampled_from([0.0, -0.0, 1.0, math.inf])
+    return st.one_of(few, st.floats(width=width, allow_nan=False))  # type: ignore[arg-type]  # 16, 32, 64
+
+
+INTEGERS = st.one_of(st.sampled_from([0, 1, 2**53, 2**53 + 1, 10**17, 10**17 + 1]), st.integers())
+WORDS = st.one_of(st.sampled_from(["", "1", "nan"]), st.text(max_size=2))
+SCALARS = st.one_of(
+    _named("int", INTEGERS),
+    _named("float", _floats(64)),
+    _named("bool", st.booleans()),
+    _named("none", st.none()),
+    _named("str", WORDS),
+    _named("bytes", st.binary(max_size=2)),
+    _named("int8", st.integers(-128, 127), np.int8),
+    _named("int64", st.integers(-(2**63), 2**63 - 1), np.int64),
+    _named("uint64", st.integers(0, 2**64 - 1), np.uint64),
+    _named("float32", _floats(32), np.float32),
+    _named("float64", _floats(64), np.float64),
+    _named("bool_", st.booleans(), np.bool_),
+    _named("fraction", st.fractions(max_denominator=5)),
+    _named("decimal", st.decimals(allow_nan=False, places=2)),
+    _named("complex", st.complex_numbers(allow_nan=False)),
+    _named("timedelta", st.integers(-5, 5), lambda n: np.timedelta64(n, "s")),
+    _named("datetime", st.datetimes()),
+)
+
+
+def _several(made: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    def of(name: str, make: Any) -> st.SearchStrategy[Any]:
+        return st.lists(made, max_size=2).map(
+            lambda parts: (make([part[0] for part in parts]), (name, *(part[1] for part in parts)))
+        )
+
+    return st.one_of(of("list", list), of("tuple", tuple), of("dict", lambda v: dict(enumerate(v))))
+
+
+ANYTHING = st.recursive(SCALARS, _several, max_leaves=4)
+
+
+@given(ANYTHING, ANYTHING)
+@settings(max_examples=150)
+def test_identity_is_type_and_value(one: Any, other: Any) -> None:
+    assert (identity(one[0]) == identity(other[0])) == (one[1] == other[1])
+
+
+def _refuted_where_apart(one: Any, other: Any) -> None:
+    wanted: str | None = "nothing_measured" if one[1] == other[1] else "refuted"
+    if one[0] is other[0] is None:
+        wanted = None  # a target that only ever returns None has failed
+    assert verdict(one[0], other[0]) == wanted
+
+
+@given(ANYTHING, ANYTHING)
+@settings(max_examples=15, deadline=None)
+def test_fuzzed_constants_are_told_apart(one: Any, other: Any) -> None:
+    _refuted_where_apart(one, other)
+
+
+def test_an_audit_that_compares_floats_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_floats(cls: Any, numbers: Any, form: str = "int") -> NumberLine:
+        return NumberLine.of_floats(np.array(numbers, dtype=np.float64), form)
+
+    monkeypatch.setattr(NumberLine, "of_int", classmethod(as_floats))
+    assert verdict(10**17, 10**17 + 1) != "refuted"
+    assert verdict(1, 2) == "refuted"
+
+
+def test_an_audit_that_compares_by_python_s_equality_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("audit.outputs.reading.identity", tuple)
+    monkeypatch.setattr("audit.features.default_features.default_family", lambda _: {})
+    assert verdict([1], [1.0]) != "refuted"
+    assert verdict([1], [2]) == "refuted"
+
+
+@given(st.lists(ANYTHING, min_size=1, max_size=8), st.integers(0, 7))
+@settings(max_examples=60)
+def test_an_output_is_read_alike_whatever_stands_beside_it(parts: list[Any], place: int) -> None:
+    values = [value for value, _ in parts]
+    place %= len(values)
+    beside, alone = read(values), read([values[place]])
+    code = int(beside.codes[place])
+    if code >= 0:
+        assert beside.names[code] == alone.names[int(alone.codes[0])]
+        return
+    assert int(alone.codes[0]) < 0
+    both = NumberLine.joined([beside.numbers[place : place + 1], alone.numbers])
+    assert len(both.unique()[0]) == 1
+
+
+@given(st.lists(st.one_of(INTEGERS, _floats(64), st.fractions()), min_size=1, max_size=12))
+def test_numbers_are_in_exact_order(numbers: list[Any]) -> None:
+    finite = [x for x in numbers if not isinstance(x, float) or math.isfinite(x)]
+    line = read(finite).numbers.unique()[0]
+    places = line.listed()
+    assert [Fraction(p.value) for p in places] == sorted(Fraction(p.value) for p in places)
+    assert len(places) == len({repr(x) for x in finite})
+    found = line.search(read(finite).numbers)
+    assert found.tolist() == [1 + [repr(p.value) for p in places].index(repr(x)) for x in finite]
+
+
+_ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.uint64).view(float)
+
+
+@pytest.mark.parametrize("collide", [False, True])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(_ODD[np.random.default_rng(1).integers(0, 4, (300, 3))], id="nan and zeros"),
+        pytest.param(np.random.default_rng(2).integers(0, 3, (300, 2, 2)), id="whole numbers"),
+        pytest.param(np.random.default_rng(3).integers(0, 9, (300, 2)).astype(">i4"), id="swapped"),
+        pytest.param(np.random.default_rng(4).random((300, 4)) < 0.5, id="truth values"),
+        pytest.param(np.random.default_rng(5).random((50, 6), np.float32)[:, ::2], id="strided"),
+        pytest.param(np.zeros((0, 3)), id="no rows"),
+    ],
+)
+def test_rows_of_an_array_are_told_apart_as_one_by_one(
+    rows: Any, collide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if collide:  # all rows have one hash
+        monkeypatch.setattr(told, "_hashes", lambda words: np.zeros(len(words), np.uint64))
+    found, names = read(rows), [identity(row) for row in rows]
+    assert tuple(found.names) == tuple(dict.fromkeys(names))
+    assert [found.names[code] for code in found.codes] == names
+    assert [str(name) for name in found.names] == [str(name) for name in dict.fromkeys(names)]

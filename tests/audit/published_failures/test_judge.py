@@ -1,0 +1,281 @@
+r"""A package that is made here is installed, audited and judged, with no network and no index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from audit.errors import TargetFailed
+from audit.published_failures import corpus_entry as corpus_entry
+from audit.published_failures import environment
+from audit.published_failures.corpus_entry import Entry, Side, read_entry
+from audit.published_failures.environment import (
+    Environment,
+    EnvironmentFailed,
+    Worker,
+    environments,
+    suitable_python,
+)
+from audit.published_failures.judge import Judged, judge
+from tests.alpha_budget import buy_alpha
+from tests.audit.published_failures.test_corpus_entry import TEXT
+from tests.support.audit.command import Shell
+from tests.support.audit.wheels import write_wheel
+
+ALPHA = buy_alpha("the corpus judges a package made here", "1e-8") / 10
+
+# Two-sided geometric noise: the difference of two geometric draws, exactly epsilon-DP for counts.
+SOURCE = """
+import math, random
+
+def drawn():
+    return math.floor(math.log(1 - random.random()) / -{epsilon})
+
+def count(names):
+    return len(names) + drawn() - drawn()
+
+EPSILON = {epsilon}
+"""
+CODE = 'import leaky\nprint("said")\noutput = leaky.count'
+
+
+def entry(code: str = CODE, twin: str = CODE) -> Entry:
+    found = read_entry("leaky-count", TEXT)
+    assert found.twin is not None
+    return replace(
+        found, broken=replace(found.broken, code=code), twin=replace(found.twin, code=twin)
+    )
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("environments")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    write_wheel(folder, "leaky", "1.0", SOURCE.format(epsilon=2))
+    write_wheel(folder, "leaky", "1.1", SOURCE.format(epsilon=1))
+    write_wheel(folder, "needy", "1.0", "X = 1\n", needs="absent")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_network(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+
+
+@pytest.fixture
+def judged(cache: Path) -> Callable[[Entry], Judged]:
+    def judge_it(one: Entry) -> Judged:
+        return judge([one], cache=cache, keep=True, alpha=ALPHA).rows[0]
+
+    return judge_it
+
+
+def test_a_failure_is_refuted_and_its_twin_is_not(judged: Callable[[Entry], Judged]) -> None:
+    found = judged(entry())
+    assert found.right
+    assert found.twin is not None
+    assert (found.broken.verdict, found.twin.verdict) == ("refuted", "not_refuted")
+    assert found.broken.epsilon_lower is not None
+    assert 1 < found.broken.epsilon_lower <= 2
+    assert found.broken.runs == 4000
+    again = judged(entry())
+    assert again.broken.epsilon_lower == found.broken.epsilon_lower
+
+
+def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None:
+    one = entry()
+    assert one.twin is not None
+    # The repaired package in the place of the failure, and the failure in that of the twin.
+    swapped = replace(
+        one,
+        broken=replace(one.broken, requires=one.twin.requires),
+        twin=replace(one.twin, requires=one.broken.requires),
+    )
+    found = judged(swapped)
+    assert not found.right
+    assert [result.right for result in found.results.values()] == [False, False]
+    assert not found.missing
+    # A bound above what is true is as wrong as none.
+    assert not judged(replace(one, true=("epsilon", "1.01"), twin=None)).right
+
+
+def test_the_claim_is_the_one_that_the_package_computes(judged: Callable[[Entry], Judged]) -> None:
+    code = CODE + '\ndef claimed():\n    return f"epsilon={leaky.EPSILON}"\n'
+    found = judged(entry(code=code, twin=code))
+    assert found.twin is not None
+    assert found.twin.right
+    assert not found.broken.right
+    assert found.broken.verdict is None
+    assert "claims epsilon=2, but the entry states epsilon=1" in str(found.broken.error)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import absent", "No module named 'absent'"),
+        ("def output(names):\n    raise ValueError('too few')", "too few"),
+        ("def output(names):\n    return object()", "which JSON cannot represent"),
+        ("import os\ndef output(names):\n    os._exit(3)", "wrote nothing to standard error"),
+    ],
+)
+def test_code_that_fails_is_not_judged_right(
+    judged: Callable[[Entry], Judged], code: str, said: str
+) -> None:
+    found = judged(replace(entry(code=code), twin=None))
+    assert not found.right
+    assert said in str(found.broken.error)
+
+
+def test_a_worker_that_does_not_answer_is_ended(cache: Path) -> None:
+    python = Environment(requires=("leaky==1.0",)).make(cache)
+    code = "import time\ndef output(names):\n    time.sleep(60)"
+    with Worker("slow", python, code) as worker:
+        assert worker.begin() is None
+        with pytest.raises(TargetFailed, match=r"no answer within 0\.2 s"):
+            worker.draw([], 3, 1, label="A", seconds=0.2)
+
+
+def test_an_environment_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    one = entry()
+    requires = ("absent==1.0", "leaky==1.0")
+    absent = replace(one, broken=replace(one.broken, requires=requires), twin=None)
+    found = judge([absent], cache=tmp_path).rows[0]
+    assert found.missing
+    assert not found.right
+    assert "absent==1.0, leaky==1.0 could not be installed" in str(found.broken.error)
+    assert "check that the package index can be reached" in str(found.broken.error)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What would be run to make an environment; a Python appears where the first command says."""
+    commands: list[list[str]] = []
+
+    def stand_in(_: str, command: list[str]) -> None:
+        commands.append(command)
+        if "venv" in command:
+            python = Path(command[-1]) / "bin" / "python"
+            python.parent.mkdir(parents=True)
+            python.touch()
+
+    monkeypatch.setattr(environment, "_run", stand_in)
+    return commands
+
+
+def test_environments_are_kept_only_where_asked(tmp_path: Path, asked: list[list[str]]) -> None:
+    wanted = Environment(requires=("leaky==1.0",))
+    with environments(tmp_path, keep=False) as make:
+        assert make(wanted).is_file()
+    assert list(tmp_path.iterdir()) == []
+    with environments(tmp_path, keep=True) as make:
+        python = make(wanted)
+        make(wanted)
+    assert len(asked) == 2 * 2
+    # One that an interrupted run left is made anew: it has no marker.
+    (wanted.folder(tmp_path) / "ready").unlink()
+    python.unlink()
+    with environments(tmp_path, keep=True) as make:
+        assert make(wanted).is_file()
+    # What was there before stays.
+    with environments(tmp_path, keep=False) as make:
+        make(wanted)
+    assert wanted.python(tmp_path).is_file()
+    assert len(asked) == 2 * 3
+
+
+def test_an_interrupted_environment_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[list[str]]
+) -> None:
+    whole = environment._run
+
+    def interrupted(what: str, command: list[str]) -> None:
+        whole(what, command)
+        if "install" in command:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(environment, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Environment(requires=("leaky==1.0",)).make(tmp_path)
+    assert len(asked) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.nightly
+def test_a_package_is_installed_alone_where_asked(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match="absent"):
+        Environment(requires=("needy==1.0",)).make(tmp_path)
+    python = Environment(requires=("needy==1.0",), alone=True).make(tmp_path)
+    with Worker("needy", python, "import needy\ndef output(names):\n    return needy.X") as worker:
+        worker.begin()
+        assert worker.draw([], 2, 1, label="A", seconds=30) == ["1", "1"]
+
+
+def test_a_python_that_is_too_new_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(EnvironmentFailed, match=r"needs Python 3\.9 or older"):
+        suitable_python("3.9")
+    assert suitable_python("3.99") == suitable_python(None)
+
+
+@pytest.fixture
+def command(audit: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    sound = entry()
+    assert sound.twin is not None
+    worse: Side = replace(sound.broken, requires=sound.twin.requires)
+    gone: Side = replace(sound.broken, requires=("absent==1.0",))
+    known = (
+        sound,
+        replace(sound, name="leaky-misjudged", broken=worse, twin=None),
+        replace(sound, name="leaky-gone", broken=gone, twin=None),
+    )
+    monkeypatch.setattr(corpus_entry, "entries", lambda: known)
+    return audit
+
+
+def test_the_command_lists_shows_and_runs(command: Shell, cache: Path) -> None:
+    listed = command("corpus", "list")
+    assert listed.code == 0
+    assert "leaky-count" in listed.out
+    assert len(json.loads(command("corpus", "list", "--json").out)["entries"]) == 3
+    shown = command("corpus", "show", "leaky-count")
+    assert "https://example.org/issues/1" in shown.out
+    assert "output = leaky.count" in shown.out
+    options = ["--keep", "--cache", cache, "--alpha", ALPHA]
+    ran = command("corpus", "run", "leaky-count", *options, "--json")
+    assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    assert document["schema"] == "dpcore-corpus/1"
+    assert document["passed"]
+    assert document["rows"][0]["twin"]["verdict"] == "not_refuted"
+
+
+def test_the_exit_code_says_what_was_wrong(command: Shell, cache: Path) -> None:
+    options = ["--keep", "--cache", cache, "--alpha", ALPHA]
+    missing = command("corpus", "run", "leaky-gone", *options)
+    assert missing.code == 3
+    assert "not installed" in missing.out
+    assert "could not be installed" in missing.out
+    wrong = command("corpus", "run", "leaky-misjudged", *options)
+    assert wrong.code == 1
+    assert "NOT REFUTED" in wrong.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run",), ("run", "leaky-count", "--all"), ("run", "no-such"), ("show", "no-such"), ("show",)],
+)
+def test_bad_words_are_refused(command: Shell, words: tuple[str, ...]) -> None:
+    answer = command("corpus", *words)
+    assert answer.code == 2
+    assert answer.out == ""

@@ -1,0 +1,184 @@
+"""What an audit sets out to do: blocks, pairs, and the randomness that each block has by number."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.claims.verdicts import LOOKS, TRAINING
+from audit.features.parse_feature import Feature, read_feature
+from audit.outputs.output_parser import draw_worlds, interleave
+from audit.runs.draw_plan import Stream, block_of, probe_of, stream, worlds_of
+from audit.sample_layer import draw, sample
+from audit.statistical_tests.fixed_sample_test import gather
+from audit.targets.target import Vectorised
+from audit.targets.target_syntax import read_target
+from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
+from tests.support.audit.plans import plan
+from tests.support.dpcore.refusals import refused
+
+PAIRS = ((0, 1), (1, 0), (5, 6))
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize("pairs", [1, 2, 3])
+@pytest.mark.parametrize("runs", [3, 31, 32, 33, 100, 1000, 123_457])
+def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bool) -> None:
+    planned = plan(runs=runs, sequential=sequential, pairs=PAIRS[:pairs])
+    blocks = list(planned.blocks())
+    assert [block.index for block in blocks] == list(range(len(blocks)))
+    ends = list(itertools.accumulate(block.runs for block in blocks))
+    assert [block.drawn for block in blocks] == [0, *ends[:-1]]
+    assert ends[-1] == runs
+    assert all(1 <= block.runs <= 8192 for block in blocks)
+    shares = [sum(b.runs for b in blocks if b.pair == i) for i in range(pairs)]
+    assert max(shares) - min(shares) <= 1
+    for i, share in enumerate(shares):
+        mine = [block.runs for block in blocks if block.pair == i]
+        assert mine[0] == min(share, TRAINING)
+        if sequential:
+            # Every look of the anytime test is the end of a block.
+            assert set(LOOKS) & set(range(share)) <= set(itertools.accumulate(mine))
+
+
+@pytest.mark.parametrize("runs", [TRAINING, 48, 100, 5000])
+def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
+    coins = np.arange(runs) % 2 == 0
+    first = next(plan(runs=runs).blocks()).runs
+    assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"runs": 2, "pairs": PAIRS}, "runs"),
+        ({"features": (read_feature("sign"), read_feature("sign"))}, "features"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused_by_name(arguments: dict[str, Any], named: str) -> None:
+    with refused(named):
+        plan(**arguments)
+
+
+# -- the randomness of a block ----------------------------------------------------------------
+
+
+def test_no_two_purposes_or_blocks_share_randomness() -> None:
+    planned = plan(runs=2000)
+    blocks = [block_of(planned, block) for block in planned.blocks()]
+    keys = [key for block in blocks for key in (*block.seeds, block.mixing)]
+    keys += [stream(7, Stream.WORLDS, block.index) for block in planned.blocks()]
+    probe = probe_of(planned)
+    keys += [*probe.seeds, probe.mixing, stream(7, Stream.TEST)]
+    states = {tuple(key.generate_state(4)) for key in keys}
+    assert len(states) == len(keys)
+    # Nor does a child that a target may spawn.
+    children = {tuple(key.spawn(1)[0].generate_state(4)) for key in keys}
+    assert len(children | states) == 2 * len(keys)
+
+
+def test_worlds_are_fair_and_those_of_two_blocks_are_independent() -> None:
+    alpha = float(buy_alpha("worlds of blocks are fair coins", "1e-9"))
+    planned = plan(runs=200_000, seed=11)
+    worlds = [worlds_of(planned, block) for block in planned.blocks()]
+    first, second = worlds[-3], worlds[-2]
+    bound = np.sqrt(np.log(2 * 3 / alpha) / 2)  # Hoeffding, three means
+    everything = np.concatenate(worlds)
+    for coins in (everything, first ^ second, everything[:-1] ^ everything[1:]):
+        assert abs(coins.mean() - 0.5) * np.sqrt(len(coins)) < bound
+
+
+def test_a_block_does_not_depend_on_the_blocks_before_it() -> None:
+    planned = plan(runs=3000)
+    target = read_target("discrete-laplace:scale=1")
+    whole = draw(target, planned)
+    *_, last = planned.blocks()
+    from audit.runs.draw_plan import draw_block
+
+    alone = draw_block(target, block_of(planned, last))
+    assert np.array_equal(alone.outputs, whole.outputs()[last.drawn :])
+
+
+# -- several pairs and features ---------------------------------------------------------------
+
+
+def shows_five(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    """Private but where the dataset is 5 or 6."""
+    noise = rng.geometric(0.632, n) - rng.geometric(0.632, n)
+    return dataset + noise * (dataset < 5)
+
+
+FIVE = Vectorised(spelling="shows_five", function=shows_five)
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
+    alpha = buy_alpha(f"a pair among several, sequential={sequential}", "1e-9")
+    planned = plan(runs=3000, pairs=PAIRS, sequential=sequential, alpha=alpha)
+    report = sample(FIVE, planned)
+    assert report.verdict == "refuted"
+    assert report.pair == (5, 6)
+    assert [outcome.refuted for outcome in report.outcomes] == [False, False, True]
+    assert [outcome.pair for outcome in report.outcomes] == [0, 1, 2]
+    assert report.pairs == PAIRS
+    if not sequential:
+        assert report.runs == 3000
+    else:
+        assert report.runs < 600
+        assert report.stopped.startswith("the evidence sufficed at run ")
+
+
+def hides(dataset: int, n: int, rng: np.random.Generator) -> Any:
+    """The dataset is the sign of a number that is new each time."""
+    return rng.random(n) * (2 * dataset - 1)
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_a_feature_shows_what_outputs_hide(sequential: bool) -> None:
+    alpha = buy_alpha(f"a feature that tells, sequential={sequential}", "1e-9")
+    features = (read_feature("kind"), read_feature("sign"))
+    planned = plan(runs=2000, features=features, sequential=sequential, alpha=alpha)
+    report = sample(Vectorised(spelling="hides", function=hides), planned)
+    assert report.verdict == "refuted"
+    told = [(o.feature, o.refuted) for o in report.outcomes]
+    led = [] if sequential else [("leader", True)]  # watched as they come, views have none
+    assert told == [("kind", False), ("sign", True), *led]
+
+
+def test_a_feature_that_is_no_fixed_map_is_refused() -> None:
+    counter = itertools.count()
+    bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
+    with pytest.raises(InvalidParameter, match="when"):
+        sample(FIVE, plan(runs=500, features=(bad,)))
+
+
+def test_runs_count_that_a_failing_feature_could_not_read() -> None:
+    from audit.errors import TargetFailed
+
+    def fails(outputs: Any) -> Any:
+        if len(outputs) > 100:
+            raise TargetFailed("feature short", "too many")
+        return [0 for _ in outputs]
+
+    report = sample(FIVE, plan(runs=5000, features=(Feature(name="short", apply=fails),)))
+    assert report.error is not None
+    assert report.error.reason == "too many"
+    assert report.runs > 400
+    assert report.verdict is None
+
+
+def test_interleave_keeps_each_world_and_refuses_other_sizes() -> None:
+    rng = np.random.default_rng(0)
+    worlds = draw_worlds(50, rng)
+    in_b = int(worlds.sum())
+    both = interleave(np.arange(50 - in_b), -1.0 - np.arange(in_b), worlds, rng).astype(float)
+    assert sorted(both[~worlds]) == list(range(50 - in_b))
+    assert (both[worlds] < 0).all()
+    with pytest.raises(InvalidParameter, match="world_a"):
+        interleave([1], [2, 3], np.array([True, True]), rng)
+    with pytest.raises(InvalidParameter, match="world_b"):
+        interleave([[1, 2]], [[1]], np.array([True, False]), rng)

@@ -1,0 +1,291 @@
+"""Blocks drawn by several processes: the same report, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audit.features.parse_feature import read_feature
+from audit.runs.draw_plan import block_of
+from audit.sample_layer import sample
+from audit.targets.content import content_of
+from audit.targets.target import Scalar, Vectorised
+from audit.targets.target_syntax import read_target
+from dpcore.errors import InvalidParameter
+from tests.effort import by_day
+from tests.support.audit import plans
+from tests.support.audit.command import HEARS_CTRL_C, ROOT
+
+AWK = "exec:awk -F '[:,}]' '{ srand($6); for (i = 0; i < $4; i++) print $2 + int(9 * rand()) }'"
+
+
+plan = partial(plans.plan, alpha="1e-9", runs=3000)
+
+
+@by_day(1)
+@pytest.mark.parametrize(
+    ("spelling", "runs", "sequential"),
+    [
+        ("targets.py:coin", 1000, False),
+        ("targets.py:laplace", 10_000, True),
+        ("discrete-laplace:scale=1", 10_000, False),
+        ("count", 2000, True),
+        (AWK, 200, False),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: bool) -> None:
+    target = read_target(spelling)
+    one = plan(runs=runs, sequential=sequential)
+    two = plan(runs=runs, sequential=sequential, jobs=2)
+    assert sample(target, one).to_text() == sample(target, two).to_text()
+
+
+@pytest.mark.usefixtures("here")
+def test_two_jobs_fail_as_one_does() -> None:
+    for name in ("raises_in_b", "raises_late", "leaves"):
+        target = read_target(f"targets.py:{name}")
+        one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
+        assert one.error is not None
+        assert one.to_text() == two.to_text()
+
+
+def test_a_target_without_a_spelling_is_sent() -> None:
+    seen = []
+
+    def closure(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        seen.append(n)  # a copy of the list, in the worker
+        return dataset + rng.integers(9, size=n) + offset
+
+    offset = 5
+    target = Vectorised(spelling="closure", function=closure)
+    assert sample(target, plan(jobs=2)).error is None
+    assert not seen
+
+
+def test_a_target_that_cannot_be_sent_is_refused() -> None:
+    lock = threading.Lock()
+
+    def locked(dataset: int) -> int:
+        with lock:
+            return dataset
+
+    with pytest.raises(InvalidParameter, match="locked cannot be sent to another process") as bad:
+        sample(Scalar(spelling="locked", function=locked, seeded=False), plan(jobs=2))
+    assert bad.value.argument == "jobs"
+
+
+@pytest.mark.usefixtures("here")
+def test_objects_stay_where_they_are_made(tmp_path: Path) -> None:
+    # One that would run code where it is unpickled, and one that cannot be pickled.
+    for name in ("runs_when_unpickled", "locks"):
+        report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=300))
+        assert report.error is None
+        assert report.runs == 300
+    assert not (tmp_path / "unpickled").exists()
+
+
+# -- what happens to workers ------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("here")
+def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> None:
+    report = sample(read_target("targets.py:is_killed_late"), plan(jobs=2))
+    assert report.error is not None
+    assert report.error.reason == (
+        "a worker process died (SIGKILL(-9)): os._exit, a signal, or no memory left"
+    )
+    assert report.verdict is None
+    assert 0 < report.runs < 3000
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("here")
+def test_time_limits_hold_in_workers() -> None:
+    begun = time.monotonic()
+    for name, more in (("hangs", ""), ("hangs_for_good", ", and its worker had to be killed")):
+        report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, timeout=0.3))
+        assert report.error is not None
+        assert report.error.reason.startswith(f"no answer within 0.3 s{more}")
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.usefixtures("here")
+def test_a_feature_is_under_the_time_limit_where_others_draw() -> None:
+    target = read_target("discrete-laplace:scale=1")
+    hung = read_feature("targets.py:map_hangs")
+    report = sample(target, plan(jobs=2, runs=100, timeout=0.3, features=(hung,)))
+    assert report.error is not None
+    assert report.error.target == "feature targets.py:map_hangs"
+    assert report.error.reason.startswith("no answer within 0.3 s")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_deadline_ends_the_drawing_of_workers() -> None:
+    target = read_target("targets.py:tired")
+    sample(target, plan(jobs=2, runs=2))  # the workers have started
+    report = sample(target, plan(jobs=2, runs=100_000, deadline=0.6))
+    assert report.stopped == "the deadline was reached"
+    # Two at a time, each run a hundredth of a second; parts of blocks count.
+    assert 10 < report.runs <= 140
+
+
+SCRIPT = f"""
+import json, sys
+sys.path.insert(0, {str(ROOT)!r})
+from audit.claims.tested_claim import Claim
+from audit.outputs.call_guard import stdout_to_stderr
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
+from audit.targets.target_syntax import read_target
+plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=int(sys.argv[2]), seed=7, jobs=2)
+with stdout_to_stderr():
+    target = read_target("targets.py:" + sys.argv[1])
+told = lambda runs: print("drawn", runs, file=sys.stderr, flush=True)
+report = sample(target, plan, progress=told)
+print(json.dumps([report.runs, report.stopped, report.error and report.error.reason]))
+"""
+
+
+def script(name: str, runs: int, here: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HEARS_CTRL_C + SCRIPT, name, str(runs)],
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_a_child_that_returns_in_a_worker_ends_there() -> None:
+    assert sample(read_target("targets.py:forks"), plan(jobs=2, runs=60)).runs == 60
+
+
+def children(process: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=,stat=", "--ppid", str(process)],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.split("\n")
+    rows = [row.split() for row in found if row.strip()]
+    return [int(row[0]) for row in rows if not row[1].startswith("Z")]
+
+
+def test_ctrl_c_ends_workers_and_keeps_what_was_drawn(here: Path) -> None:
+    running = script("tired_and_loud", 100_000, here)
+    workers, before = at_work(running)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+    out, err = running.communicate(timeout=20)
+    runs, stopped, error = json.loads(out)
+    assert (stopped, error) == ("interrupted", None)
+    assert 0 < runs < 5000
+    assert "Traceback" not in err
+    # What is printed in workers goes where it belongs, too.
+    for printed in ("hello from the target", "and again", "from a child", "from the descriptor"):
+        assert printed in before + err
+    await_end(workers)
+
+
+def test_workers_end_with_an_audit_that_is_killed(here: Path) -> None:
+    running = script("tired", 100_000, here)
+    workers, _ = at_work(running)
+    running.kill()
+    running.communicate(timeout=20)
+    await_end(workers)
+
+
+def at_work(running: subprocess.Popen[str]) -> tuple[list[int], str]:
+    assert running.stderr is not None
+    before = ""
+    while not before.rpartition("\n")[0].rpartition("\n")[2].startswith("drawn"):
+        line = running.stderr.readline()
+        assert line
+        before += line
+    workers = children(running.pid)
+    assert workers
+    return workers, before
+
+
+def await_end(workers: list[int]) -> None:
+    gone = time.monotonic() + 5
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < gone
+        time.sleep(0.05)
+
+
+# -- how far ahead ----------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("here")
+def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None:
+    def counted(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        with (tmp_path / "drawn").open("a") as log:
+            log.write(f"{n}\n")
+        return np.full(n, dataset)
+
+    target = Vectorised(spelling="counted", function=counted)
+    planned = plan(jobs=2, runs=10**6, sequential=True)
+    report = sample(target, planned)
+    drawn = sum(map(int, (tmp_path / "drawn").read_text().split()))
+    assert report.verdict == "refuted"
+    # At most six blocks beyond the one that decided, and a few runs to see whether seeds repeat.
+    ends = [block.drawn + block.runs for block in islice(planned.blocks(), 40)]
+    stop = next(i for i, end in enumerate(ends) if end >= report.runs)
+    assert drawn <= ends[stop + 6] + 16
+
+
+def test_one_job_needs_no_joblib() -> None:
+    code = (
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from audit.claims.tested_claim import Claim\nfrom audit.runs.draw_plan import Plan\n"
+        "from audit.sample_layer import sample\nfrom audit.targets.target_syntax import read_target\n"
+        "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
+        "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- what a target is written in --------------------------------------------------------------
+
+
+def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
+    (here / "moving.py").write_text(
+        "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"
+    )
+    target = read_target("moving.py:f")
+    assert Path.cwd() == Path("/")
+    assert content_of(target) is not None
+    assert sample(target, plan(jobs=2, runs=100)).error is None
+
+
+def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Path) -> None:
+    source = "def f(dataset, n, rng):\n    return rng.integers(9, size=n) + {offset}\n"
+    found = []
+    for offset in (0, "9 * dataset"):
+        (here / "changing.py").write_text(source.format(offset=offset))
+        found.append(sample(read_target("changing.py:f"), plan(jobs=2)).verdict)
+    assert found == ["not_refuted", "refuted"]
+
+
+def test_a_block_draws_the_same_twice() -> None:
+    # Spawning from a seed sequence changes it: a block must not notice.
+    planned = plan(runs=64)
+    block = block_of(planned, next(planned.blocks()))
+    states = [block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2)]
+    assert states[0] == states[1]

@@ -1,0 +1,284 @@
+"""The anytime test: a supermartingale by exact enumeration, and quick where there is something."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from audit.claims.verdicts import LOOKS
+from audit.outputs.output_parser import draw_worlds
+from audit.outputs.reading import read
+from audit.statistical_tests import anytime_valid_test as sequential
+from audit.statistical_tests.anytime_valid_test import EProcess, watch, watch_curve
+from audit.statistical_tests.learn_event import learn_rule
+from tests.alpha_budget import buy_alpha
+from tests.audit.statistical_tests.test_fixed_sample_test import laplace
+from tests.effort import by_day, effort
+from tests.support.dpcore.refusals import refused
+
+Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
+
+
+def response(right: Fraction, *, leak_a: Fraction, leak_b: Fraction) -> Law:
+    """Binary randomised response that shows the world itself with these masses.
+
+    (ln(right / (1 - right)), delta)-DP with delta = max(leak_a, leak_b) when both agree.
+    """
+    rest_a, rest_b = 1 - leak_a, 1 - leak_b
+    return {
+        0: (right * rest_a, (1 - right) * rest_b),
+        1: ((1 - right) * rest_a, right * rest_b),
+        "A": (leak_a, Fraction(0)),
+        "B": (Fraction(0), leak_b),
+    }
+
+
+def drawn(law: Law, worlds: np.ndarray, rng: np.random.Generator) -> list[Any]:
+    """One output a run."""
+    outputs = list(law)
+    sides = [
+        rng.choice(len(law), len(worlds), p=[float(m[w]) for m in law.values()]) for w in (0, 1)
+    ]
+    return [outputs[sides[int(w)][i]] for i, w in enumerate(worlds)]
+
+
+def hockey_stick(law: Law, growth: Fraction) -> Fraction:
+    """The exact delta of a law at e^epsilon = growth, both ways round."""
+    one = sum((max(a - growth * b, Fraction(0)) for a, b in law.values()), Fraction(0))
+    other = sum((max(b - growth * a, Fraction(0)) for a, b in law.values()), Fraction(0))
+    return max(one, other)
+
+
+def expected_factor(
+    state: EProcess, law: Law, step: Callable[[EProcess, Any, bool], EProcess]
+) -> float:
+    """E[wealth after one more run / wealth before], over every world and output of the law."""
+    total = 0.0
+    for output, masses in law.items():
+        for world, mass in zip((False, True), masses, strict=True):
+            after = step(state, output, world)
+            total += float(mass / 2) * math.exp(after.path[-1] - state.path[-1])
+    return total
+
+
+def plain(state: EProcess, output: Any, world: bool) -> EProcess:
+    """One more run, as it should be."""
+    return state.update([output], [world])
+
+
+NONE = Fraction(0)
+TWENTIETH = Fraction(1, 20)
+LAWS: dict[str, tuple[Law, Fraction]] = {
+    "randomised response": (response(Fraction(2, 3), leak_a=NONE, leak_b=NONE), Fraction(2)),
+    "revealing both ways": (
+        response(Fraction(2, 3), leak_a=TWENTIETH, leak_b=TWENTIETH),
+        Fraction(2),
+    ),
+    "revealing atom only": (
+        {0: (Fraction(1), 1 - TWENTIETH), "B": (NONE, TWENTIETH)},
+        Fraction(1),
+    ),
+    "revealing atom, no epsilon": (
+        response(Fraction(1, 2), leak_a=TWENTIETH, leak_b=TWENTIETH),
+        Fraction(1),
+    ),
+}
+
+
+def pasts(law: Law, growth: Fraction, delta: Fraction) -> Iterator[EProcess]:
+    """States at the exact boundary after various pasts, the law's own and a very unlucky one."""
+    biased: Law = {x: (a, b) for x, (a, b) in response(
+        Fraction(9, 10), leak_a=Fraction(1, 5), leak_b=Fraction(1, 5)).items()}  # fmt: skip
+    for seed, (source, runs) in enumerate([(law, 45), (law, 300), (biased, 70), (biased, 200)]):
+        rng = np.random.default_rng(seed)
+        worlds = draw_worlds(runs, rng)
+        yield watch(math.log(growth), delta).update(drawn(source, worlds, rng), worlds)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_one_step_never_grows_at_the_boundary(name: str) -> None:
+    law, growth = LAWS[name]
+    delta = hockey_stick(law, growth)
+    factors = [expected_factor(state, law, plain) for state in pasts(law, growth, delta)]
+    assert max(factors) <= 1.0
+    if delta == 0:  # and gives nothing away
+        assert min(factors) > 1 - 1e-9
+
+
+def growing(step: Callable[[EProcess, Any, bool], EProcess], name: str) -> float:
+    """The largest one-step growth that a mutant shows at the boundary of a law."""
+    law, growth = LAWS[name]
+    delta = hockey_stick(law, growth)
+    return max(expected_factor(state, law, step) for state in pasts(law, growth, delta))
+
+
+def test_a_rule_that_peeks_is_caught() -> None:
+    def peeking(state: EProcess, output: Any, world: bool) -> EProcess:
+        fresh = read([output] * 40)
+        tally = state.tally.add(fresh, np.full(40, world))
+        return replace(state, rule=learn_rule(tally)).update([output], [world])
+
+    assert growing(peeking, "randomised response") > 1.01
+
+
+def test_abstention_that_does_not_pay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def free(stakes: np.ndarray) -> np.ndarray:
+        return np.zeros(stakes.shape[:-1])
+
+    monkeypatch.setattr(sequential, "_sup", free)
+    assert growing(plain, "revealing atom only") > 1.01
+
+
+def test_worlds_swapped_after_looking_are_caught() -> None:
+    def swapping(state: EProcess, output: Any, world: bool) -> EProcess:
+        ends = [state.update([output], [w]) for w in (world, not world)]
+        return max(ends, key=lambda end: float(end.path[-1]))
+
+    assert growing(swapping, "randomised response") > 1.01
+
+
+def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
+    # (0, 1/20)-DP exactly. Without the pay of the silent runs this rejects with certainty.
+    law, _ = LAWS["revealing atom only"]
+    rng = np.random.default_rng(1)
+    worlds = draw_worlds(4000, rng)
+    outputs = drawn(law, worlds, rng)
+    assert watch(0, TWENTIETH).update(outputs, worlds).rejected_at() is None
+    refuted = watch(0, "0.02").update(outputs, worlds)
+    assert refuted.rejected_at() is not None
+    assert str(refuted.witness()).startswith("output in {'B'}: 0 of ")
+
+
+@settings(max_examples=effort(5, 20))
+@given(st.integers(0, 10), st.lists(st.integers(0, 90), max_size=6), st.booleans())
+def test_how_runs_are_cut_into_updates_does_not_matter(
+    seed: int, cuts: list[int], mixed: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(300, rng)
+    outputs: list[Any] = (worlds + laplace(300, 1, rng)).tolist()
+    if mixed:
+        outputs[::5] = ["none"] * len(outputs[::5])
+    whole = watch(1, "1/100").update(outputs, worlds)
+    state, start = watch(1, "1/100"), 0
+    for end in [*np.minimum(np.cumsum(cuts), 300).tolist(), 300]:
+        state = state.update(outputs[start:end], worlds[start:end])
+        start = end
+    np.testing.assert_allclose(state.path, whole.path, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(state.wealth, whole.wealth, rtol=0, atol=1e-12)
+    assert state.epsilon_lower() == whole.epsilon_lower()
+
+
+def test_the_bound_is_the_scan_it_says() -> None:
+    rng = np.random.default_rng(4)
+    worlds = draw_worlds(3000, rng)
+    outputs = np.where(rng.random(3000) < 0.03, 30 + worlds, worlds + laplace(3000, 1, rng))
+    state = watch(1).update(outputs, worlds)
+    lower = state.epsilon_lower()
+    bar = -math.log(0.05)
+
+    def at_looks(epsilon: float) -> float:
+        path = watch(epsilon).update(outputs, worlds).path
+        return max(float(path[look - 1]) for look in (*LOOKS, 3000) if look <= 3000)
+
+    grid = sequential._COARSE
+    place = int(np.searchsorted(grid, lower))
+    assert 1.0 < lower == grid[place]
+    assert all(at_looks(float(epsilon)) >= bar for epsilon in (*grid[:place:40], lower))
+    assert at_looks(float(grid[place + 1])) < bar
+
+
+def first_rejections(scale: float, shift: int, epsilon: Any, repeats: int, most: int) -> list[int]:
+    """Runs at the first crossing of 1/0.05, or ``most``, for discrete Laplace noise."""
+    found = []
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        worlds = draw_worlds(most, rng)
+        state = watch(epsilon).update(shift * worlds + laplace(most, scale, rng), worlds)
+        found.append(state.rejected_at() or most)
+    return found
+
+
+@by_day(2)
+@pytest.mark.parametrize(
+    ("scale", "shift", "epsilon"), [(0.5, 1, 1), (1, 2, 1), (0.5, 1, "0.5"), (1000, 2000, 1)]
+)
+def test_a_plain_breach_stops_early(scale: float, shift: int, epsilon: Any) -> None:
+    found = first_rejections(scale, shift, epsilon, 15, 500)
+    assert float(np.median(found)) <= 250
+
+
+@pytest.mark.nightly
+def test_it_holds_with_a_look_at_every_run() -> None:
+    alpha = buy_alpha("e-process at the boundary, every run looked at", "1e-9")
+    repeats = effort(160, 300)
+    wrong = sum(stop < 600 for stop in first_rejections(1, 1, 1, repeats, 600))
+    assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
+    # The mutant is a fixed-sample test looked at as often: it must fail the same check.
+    caught = 0
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        worlds = draw_worlds(600, rng)
+        right = np.cumsum((worlds + laplace(600, 1, rng) > 0) == worlds)
+        runs = np.arange(1, 601)
+        q = 1 / (1 + math.exp(-1))
+        caught += bool(np.any(stats.binom.sf(right - 1, runs, q)[20:] <= 0.05))
+    assert stats.binom.sf(caught - 1, repeats, 0.05) < alpha
+
+
+def test_a_curve_is_the_average_of_its_points() -> None:
+    rng = np.random.default_rng(5)
+    worlds = draw_worlds(400, rng)
+    outputs = 3 * worlds + laplace(400, 1, rng)
+    points: list[tuple[Any, Any]] = [(1, 0), ("1/2", "1/10"), (2, "1/100")]
+    alone = [watch(*point).update(outputs, worlds).path for point in points]
+    together = watch_curve(points).update(outputs, worlds)
+    np.testing.assert_allclose(together.path, np.log(np.mean(np.exp(alone), axis=0)), atol=1e-9)
+    assert together.witness() is not None
+
+
+def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:
+    logs = np.array([[math.nan, 1e6, -math.inf], [0.0, 0.0, -math.inf]])
+    found = sequential._log_mean(logs, np.log([0.5, 0.5]))
+    assert found[0] == pytest.approx(math.log(0.5))
+    assert found[1] == pytest.approx(1e6 + math.log(0.5))
+    assert found[2] == -math.inf
+    worlds = draw_worlds(20_000, np.random.default_rng(0))
+    state = watch("1/10").update(worlds.astype(int), worlds)
+    assert state.log_e > 700
+    assert math.isfinite(state.e_value)
+
+
+def test_looks_are_fixed_and_nothing_happens_before_the_first() -> None:
+    assert LOOKS[:6] == (32, 40, 50, 63, 79, 99)
+    worlds = draw_worlds(32, np.random.default_rng(0))
+    state = watch(0).update(worlds.astype(int), worlds)
+    assert (state.e_value, state.rejected_at(), state.witness()) == (1.0, None, None)
+    assert state.epsilon_lower() == 0.0
+    assert watch(0).update([], np.array([], dtype=bool)).runs == 0
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "epsilon below 0": (lambda: watch(-1), "epsilon"),
+    "epsilon beyond what is bet on": (lambda: watch(513), "epsilon"),
+    "delta 1": (lambda: watch(1, 1), "delta"),
+    "no claim": (lambda: watch_curve([]), "claims"),
+    "alpha 1": (lambda: watch(1).rejected_at(1), "alpha"),
+    "worlds": (lambda: watch(1).update([1, 2], [True]), "worlds"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_arguments_are_named(case: str) -> None:
+    call, argument = REFUSED[case]
+    with refused(argument):
+        call()

@@ -1,0 +1,228 @@
+"""The baselines, beside plain re-computations of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit.formats.result import plain
+from audit.outputs.output_parser import draw_worlds
+from audit.statistical_tests.clopper_pearson_baselines import (
+    BASELINES,
+    Counts,
+    _allowed,
+    _posterior_quantiles,
+    baseline_names,
+    compare,
+    gaussian_epsilon,
+)
+from audit.statistical_tests.one_run_canaries import one_run_p_value
+from dpcore.errors import InvalidParameter
+
+E = math.exp
+
+
+def test_the_baseline_against_a_plain_one() -> None:
+    rng = np.random.default_rng(6)
+    worlds = draw_worlds(400, rng)
+    outputs = worlds + rng.geometric(0.6, 400) - rng.geometric(0.6, 400)
+    order = np.random.default_rng(7).permutation(400)
+
+    def bounds(part: np.ndarray, level: float) -> dict[tuple[int, bool, int], float]:
+        found = {}
+        for t in np.unique(outputs[order[:200]]):
+            for above, world in itertools.product((False, True), (0, 1)):
+                inside = (outputs[part] > t) == above
+                k, n = np.sum(inside & (worlds[part] == world)), np.sum(worlds[part] == world)
+                j, m = np.sum(inside & (worlds[part] != world)), np.sum(worlds[part] != world)
+                low = stats.beta.ppf(level, k, n - k + 1) if k else 0.0
+                high = stats.beta.ppf(1 - level, j + 1, m - j) if j < m else 1.0
+                found[int(t), above, world] = math.log(low / high) if low else -math.inf
+        return found
+
+    train = bounds(order[:200], 0.025)
+    best = max(train.values())
+    tested = bounds(order[200:], 0.025)
+    found = BASELINES["clopper-pearson-split"].lower(outputs, worlds, seed=7)
+    assert any(
+        found == pytest.approx(max(0.0, tested[event]))
+        for event, value in train.items()
+        if value == best
+    )
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.03])
+def test_bands_and_frequencies_against_plain_ones(delta: float) -> None:
+    rng = np.random.default_rng(8)
+    worlds = draw_worlds(300, rng)
+    outputs = 3 * worlds + rng.geometric(0.4, 300) - rng.geometric(0.4, 300)
+    widths = [math.sqrt(math.log(4 / 0.05) / (2 * np.sum(worlds == w))) for w in (0, 1)]
+    banded, plain = 0.0, 0.0
+    for t, above, world in itertools.product(np.unique(outputs), (False, True), (0, 1)):
+        p, q = (np.mean((outputs[worlds == w] > t) == above) for w in (world, 1 - world))
+        low, high = p - widths[world] - delta, q + widths[1 - world]
+        if low > 0:
+            banded = max(banded, math.log(low / min(high, 1.0)))
+        if p > delta:
+            plain = max(plain, math.log((p - delta) / q) if q else math.inf)
+    found = compare(["dkw", "plug-in"], outputs, worlds, delta=delta, seed=1)
+    assert banded > 0.5
+    assert [finding.epsilon_lower for finding in found] == pytest.approx([banded, plain])
+
+
+def test_shared_levels_against_plain_ones() -> None:
+    rng = np.random.default_rng(9)
+    worlds = draw_worlds(500, rng)
+    outputs = 3 * worlds + rng.geometric(0.4, 500) - rng.geometric(0.4, 500)
+    order = np.random.default_rng(3).permutation(500)
+    placed, counted = np.unique(outputs[order[:50]]), order[50:]
+    assert len(placed) <= 32
+    level, best = 0.05 / 128, 0.0
+    for t, above, world in itertools.product(placed, (False, True), (0, 1)):
+        inside = (outputs[counted] > t) == above
+        at = worlds[counted] == world
+        interval = [
+            stats.binomtest(int(np.sum(inside & side)), int(np.sum(side))).proportion_ci(
+                confidence_level=1 - 2 * level, method="exact"
+            )
+            for side in (at, ~at)
+        ]
+        if interval[0].low > 0:
+            best = max(best, math.log(interval[0].low / interval[1].high))
+    found = BASELINES["bonferroni-thresholds"].lower(outputs, worlds, seed=3)
+    assert found == pytest.approx(best)
+    assert best > 0.5
+
+
+def guessing_law(canaries: int, guesses: int, epsilon: float, delta: float) -> list[float]:
+    # P(k right guesses), exactly: each run reveals its coin with probability delta, else answers
+    # randomly; the revealed are guessed first, as many as there are guesses.
+    q = E(epsilon) / (1 + E(epsilon))
+    law = [0.0] * (guesses + 1)
+    for revealed in itertools.product((False, True), repeat=canaries):
+        chance = math.prod(delta if shown else 1 - delta for shown in revealed)
+        sure = min(sum(revealed), guesses)
+        for right in range(guesses - sure + 1):
+            law[sure + right] += chance * stats.binom.pmf(right, guesses - sure, q)
+    return law
+
+
+@pytest.mark.parametrize("canaries", [1, 2, 4, 6])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [0.0, 0.001, 0.1])
+def test_the_tail_of_one_run_against_an_enumeration(
+    canaries: int, epsilon: float, delta: float
+) -> None:
+    for guesses in range(1, canaries + 1):
+        law = guessing_law(canaries, guesses, epsilon, delta)
+        q = E(epsilon) / (1 + E(epsilon))
+        pmf = [float(stats.binom.pmf(k, guesses, q)) for k in range(guesses + 1)]
+        for right in range(guesses + 1):
+            p_value = one_run_p_value(canaries, guesses, right, epsilon=epsilon, delta=delta)
+            tail = math.fsum(law[right:])
+            assert tail <= p_value * (1 + 1e-9)
+            if delta == 0.0:
+                assert tail == pytest.approx(p_value)
+            # The formula, read off the page.
+            worst = max((sum(pmf[right - i : right]) / i for i in range(1, right + 1)), default=0.0)
+            stated = sum(pmf[right:]) + 2 * canaries * delta * worst
+            assert p_value == pytest.approx(min(1.0, stated))
+
+
+@pytest.mark.parametrize(("factor_canaries", "factor_delta"), [(1, 0.1), (6, 0.0)])
+def test_a_tail_with_less_delta_is_too_small(factor_canaries: int, factor_delta: float) -> None:
+    # With delta once and not once a canary, or without it, the enumeration refutes the tail.
+    law = guessing_law(6, 1, 1.0, 0.1)
+    tail = one_run_p_value(factor_canaries, 1, 1, epsilon=1.0, delta=factor_delta)
+    assert law[1] > tail
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.001])
+def test_the_p_value_of_one_run_grows_where_it_is_small(delta: float) -> None:
+    for guesses, right in itertools.product((1, 5, 20, 200), (0.5, 0.7, 0.9, 1.0)):
+        v = math.ceil(right * guesses)
+        values = [
+            one_run_p_value(500, guesses, v, epsilon=e, delta=delta) for e in np.arange(0, 8, 0.05)
+        ]
+        rising = [a <= b * (1 + 1e-9) for a, b in itertools.pairwise(values) if a <= 0.5]
+        assert all(rising)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "j", "m", "delta"),
+    [(40, 60, 20, 55, 0.0), (3, 80, 0, 70, 0.0), (30, 50, 9, 50, 0.05)],
+)
+def test_the_posterior_against_draws_from_it(k: int, n: int, j: int, m: int, delta: float) -> None:
+    rng = np.random.default_rng(4)
+    p = rng.beta(k + 0.5, n - k + 0.5, 200_000)
+    q = rng.beta(j + 0.5, m - j + 0.5, 200_000)
+    counts = Counts(hits=np.array([k]), runs=n, misses=np.array([j]), others=m)
+    quantiles = _posterior_quantiles(counts)
+    for epsilon in (0.1, 0.7, 1.5, 4.0):
+        up = E(epsilon)
+        allowed = (p <= up * q + delta) & (q <= up * p + delta)
+        allowed &= (1 - p <= up * (1 - q) + delta) & (1 - q <= up * (1 - p) + delta)
+        # Ten standard deviations, and the error of 512 nodes.
+        found = _allowed(counts, quantiles, epsilon, delta)
+        assert found == pytest.approx(allowed.mean(), abs=0.012)
+
+
+@pytest.mark.parametrize("mu", [0.05, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-3])
+def test_the_gaussian_curve_against_its_integral(mu: float, delta: float) -> None:
+    epsilon = gaussian_epsilon(mu, delta)
+    x = np.linspace(-12, 12 + mu, 400_001)
+    surplus = np.maximum(stats.norm.pdf(x, mu) - E(epsilon) * stats.norm.pdf(x), 0.0)
+    assert np.trapezoid(surplus, x) == pytest.approx(delta, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", list(BASELINES))
+def test_labels_are_refused(name: str) -> None:
+    for outputs in (["x"], [math.nan], [True]):
+        with pytest.raises(InvalidParameter, match="outputs"):
+            BASELINES[name].lower(outputs, [True], seed=1)
+
+
+def test_a_comparison_says_what_it_cannot_read() -> None:
+    found = compare(["all"], [1.0, None], [False, True], seed=1)
+    assert [finding.name for finding in found] == list(BASELINES)
+    assert all(finding.epsilon_lower is None for finding in found)
+    assert all("does not apply to these outputs" in finding.says for finding in found)
+
+
+def test_a_comparison_is_its_baselines() -> None:
+    rng = np.random.default_rng(2)
+    worlds = draw_worlds(1000, rng)
+    outputs = worlds + rng.laplace(size=1000)
+    found = compare(["all"], outputs, worlds, delta="1e-5", alpha="0.01", seed=5)
+    for finding in found:
+        alone = BASELINES[finding.name]
+        again = alone.lower(outputs, worlds, delta="1e-5", alpha="0.01", seed=5)
+        assert finding.epsilon_lower == again
+        assert (finding.says, finding.valid) == (alone.says, alone.valid)
+    assert json.loads(json.dumps(plain(found), allow_nan=False))
+    assert plain(found)[-1]["epsilon_lower"] == "inf"
+
+
+@pytest.mark.parametrize("name", list(BASELINES))
+def test_few_runs_or_one_world_say_nothing(name: str) -> None:
+    baseline = BASELINES[name]
+    for runs in (0, 1, 2, 30):
+        for worlds in (np.zeros(runs, bool), np.ones(runs, bool)):
+            assert baseline.lower(np.arange(runs), worlds, seed=1) <= 0.0 or not baseline.valid
+
+
+def test_names() -> None:
+    assert baseline_names(["all"]) == tuple(BASELINES)
+    assert baseline_names([]) == ()
+    with pytest.raises(InvalidParameter, match="did you mean dkw"):
+        baseline_names(["dwk"])
+    for argument, wrong in (("alpha", "1"), ("delta", "1"), ("seed", -1)):
+        asked = {"seed": 1, argument: wrong}
+        with pytest.raises(InvalidParameter, match=argument):
+            compare(["dkw"], [1], [True], **asked)  # type: ignore[arg-type]  # on purpose

@@ -1,0 +1,403 @@
+"""An audit in which nothing was measured says so, and is not green."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import betaincinv
+
+from audit.broken_mechanisms import ENTRIES
+from audit.claims.tested_claim import Claim
+from audit.errors import TargetFailed
+from audit.features.parse_feature import read_feature
+from audit.outputs.output_parser import draw_worlds
+from audit.outputs.reading import read
+from audit.report.audit_report import AuditReport
+from audit.run_audit import audit
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
+from audit.statistical_tests.anytime_valid_test import watch
+from audit.statistical_tests.coverage import Coverage, unmeasured_pairs, unseen
+from audit.statistical_tests.event import Tally
+from audit.statistical_tests.fixed_sample_test import WEIGHTS, gather, resolution
+from audit.statistical_tests.multiple_testing import watch_views, weigh, weigh_views
+from audit.statistical_tests.view import View
+from audit.targets.target import Catalogued, Target, Vectorised
+from audit.testing.assertions import NothingMeasured, Refuted, assert_private
+from tests.alpha_budget import buy_alpha
+from tests.audit.statistical_tests.test_fixed_sample_test import laplace as discrete_laplace
+from tests.effort import by_day
+
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
+LEVEL = Fraction(1, 1000)
+PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, alpha=LEVEL, seed=7)
+
+
+def vectors(d: int, n: int, rng: np.random.Generator) -> Any:
+    """Laplace noise of scale 1/10 for a shift of 1: far from private, and never the same twice."""
+    return d + rng.laplace(0, 0.1, size=(n, 5))
+
+
+def tokens(d: int, n: int, rng: np.random.Generator) -> Any:
+    """Texts that never come twice and have no order."""
+    return ["ab"[d] + f"{x:x}".translate(LETTERS) for x in rng.integers(1 << 60, size=n).tolist()]
+
+
+def constant(d: int, n: int, rng: np.random.Generator) -> Any:
+    return np.full(n, 3)
+
+
+def one_pair(d: int, n: int, rng: np.random.Generator) -> Any:
+    return rng.geometric(0.5, size=n) if d < 2 else np.full(n, 3)
+
+
+def seldom(d: int, n: int, rng: np.random.Generator) -> Any:
+    return [None if u < 0.8 else tuple(rng.random(2)) for u in rng.random(n)]
+
+
+def laplace(d: int, n: int, rng: np.random.Generator) -> Any:
+    return d + rng.laplace(0, 20, size=n)
+
+
+def of(function: Any) -> Target:
+    return Vectorised(spelling=function.__name__, function=function)
+
+
+def words(report: AuditReport) -> str:
+    return " ".join(" ".join(report.statement().lines(100)).split())
+
+
+@by_day(2)
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [
+        (tokens, "with --feature (features in Python): file.py:callable"),
+        (constant, "--allow-constant (allow_constant=True in Python) accepts"),
+    ],
+)
+def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: bool) -> None:
+    report = sample(of(function), replace(PLAN, sequential=sequential))
+    assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+    assert report.to_json()["verdict"] == "nothing_measured"
+    assert report.to_json()["resolution"] is None
+    assert words(report).startswith("NOTHING MEASURED")
+    assert "gone unnoticed" not in words(report)
+    assert hint in words(report)
+    assert any(hint in warning for warning in report.warnings)
+    shown = report.to_html()
+    assert "NOTHING MEASURED" in shown
+    assert "gone unnoticed" not in shown
+
+
+def test_a_constant_that_is_meant_is_accepted() -> None:
+    report = sample(of(constant), replace(PLAN, allow_constant=True))
+    assert (report.verdict, report.exit_code) == ("not_refuted", 0)
+    # It is about one output only: new ones are no more measured than before.
+    report = sample(of(tokens), replace(PLAN, allow_constant=True))
+    assert report.verdict == "nothing_measured"
+
+
+def test_where_a_part_was_measured_the_resolution_says_so() -> None:
+    both = (read_feature("identity"), read_feature("coordinate:0"))
+    report = sample(of(vectors), replace(PLAN, features=both, claim=Claim(epsilon=5), runs=20_000))
+    assert [each.measured for each in report.coverage] == [False, True]
+    assert "(nothing was measured for 1 of 2 combinations of pair and feature)" in words(report)
+    report = sample(of(seldom), PLAN)
+    assert report.verdict == "not_refuted"
+    assert report.resolution >= report.coverage[0].once / report.runs > 0.1
+    once = report.coverage[0].once
+    assert f"(nothing was measured for {once:,} outputs that occurred only once)" in words(report)
+    assert "outputs that occurred only once" in report.to_html()
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_floats_with_an_order_are_measured(sequential: bool) -> None:
+    report = sample(of(laplace), replace(PLAN, sequential=sequential))
+    assert (report.verdict, report.exit_code) == ("not_refuted", 0)
+    assert unseen(report.coverage) == ""
+
+
+@by_day(3)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
+    twin = entry.twin
+    plan = replace(
+        PLAN,
+        pair=twin.pair,
+        pairs=(),
+        claim=Claim(epsilon=twin.epsilon, delta=twin.delta),
+        features=tuple(map(read_feature, twin.features)),
+        alpha="0.05",
+    )
+    target = Catalogued(spelling=twin.name, function=twin.run, subject=twin)
+    report = sample(target, plan)
+    assert report.verdict is not None
+    assert not unmeasured_pairs(report.coverage)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
+    def silent(d: int, rng: np.random.Generator) -> int | None:
+        return int(rng.integers(9)) if d < 2 else None
+
+    pairs = [(0, 1), (2, 3)][::order]
+    place = pairs.index((2, 3)) + 1
+    told = f"on pair {place} of 2, returned nothing: every output is None"
+    with pytest.raises(TargetFailed, match=told):
+        audit(silent, "epsilon=1", pairs=pairs, runs=2000, seed=1, allow_constant=True)
+
+
+def test_a_target_that_rarely_answers_has_not_failed() -> None:
+    def rare(d: int, rng: np.random.Generator) -> int | None:
+        return d if rng.random() < (0.002, 0.005)[d] else None
+
+    report = audit(rare, "epsilon=1,delta=0.005", pair=(0, 1), runs=2000, seed=1)
+    assert report.verdict == "not_refuted"
+
+
+def test_what_is_needed_is_what_could_have_refuted() -> None:
+    worlds = np.arange(500) % 2 == 0
+
+    def measured(runs: int, level: Fraction) -> bool:
+        tally = Tally.empty().add(read(list(range(runs))), worlds[:runs])
+        return Coverage.of(tally, level).measured
+
+    assert [measured(n, Fraction(1, 20)) for n in (0, 36, 37)] == [False, False, True]
+    assert [measured(n, Fraction(1, 10**9)) for n in (62, 63)] == [False, True]
+
+
+def test_an_audit_that_takes_all_runs_for_looked_at_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Tally, "looked_at", property(lambda tally: tally.runs))
+    assert sample(of(tokens), PLAN).verdict == "nothing_measured"
+    monkeypatch.setattr(Coverage, "blind", False)
+    assert sample(of(tokens), PLAN).verdict == "not_refuted"
+
+
+def named(share: float, *, telling: bool = False) -> Any:
+    """Outputs that name the person and never come twice, except for a share of "nothing"."""
+
+    def function(d: int, n: int, rng: np.random.Generator) -> Any:
+        odd = tokens(d, n, rng)
+        rest = "nothing" if not telling else f"nothing {'ab'[d]}"
+        return [rest if u < share else o for u, o in zip(rng.random(n), odd, strict=True)]
+
+    return function
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(0.035, "nothing_measured"), (0.45, "nothing_measured"),
+                           (0.55, "not_refuted")],
+)  # fmt: skip
+def test_more_than_half_not_measured_is_nothing_measured(
+    share: float, verdict: str, sequential: bool
+) -> None:
+    plan = replace(PLAN, sequential=sequential)
+    report = sample(of(named(share)), plan)
+    assert (report.verdict, report.exit_code) == (verdict, 4 * (verdict == "nothing_measured"))
+    assert any("outputs occurred once and have no order" in w for w in report.warnings)
+    # In the runs that were not measured any output may name the person.
+    lost = report.coverage[0].missed / report.runs
+    assert report.resolution >= lost > 0.4
+    # A claim that the measured runs refute is refuted.
+    assert sample(of(named(share, telling=True)), plan).exit_code == 1
+
+
+def test_records_that_nothing_reads_fail_in_python() -> None:
+    options: Any = {"seed": 7, "runs": 20_000}
+    assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
+    assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
+
+    def of_tokens(v: float, n: int, rng: np.random.Generator) -> Any:
+        return [{"id": token} for token in tokens(v > 0, n, rng)]
+
+    assert audit(of_tokens, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 4
+    with pytest.raises(NothingMeasured, match="have no order"):
+        assert_private(of_tokens, "epsilon=1", pairs=[(0.0, 0.25)], **options)
+
+
+def record(v: float, n: int, rng: np.random.Generator) -> Any:
+    return [{"mean": round(x, 6)} for x in (v + rng.laplace(0, 0.25, n)).tolist()]
+
+
+def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def mean(output): return output['mean']\n")
+    own = f"{tmp_path}/own.py:mean"
+    for feature, code in (("sum", 4), ("coordinate:0", 4), ("round:1", 4), (own, 1)):
+        options: Any = {"pair": (0.0, 0.25), "features": [feature], "seed": 7, "runs": 8000}
+        report = audit(record, "epsilon=0.5", **options)
+        assert report.exit_code == code
+        assert ("test a part of each output" in words(report)) == (code == 4)
+
+
+def half(v: float, n: int, rng: np.random.Generator) -> Any:
+    return [x if i % 5 < 2 else x["mean"] for i, x in enumerate(record(v, n, rng))]
+
+
+def test_outputs_that_a_feature_cannot_read_are_not_measured() -> None:
+    def code(function: Any, *features: str, **options: Any) -> int:
+        given: Any = {"pair": (0.0, 0.25), "seed": 7, "runs": 2000, **options}
+        return audit(function, "epsilon=3", features=features, **given).exit_code
+
+    # All are "no sum: dict of 1", which comes again: that is not the output.
+    assert code(record, "sum") == code(record, "sum", allow_constant=True) == 4
+    assert code(half, "sign") == 0
+    report = audit(half, "epsilon=3", pair=(0.0, 0.25), features=["sign"], seed=7, runs=2000)
+    assert report.coverage[0].unread > 600
+    assert f"for {report.coverage[0].unread:,} outputs that a feature could not read" in words(
+        report
+    )
+    # One feature that reads enough is enough.
+    assert code(record, "sum", "hash:16") == 0
+
+
+def test_every_pair_must_be_measured() -> None:
+    pairs = [(0, 1), (2, 3)]
+    for both in (pairs, pairs[::-1]):
+        for sequential in (False, True):
+            options: Any = {"seed": 7, "runs": 3000, "sequential": sequential}
+            report = audit(one_pair, "epsilon=1", pairs=both, **options)
+            place = both.index((2, 3)) + 1
+            assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+            assert f"everything on pair {place}: every output was the same" in words(report)
+            assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
+            with pytest.MonkeyPatch.context() as patch:  # a rule for all pairs together
+                patch.setattr(
+                    "audit.statistical_tests.sample_outcome.unmeasured_pairs", lambda _: []
+                )
+                found = audit(one_pair, "epsilon=1", pairs=both, **options)
+                assert found.verdict == "not_refuted"
+    with pytest.raises(NothingMeasured, match=r"on the pair \(2, 3\)"):
+        assert_private(one_pair, "epsilon=1", pairs=pairs, runs=2000, seed=7)
+
+
+def test_assertions_fail_where_nothing_was_measured() -> None:
+    with pytest.raises(NothingMeasured, match="vectors coordinate:0, sum or r") as caught:
+        assert_private(tokens, "epsilon=0.1", pairs=[(0, 1)], runs=2000, seed=7)
+    assert caught.value.report.exit_code == 4
+    with pytest.raises(NothingMeasured, match="allow_constant=True"):
+        assert_private(constant, "epsilon=1", pairs=[(0, 1)], runs=2000, seed=7)
+    assert_private(constant, "epsilon=1", pairs=[(0, 1)], runs=2000, seed=7, allow_constant=True)
+    with pytest.raises(Refuted, match="coordinate:0"):
+        assert_private(
+            vectors, "epsilon=0.1", pairs=[(0, 1)], runs=2000, seed=7, features=["coordinate:0"]
+        )
+
+
+ALPHA = Fraction(1, 20)
+AUDITS = 40
+
+
+Rest = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+RESTS: dict[str, tuple[Rest, Any]] = {
+    "nothing else": (lambda worlds, _: np.zeros(len(worlds)), 77),
+    "the same noise in both worlds": (
+        lambda worlds, rng: discrete_laplace(len(worlds), 5, rng),
+        77,
+    ),
+    "noise at the claim": (lambda worlds, rng: worlds + discrete_laplace(len(worlds), 1, rng), 77),
+    "between the values": (lambda worlds, rng: 2 * discrete_laplace(len(worlds), 5, rng), 3),
+    "continuous": (lambda worlds, rng: rng.laplace(0, 5, len(worlds)), 0.25),
+    "many values": (lambda worlds, rng: discrete_laplace(len(worlds), 500, rng), 10**6),
+}
+
+
+def revealing(eta: float, rest: str, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and worlds; in world B one value comes with this probability, in A never."""
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(runs, rng)
+    draw, shown = RESTS[rest]
+    return np.where(worlds & (rng.random(runs) < eta), shown, draw(worlds, rng)), worlds
+
+
+def seen(eta: float, rest: str, runs: int, claim: Claim, *, anytime: bool = False) -> int:
+    """How many of the audits refute."""
+    count = 0
+    for seed in range(AUDITS):
+        outputs, worlds = revealing(eta, rest, runs, seed)
+        if anytime:
+            state = watch(*claim.exact).update(outputs, worlds)
+            count += state.rejected_at(ALPHA) is not None
+        else:
+            evidence = gather(outputs, worlds, seed=seed)
+            count += evidence.p_value(*claim.exact, spend=ALPHA / 50) <= ALPHA
+    return count
+
+
+def by_luck_alone(runs: int) -> float:
+    """The mutant: a perfect score must be long enough, and learning takes no runs (epsilon = 1)."""
+    least = math.ceil(math.log(1 / (WEIGHTS[-1] * 0.05)) / math.log1p(math.exp(-1)))
+    return float(betaincinv(least, runs // 2 - least + 1, 0.95))
+
+
+@pytest.mark.nightly
+@by_day(1)
+@pytest.mark.parametrize("rest", RESTS)
+def test_what_it_says_is_seen(rest: str) -> None:
+    alpha = buy_alpha(f"resolution is true: {rest}", "1e-9")
+    claim = Claim(epsilon=1)
+    outputs, worlds = revealing(0.1, rest, 1500, 0)
+    eta = weigh_views([View(outputs=outputs, worlds=worlds)], claim, ALPHA, seed=0).resolution
+    watched = watch_views(claim).update(0, [outputs], worlds)
+    anytime_eta = weigh(watched, ALPHA).resolution
+    for anytime, mass in ((False, eta), (True, anytime_eta)):
+        hits = seen(mass, rest, 1500, claim, anytime=anytime)
+        assert stats.binom.cdf(hits, AUDITS, 0.95) > alpha / 2
+    mutant = seen(by_luck_alone(1500), rest, 1500, claim)
+    assert stats.binom.cdf(mutant, AUDITS, 0.95) < alpha / 2
+
+
+def test_delta_hides_what_it_allows() -> None:
+    alpha = buy_alpha("resolution is true: delta", "1e-9")
+    claim = Claim(epsilon=1, delta="1/100")
+    eta = resolution(1500, 1, ALPHA, "1/100")
+    hits = seen(eta, "nothing else", 1500, claim)
+    assert stats.binom.cdf(hits, AUDITS, 0.95) > alpha
+    # The mutant forgets delta, and is below what delta itself explains.
+    mutant = seen(resolution(1500, 1), "nothing else", 1500, Claim(epsilon=1, delta="1/10"))
+    assert stats.binom.cdf(mutant, AUDITS, 0.95) < alpha
+    assert resolution(10**7, 1, ALPHA, "1/100") > 0.01
+
+
+def test_it_follows_its_formula_without_delta() -> None:
+    for runs, epsilon in ((2000, 1.0), (20_000, 3.0), (10**6, 0.1)):
+        q = 1 / (1 + math.exp(-epsilon))
+        learned = next(k for k in range(1, 10**4) if 0.003 ** (1 / k) > q)
+        bar = stats.norm.isf(WEIGHTS[3] * 0.05) / math.sqrt(5 / 9)
+        enough = next(k for k in range(1, 10**4) if stats.norm.isf(q**k) >= bar)
+        early = 4 * runs // 9
+        eta = resolution(runs, repr(epsilon))
+        sure = (
+            stats.binom.sf(learned - 1, early, eta / 2),
+            stats.binom.sf(enough - 1, runs - early, eta / 2),
+        )
+        assert min(sure) == pytest.approx(0.975)
+
+
+def test_a_crowd_must_be_learned_first() -> None:
+    assert resolution(20_000, 1, crowd=200) > 2 * resolution(20_000, 1)
+    many = Tally.empty().add(read(np.arange(5000.0)), np.arange(5000) % 2 == 0)
+    few = Tally.empty().add(read(np.arange(5000.0) % 7), np.arange(5000) % 2 == 0)
+    assert (many.crowd, few.crowd) == (-(-5000 // (8 + math.isqrt(80_000))), 1)
+
+
+@pytest.mark.parametrize("epsilon", [0, 1, 3])
+def test_too_few_runs_are_said_to_be(epsilon: Any) -> None:
+    claim = Claim(epsilon=epsilon)
+    found = [resolution(runs, epsilon) for runs in range(20, 400)]
+    assert found[0] == math.inf
+    assert found == sorted(found, reverse=True)
+    always = 20 + found.index(1.0)
+    assert seen(1.0, "nothing else", always, claim) >= 0.95 * AUDITS
+    assert resolution(10**6, 1, Fraction(1, 10**400)) == math.inf

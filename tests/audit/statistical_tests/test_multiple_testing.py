@@ -1,0 +1,365 @@
+"""Many tests at one level: exact against the plain test, and no more false alarms than it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit.claims.curve_claim import CurveClaim, read_claim
+from audit.claims.tested_claim import Claim
+from audit.outputs.output_parser import draw_worlds
+from audit.statistical_tests import multiple_testing
+from audit.statistical_tests.anytime_valid_test import watch, watch_curve
+from audit.statistical_tests.event import Witness
+from audit.statistical_tests.fixed_sample_test import Evidence, gather, resolution
+from audit.statistical_tests.multiple_testing import (
+    LEADER,
+    FamilyProcess,
+    view_seeds,
+    watch_views,
+    weigh,
+    weigh_views,
+)
+from audit.statistical_tests.sample_outcome import capped
+from audit.statistical_tests.view import View
+from tests.alpha_budget import buy_alpha
+from tests.audit.statistical_tests.test_fixed_sample_test import laplace
+from tests.effort import by_day, effort
+from tests.support.dpcore.refusals import refused
+
+ALPHA = Fraction(1, 20)
+CURVE = CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1")
+LAPLACE = CurveClaim(spelling="discrete-laplace:scale=2@1")
+
+
+def gaussian(size: int, variance: float, rng: np.random.Generator) -> np.ndarray:
+    """Discrete Gaussian noise, from its masses."""
+    places = np.arange(-60, 61)
+    masses = np.exp(-(places**2) / (2 * variance))
+    return rng.choice(places, size, p=masses / masses.sum())
+
+
+def noisy(runs: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Worlds plus discrete Laplace noise: 1/scale-DP."""
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(runs, rng)
+    return worlds + laplace(runs, scale, rng), worlds
+
+
+# -- one view and one point: the plain test -------------------------------------------------------
+
+
+@by_day(3)
+@pytest.mark.parametrize("text", ["epsilon=1", "epsilon=0.9,delta=0.01", "epsilon=3"])
+@pytest.mark.parametrize("runs", [0, 10, 900])
+def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
+    claim = Claim.read(text)
+    outputs, worlds = noisy(runs, 0.7, runs)
+    found = weigh_views([View(outputs=outputs, worlds=worlds)], claim, ALPHA, seed=7)
+    evidence = gather(outputs, worlds, seed=7)
+    assert found.p_value == evidence.p_value(*claim.exact, spend=ALPHA / 50)
+    assert (found.verdict == "refuted") == (found.p_value <= ALPHA)
+    bound = evidence.epsilon_lower(ALPHA, claim.delta)
+    assert found.epsilon_lower == capped(bound, claim, refuted=found.verdict == "refuted")
+    assert found.witness == evidence.witness(*claim.exact)
+    assert (len(found.outcomes), found.layer.method) == (1, "prequential guessing game")
+    process = watch_views(claim)
+    for part in np.array_split(np.arange(runs), 3):
+        process = process.update(0, [outputs[part]], worlds[part])
+    alone = watch(*claim.exact)
+    for part in np.array_split(np.arange(runs), 3):
+        alone = alone.update(outputs[part], worlds[part])
+    assert process.path.tolist() == alone.path.tolist()
+    watched = weigh(process, ALPHA)
+    refuted = alone.rejected_at(ALPHA) is not None
+    assert (watched.verdict == "refuted", watched.e_value) == (refuted, alone.e_value)
+    bound = alone.epsilon_lower(ALPHA, claim.delta)
+    assert watched.epsilon_lower == capped(bound, claim, refuted=refuted)
+    assert (watched.witness, watched.layer.method) == (alone.witness(), "e-process of guesses")
+    assert process.rejected_at() == alone.rejected_at()
+
+
+def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
+    outputs, worlds = noisy(1000, 0.7, 3)
+    process = watch_views(CURVE).update(0, [outputs], worlds)
+    alone = watch_curve([point.exact for point in CURVE.points]).update(outputs, worlds)
+    assert process.path.tolist() == alone.path.tolist()
+    # The wealth of each point at the run where their mean was largest.
+    at = int(np.argmax(alone.path)) + 1
+    each = [
+        watch(*point.exact).update(outputs[:at], worlds[:at]).path[-1] for point in CURVE.points
+    ]
+    np.testing.assert_allclose(process.log_wealth(), each, atol=1e-9)
+    assert [o.e_value for o in weigh(process, ALPHA).outcomes] == pytest.approx(
+        np.exp(each).tolist()
+    )
+
+
+# -- sharing a level ------------------------------------------------------------------------------
+
+
+def test_each_bound_has_its_share() -> None:
+    halves = [noisy(1500, 0.7, seed) for seed in (1, 2)]
+    views = [View(pair=i, outputs=o, worlds=w) for i, (o, w) in enumerate(halves)]
+    claim = LAPLACE
+    found = weigh_views(views, claim, ALPHA, seed=7)
+    assert [(o.pair, o.claim) for o in found.outcomes] == [
+        (i, point) for i in (0, 1) for point in claim.points
+    ]
+    evidence = [gather(*halves[0], seed=7), gather(*halves[1], seed=view_seeds(7, 2)[1])]
+    share = ALPHA / 8
+    for outcome in found.outcomes:
+        epsilon, delta = outcome.claim.exact
+        own = evidence[outcome.pair]
+        assert outcome.p_value == own.p_value(epsilon, delta, spend=share / 50)
+        bound = own.epsilon_lower(share, delta)
+        assert outcome.epsilon_lower == capped(bound, outcome.claim, refuted=outcome.refuted)
+    assert found.verdict == "refuted"
+    best = found.outcomes[found.row]
+    surest = min(found.outcomes, key=lambda o: o.p_value or 0.0)
+    alike = [o for o in found.outcomes if (o.claim, o.refuted) == (surest.claim, True)]
+    assert best in alike
+    assert found.epsilon_lower == best.epsilon_lower == max(o.epsilon_lower for o in alike)
+    assert best.pair == found.row // 4
+    assert found.witness == evidence[best.pair].witness(*best.claim.exact)
+    assert found.resolution == max(
+        min(
+            resolution(1500, *_turned(point, share), crowd=own.tally.crowd)
+            for point in claim.points
+        )
+        for own in evidence
+    )
+    assert found.layer.method == "prequential guessing game; Holm's method of 8 tests"
+    process = watch_views(claim, pairs=2)
+    for i, (outputs, worlds) in enumerate(halves):
+        process = process.update(i, [outputs], worlds)
+    for outcome in weigh(process, ALPHA).outcomes:
+        delta = outcome.claim.exact[1]
+        bound = process.processes[outcome.pair].epsilon_lower(share, delta)
+        assert outcome.epsilon_lower == capped(bound, outcome.claim, refuted=outcome.refuted)
+
+
+def _turned(point: Claim, share: Fraction) -> tuple[Fraction, Fraction, Fraction]:
+    epsilon, delta = point.exact
+    return epsilon, share, delta
+
+
+def test_only_what_fails_is_marked() -> None:
+    # World B shows itself on the second pair, and only to the second feature.
+    rng = np.random.default_rng(3)
+    process = watch_views(Claim(epsilon="0.5"), pairs=2, features=("sign", "last"))
+    views: dict[tuple[int, str], list[Any]] = {}
+    every = []
+    for block in range(6):
+        for pair in (0, 1):
+            worlds = draw_worlds(100, rng)
+            blind, telling = laplace(100, 2, rng), worlds * pair
+            process = process.update(pair, [blind, telling], worlds)
+            for name, outputs in (("sign", blind), ("last", telling)):
+                views.setdefault((pair, name), []).append((outputs, worlds))
+            every.append((block, pair))
+    assert process.runs == 1200
+    assert [o.refuted for o in weigh(process, ALPHA).outcomes] == [False, False, False, True]
+    weighed = weigh(process, ALPHA)
+    assert (weighed.verdict, weighed.row) == ("refuted", 3)
+    assert isinstance(weighed.witness, Witness)
+    assert weighed.epsilon_lower > 1
+    joined = [
+        View(pair=pair, feature=name, **_joined(parts)) for (pair, name), parts in views.items()
+    ]
+    fixed = weigh_views(joined, Claim(epsilon="0.5"), ALPHA, seed=1)
+    marked = {(o.pair, o.feature): o.refuted for o in fixed.outcomes}
+    seen = marked.pop((0, LEADER)), marked.pop((1, LEADER))
+    assert seen == (False, True)
+    assert marked == {(0, "sign"): False, (0, "last"): False, (1, "sign"): False, (1, "last"): True}
+    assert fixed.outcomes[fixed.row].refuted
+    assert (fixed.p_value or 0.0) <= 0.05
+
+
+def _joined(parts: list[Any]) -> dict[str, Any]:
+    outputs, worlds = (np.concatenate(side) for side in zip(*parts, strict=True))
+    return {"outputs": outputs, "worlds": worlds}
+
+
+# -- one wealth for all views ---------------------------------------------------------------------
+
+
+def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
+    blocks = [
+        (pair, *noisy(size, 0.6, size)) for pair, size in ((0, 90), (1, 40), (1, 70), (0, 33))
+    ]
+    process = watch_views(Claim(epsilon=1), pairs=2)
+    for pair, outputs, worlds in blocks:
+        process = process.update(pair, [outputs], worlds)
+    # By hand, one run at a time.
+    states, path = [watch(1), watch(1)], []
+    for pair, outputs, worlds in blocks:
+        for output, world in zip(outputs, worlds, strict=True):
+            states[pair] = states[pair].update([output], [world])
+            now = [state.path[-1] if state.runs else 0.0 for state in states]
+            path.append(math.log(np.mean(np.exp(now))))
+    np.testing.assert_allclose(process.path, path, atol=1e-9)
+    assert process.e_value == pytest.approx(math.exp(max(0.0, *path)))
+    crossed = [i + 1 for i, log_e in enumerate(path) if log_e >= math.log(4)]
+    assert process.rejected_at("0.25") == (crossed[0] if crossed else None)
+
+
+Law: TypeAlias = dict[tuple[int, int], tuple[Fraction, Fraction]]
+
+
+def two_answers(right: Fraction) -> Law:
+    """Two independent answers of randomised response, as one output."""
+    return {
+        (x, y): (
+            (1 - right if x else right) * (1 - right if y else right),
+            (right if x else 1 - right) * (right if y else 1 - right),
+        )
+        for x, y in itertools.product((0, 1), repeat=2)
+    }
+
+
+def expected_growth(state: FamilyProcess, law: Law) -> float:
+    """E[wealth after one more run / wealth before], over every world and output of the law, of
+    which each feature reads one answer.
+    """
+    total = 0.0
+    for (x, y), masses in law.items():
+        for world, mass in zip((False, True), masses, strict=True):
+            after = state.update(0, [[x], [y]], np.array([world]))
+            total += float(mass / 2) * math.exp(after.path[-1] - state.path[-1])
+    return total
+
+
+def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = Fraction(2, 3)
+    states = []
+    for seed, runs in enumerate((32, 32, 32, 60, 150)):
+        rng = np.random.default_rng(seed)
+        worlds = draw_worlds(runs, rng)
+        told = [
+            np.where(rng.random(runs) < float(right), worlds, ~worlds).astype(int) for _ in "xy"
+        ]
+        # Each answer by itself is exactly ln 2-DP.
+        start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
+        states.append(start.update(0, told, worlds))
+    assert max(expected_growth(state, two_answers(right)) for state in states) <= 1.0
+    monkeypatch.setattr(multiple_testing, "_log_mean", lambda paths, _: paths.max(axis=0))
+    assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
+
+
+def rejections(level: float, repeats: int) -> int:
+    """Audits of three pairs at the exact boundary, every run looked at, that refute."""
+    count = 0
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        state = watch_views(Claim(epsilon=1), pairs=3)
+        for pair in (0, 1, 2):
+            worlds = draw_worlds(90, rng)
+            state = state.update(pair, [worlds + laplace(90, 1, rng)], worlds)
+        count += state.rejected_at(repr(level)) is not None
+    return count
+
+
+@pytest.mark.nightly
+def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha, repeats = buy_alpha("family of e-processes at the boundary", "1e-9"), effort(60, 80)
+    assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
+    # The mutant adds the wealths up: three times what it may claim.
+    monkeypatch.setattr(
+        multiple_testing, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
+    )
+    assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
+
+
+# -- the curve against the point ------------------------------------------------------------------
+
+
+def audits(
+    claim: Claim | CurveClaim, variance: float, repeats: int, monkeypatch: pytest.MonkeyPatch
+) -> int:
+    """Audits of 10,000 runs that refute discrete Gaussian noise of this variance."""
+    monkeypatch.setattr(
+        Evidence, "epsilon_lower", lambda *_, **__: 0.0
+    )  # has no part in the verdict
+    count = 0
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        worlds = draw_worlds(10_000, rng)
+        outputs = worlds + gaussian(10_000, variance, rng)
+        view = View(outputs=outputs, worlds=worlds)
+        count += weigh_views([view], claim, ALPHA, seed=seed).verdict == "refuted"
+    return count
+
+
+@pytest.mark.nightly
+def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Standard deviation sqrt(2) in place of 2.
+    alpha = buy_alpha("Gaussian curve: power and false alarms", "1e-9")
+    repeats = effort(8, 25)
+    assert stats.binom.cdf(audits(CURVE, 2, repeats, monkeypatch), repeats, 0.95) > alpha
+    assert stats.binom.sf(audits(CURVE, 4, repeats, monkeypatch) - 1, repeats, 0.05) > alpha
+    point = Claim(epsilon="2.02", delta="1e-5")
+    assert audits(point, 2, effort(3, 6), monkeypatch) == 0
+
+
+NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True]))
+
+
+def test_a_pair_may_have_features_of_its_own() -> None:
+    other = watch_views(Claim(epsilon=1), features=("x", "y"), weights=(Fraction(1), Fraction(3)))
+    process = NOISY.through(1, other)
+    assert process.tests == ((0, None), (1, "x"), (1, "y"))
+    assert process.parts == (Fraction(1, 2), Fraction(1, 8), Fraction(3, 8))
+    worlds = draw_worlds(900, np.random.default_rng(1))
+    won, lost = (np.exp(watch(1).update(each, worlds).path) for each in (worlds, 0 * worlds))
+    mean = np.log(1 / 2 + won / 8 + 3 * lost / 8)  # the first pair keeps its half
+    found = process.update(1, [worlds, 0 * worlds], worlds)
+    np.testing.assert_allclose(found.path[1:], mean, atol=1e-9)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "no views": (lambda: weigh_views([], Claim(epsilon=1), ALPHA, seed=1), "views"),
+    "no features": (lambda: watch_views(Claim(epsilon=1), features=()), "features"),
+    "no pairs": (lambda: watch_views(Claim(epsilon=1), pairs=0), "features"),
+    "a pair that is not there": (
+        lambda: watch_views(Claim(epsilon=1)).update(1, [[1]], np.array([True])),
+        "outputs_by_feature",
+    ),
+    "a feature too few": (
+        lambda: watch_views(Claim(epsilon=1), features=("a", "b")).update(
+            0, [[1]], np.array([True])
+        ),
+        "outputs_by_feature",
+    ),
+    "other features for a pair with runs": (
+        lambda: NOISY.through(0, watch_views(Claim(epsilon=1))),
+        "pair",
+    ),
+    "epsilon beyond what is bet on": (lambda: watch_views(read_claim("epsilon=600")), "epsilon"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_arguments_are_named(case: str) -> None:
+    call, argument = REFUSED[case]
+    with refused(argument):
+        call()
+
+
+def test_before_any_run_nothing_is_said() -> None:
+    found = weigh(watch_views(CURVE, pairs=2), ALPHA)
+    assert (found.verdict, found.e_value, found.epsilon_lower) == ("nothing_measured", 1.0, 0.0)
+    assert {row.e_value for row in found.outcomes} == {1.0}
+    nothing = watch_views(CURVE).update(0, [[]], np.zeros(0, dtype=bool))
+    assert (nothing.runs, nothing.peak, weigh(nothing, ALPHA).witness) == (0, None, None)
+    assert replace(nothing, path=np.zeros(0)).e_value == 1.0

@@ -1,0 +1,198 @@
+"""Counts are exact and sum to the runs; a trace's points are the bounds an audit would report."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from audit.broken_mechanisms import ENTRIES, Entry
+from audit.claims.tested_claim import Claim
+from audit.formats.result import plain
+from audit.outputs.output_parser import Outputs, draw_worlds, join
+from audit.outputs.reading import read
+from audit.report.figure_data import Bin, histogram
+from audit.statistical_tests.anytime_valid_test import watch
+from audit.statistical_tests.event import Witness
+from audit.statistical_tests.fixed_sample_test import block_ends, gather
+from audit.statistical_tests.trace import Trace, trace
+from audit.statistical_tests.view import View
+from tests.effort import by_day
+from tests.support.audit.parse_witness import between, compared, holds, in_event, spans, worded
+from tests.support.dpcore.mutants import mutated, rewired
+
+CLAIM = Claim(epsilon=1)
+RUNS = 2000
+
+
+def drawn(entry: Entry, runs: int = RUNS, seed: int = 1) -> tuple[Outputs, Any]:
+    rng = np.random.default_rng(seed)
+    worlds = draw_worlds(runs, rng)
+    in_b = int(worlds.sum())
+    sides = [entry.run(entry.pair[i], n, rng) for i, n in ((0, runs - in_b), (1, in_b))]
+    return join(sides[0], sides[1], worlds, rng), worlds
+
+
+def traced(outputs: Outputs, worlds: Any, claim: Claim = CLAIM, *, watched: bool = False) -> Trace:
+    """The trace of an audit of one view."""
+    return trace([View(outputs=outputs, worlds=worlds)], claim, seed=7, watched=watched)
+
+
+def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool:
+    """Whether the mask has the witness's own counts on some block the audit was tested on."""
+    ends = block_ends(len(worlds))
+    counts = []
+    for start, end in pairwise(ends):
+        part, marked = worlds[start:end], inside[start:end]
+        counts.append((int((marked & ~part).sum()), int((marked & part).sum()), end - start))
+    runs = witness.runs_a + witness.runs_b
+    return (witness.inside_a, witness.inside_b, runs) in counts
+
+
+@by_day(3)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
+    outputs, worlds = drawn(entry)
+    witness = gather(outputs, worlds, seed=7).witness(entry.epsilon, entry.delta)
+    if witness is not None:
+        assert witness.where is not None
+        inside = witness.where.holds(read(outputs))
+        assert retold(witness, outputs, worlds, inside)
+        assert inside.tolist() == in_event(witness.event, outputs).tolist()
+        told = spans(witness.event, whole=read(outputs).numbers.integral)
+        bins = [cell.covered for cell in worded(outputs, worlds, witness.event).bins]
+        at = histogram(outputs, worlds, witness.event, inside, witness.where.spans())
+        assert [cell.covered for cell in at.bins] == bins, (witness.where.spans(), told)
+
+
+def test_a_reader_of_events_that_takes_one_sign_for_another_is_caught() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    witness = gather(outputs, worlds, seed=7).witness(1)
+    assert witness is not None
+    wrong = rewired(
+        holds,
+        between=rewired(
+            between, compared=mutated(compared, '"<=": number <= end', '"<=": number >= end')
+        ),
+    )
+    assert retold(witness, outputs, worlds, in_event(witness.event, outputs))
+    misread = rewired(in_event, holds=wrong)
+    assert not retold(witness, outputs, worlds, misread(witness.event, outputs))
+
+
+anything = st.one_of(
+    st.integers(-60, 60),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.booleans(),
+    st.none(),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+
+
+@given(
+    st.one_of(
+        st.lists(anything, max_size=120),
+        st.lists(st.integers(-200, 200), max_size=300),
+        st.lists(st.floats(allow_nan=False), max_size=120),
+        st.lists(st.floats(-1e-310, 1e-310), max_size=120),
+        st.lists(st.floats(1e16, 1.0001e16), max_size=120),
+    ),
+    st.randoms(use_true_random=False),
+)
+@example([*map(float, range(20)), 1.7e308, math.inf], Random(1))
+@example([*map(float, range(20)), -1.7e308, -math.inf], Random(1))
+def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
+    worlds = np.array([random.random() < 0.5 for _ in outputs], dtype=np.bool_)
+    marked = in_event("output >= 0 or output in {None}", outputs)
+    found = histogram(outputs, worlds, "output >= 0 or output in {None}", marked)
+    assert len(found.bins) <= 42
+    assert sum(cell.count_a for cell in found.bins) == found.runs_a == (~worlds).sum()
+    assert sum(cell.count_b for cell in found.bins) == found.runs_b == worlds.sum()
+    assert sum(cell.inside_a for cell in found.bins) == (marked & ~worlds).sum()
+    assert sum(cell.inside_b for cell in found.bins) == (marked & worlds).sum()
+    for cell in found.bins:
+        assert 0 <= cell.inside_a <= cell.count_a
+        assert 0 <= cell.inside_b <= cell.count_b
+    told = json.loads(json.dumps(plain(found), allow_nan=False))["bins"]
+    for cell in told:
+        cell["covered"] = tuple(map(tuple, cell["covered"]))
+    kinds = [cell.pop("in_witness") for cell in told]
+    assert (tuple(Bin(**cell) for cell in told), kinds) == (
+        found.bins,
+        [cell.in_witness for cell in found.bins],
+    )
+
+
+# -0.0 has a bin of its own, so there is none here.
+@given(
+    st.lists(st.floats(-1e6, 1e6).map(lambda x: x + 0.0), min_size=50, max_size=300),
+    st.integers(0, 2**32),
+)
+def test_a_number_is_counted_in_the_bin_that_names_it(numbers: list[float], seed: int) -> None:
+    worlds = np.random.default_rng(seed).random(len(numbers)) < 0.5
+    for cell in histogram(numbers, worlds).bins:
+        low = -math.inf if cell.low is None else cell.low
+        high = math.inf if cell.high is None else cell.high
+        held = [low == x if low == high else low <= x < high for x in numbers]
+        assert cell.runs == sum(held), cell
+
+
+def test_few_integers_have_a_bin_each_and_many_share() -> None:
+    worlds = np.arange(4000) % 2 == 0
+    few = histogram(np.arange(4000) % 30 - 10, worlds)
+    assert [cell.label for cell in few.bins] == [str(k) for k in range(-10, 20)]
+    many = histogram(np.arange(4000), worlds)
+    assert [cell.label for cell in many.bins[:2]] == ["0 to 199", "200 to 399"]
+    assert sum(cell.runs for cell in many.bins) == 4000
+    # An outlier does not stretch the others into one bin.
+    stretched = histogram(np.append(np.arange(3999), 10**9), worlds)
+    assert len(stretched.bins) > 20
+    assert stretched.bins[-1].low is not None
+    assert stretched.bins[-1].high is None
+
+
+def test_the_last_point_is_the_bound_of_the_report() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    for claim in (CLAIM, Claim(epsilon="3")):
+        found = traced(outputs, worlds, claim)
+        evidence = gather(outputs, worlds, seed=7)
+        assert found.points[-1] == (RUNS, evidence.epsilon_lower("0.05"))
+        assert [runs for runs, _ in found.points] == sorted({runs for runs, _ in found.points})
+        assert 12 <= len(found.points) <= 20
+        for runs, bound in found.points[::5]:
+            alone = gather(outputs[:runs], worlds[:runs], seed=7).epsilon_lower("0.05")
+            assert bound <= alone
+
+
+def test_the_anytime_points_hold_together_and_never_fall() -> None:
+    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
+    outputs, worlds = drawn(entry)
+    found = traced(outputs, worlds, watched=True)
+    bounds = [bound for _, bound in found.points]
+    assert found.holds == "together"
+    assert bounds == sorted(bounds)
+    assert found.points[-1] == (RUNS, watch(1).update(outputs, worlds).epsilon_lower())
+    assert 12 <= len(found.points) <= 20
+
+
+@pytest.mark.parametrize("runs", [0, 1, 31, 64, 65, 100])
+def test_short_audits_have_short_traces(runs: int) -> None:
+    worlds = np.arange(runs) % 2 == 0
+    for found in (
+        traced(worlds.astype(int), worlds),
+        traced(worlds.astype(int), worlds, watched=True),
+    ):
+        assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
+        told = json.loads(json.dumps(plain(found), allow_nan=False))["points"]
+        assert [(each["runs"], each["epsilon_lower"]) for each in told] == list(found.points)

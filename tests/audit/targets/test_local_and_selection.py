@@ -1,0 +1,286 @@
+"""Local reports and choices proven on listed laws, and a broken twin of each refuted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import guarantee
+from audit import audit
+from audit.broken_mechanisms.randomised_response import SubsetAsTwoAnswers
+from audit.errors import TargetFailed
+from audit.targets.local_and_selection import (
+    local_target,
+    read_local,
+    select_target,
+    shuffled_target,
+)
+from audit.targets.target import Known
+from dpcore.errors import InvalidParameter
+from dpcore.local import (
+    HadamardResponse,
+    LocalHashing,
+    LocalReport,
+    RandomisedResponse,
+    ShuffledReports,
+    UnaryEncoding,
+)
+from dpcore.local.local_report import Reports
+from dpcore.numbers.enclosure import Enclosure
+from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
+from tests.effort import by_day
+
+LOCAL = (
+    "randomised-response,values=4",
+    "unary-encoding,values=6",
+    "unary-encoding,values=6,encoding=symmetric",
+    "subset-selection,values=9",
+    "local-hashing,values=20",
+    "hadamard-response,values=50",
+)
+
+
+@pytest.mark.parametrize("words", LOCAL)
+@pytest.mark.parametrize("epsilon", ["1/2", "3/2"])
+def test_local_reports_are_proven_and_cannot_claim_less(words: str, epsilon: str) -> None:
+    target = f"local:{words},epsilon={epsilon}"
+    report = audit(target)
+    assert report.verdict == "proven"
+    assert report.epsilon_lower > float(Fraction(epsilon)) * (1 - 1e-6)
+    assert report.layers[0].proves == "for every event, on this pair, of one report"
+    less = f"epsilon={Fraction(epsilon) * Fraction(999, 1000)}"
+    assert audit(target, claim=less).verdict == "refuted"
+    assert audit(target, pairs=[(0, 1), (3, 2)]).verdict == "proven"
+
+
+class BoldResponse(RandomisedResponse):
+    """The probability that is right for two values."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+
+class BoldBits(UnaryEncoding):
+    """Epsilon for each of the two bits in which values differ."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+    @property
+    def other(self) -> Fraction:
+        return 1 - self.own
+
+
+class BoldHashing(LocalHashing):
+    """The probability that is right for two symbols, and the hash has three."""
+
+    @property
+    def own(self) -> Fraction:
+        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+
+class BoldHadamard(HadamardResponse):
+    """Twice epsilon, as for a sign that was +-1 in place of 0 or 1."""
+
+    @property
+    def own(self) -> Fraction:
+        return HadamardResponse(epsilon=2 * Fraction(self.epsilon), values=2).own
+
+
+BROKEN: tuple[LocalReport, ...] = (
+    BoldResponse(epsilon=1, values=4),
+    BoldBits(epsilon=1, values=4),
+    SubsetAsTwoAnswers(epsilon=1, values=9),
+    BoldHashing(epsilon=1, values=20),
+    BoldHadamard(epsilon=1, values=20),
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda b: type(b).__name__)
+def test_each_wrong_probability_is_refuted_by_proof_and_by_runs(broken: LocalReport) -> None:
+    target = local_target(broken, spelling="local:broken")
+    assert isinstance(target, Known)
+    report = audit(target)
+    assert report.verdict == "refuted"
+    assert report.witness is not None
+    assert audit(target, layers=("sample",), runs=8000, seed=1).verdict == "refuted"
+
+
+def test_a_correct_report_is_not_refuted_by_runs() -> None:
+    for words in LOCAL[::3]:
+        report = audit(f"local:{words},epsilon=1", layers=("sample",), runs=4000, seed=2)
+        assert report.verdict == "not_refuted"
+
+
+def test_shuffled_reports_are_proven_at_their_delta_and_refuted_below() -> None:
+    target = "local:randomised-response,values=3,epsilon=1,users=4"
+    votes = ShuffledReports(report=RandomisedResponse(epsilon=1, values=3), users=4)
+    found = guarantee(votes).delta("1/2")
+    assert found.lower is not None
+    assert audit(target, claim=f"epsilon=1/2,delta={found.upper}").verdict == "proven"
+    assert audit(target, claim=f"epsilon=1/2,delta={found.lower}").verdict == "refuted"
+    assert audit(target, layers=("sample",), runs=4000, seed=2).verdict == "not_refuted"
+
+
+class InOrder(ShuffledReports):
+    """The order in which the users sent their reports."""
+
+    def release(self, value: Any, *, rng: Rng = SYSTEM) -> Reports:
+        return self.report.report(value, rng=rng)
+
+
+def test_reports_in_their_order_have_no_more_than_their_own_epsilon() -> None:
+    broken = InOrder(report=RandomisedResponse(epsilon=3, values=3), users=30)
+    target = shuffled_target(broken, spelling="local:in-order")
+    shuffled = ShuffledReports(report=broken.report, users=30)
+    claim = f"epsilon=1,delta={guarantee(shuffled).delta(1).upper}"
+    found = audit(target, claim=claim, layers=("sample",), runs=3000, seed=1)
+    assert found.verdict == "refuted"
+
+
+CHOICES = (
+    "permute-and-flip",
+    "exponential",
+    "noisy-max",
+    "noisy-max,noise=laplace",
+    "noisy-max,sensitivity=3",
+    "above-threshold",
+    "above-threshold,count=2,sensitivity=2",
+    "above-threshold,gap=yes",
+    "noisy-max,noise=laplace,gap=yes",
+)
+
+
+@by_day(4)
+@pytest.mark.parametrize("words", CHOICES)
+def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None:
+    target = f"select:{words},epsilon=1"
+    report = audit(target)
+    assert report.verdict == "proven"
+    proves = "for every event, on this pair, of one release"
+    gaps = ", counting gaps of 8 or more as one" * ("gap" in words)
+    assert report.layers[0].proves == proves + gaps
+    assert report.epsilon_lower > 0.5
+    less = Fraction(report.epsilon_lower).limit_denominator(1000) - Fraction(1, 1000)
+    assert audit(target, claim=f"epsilon={less}").verdict == "refuted"
+    assert audit(target, layers=("sample",), runs=2000, seed=3).verdict == "not_refuted"
+
+
+def test_a_ratio_of_exactly_e_to_epsilon_is_proven() -> None:
+    # The gap of the first candidate grows by 2: its probability falls by e^-1 exactly.
+    pair = ([0, 1], [-1, 2])
+    for words in ("permute-and-flip", "noisy-max", "noisy-max,noise=laplace,sensitivity=2"):
+        report = audit(f"select:{words},epsilon=1", pair=pair)
+        assert report.verdict == "proven"
+        if words != "noisy-max,noise=laplace,sensitivity=2":
+            assert report.exact is not None
+            assert report.exact.epsilon == Enclosure.exactly(1)
+            below = audit(f"select:{words},epsilon=1", pair=pair, claim="epsilon=999999/1000000")
+            assert below.verdict == "refuted"
+
+
+WRONG: tuple[tuple[Any, Any], ...] = (
+    (NoisyMax, {"noise": MaxNoise.LAPLACE}),
+    (NoisyMax, {"noise": MaxNoise.EXPONENTIAL}),
+    (Selection, {"rule": Rule.PERMUTE_AND_FLIP}),
+    (AboveThreshold, {"threshold": 0}),
+)
+
+
+@pytest.mark.parametrize(("kind", "given"), WRONG, ids=["laplace", "exponential", "flip", "sparse"])
+def test_a_choice_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any) -> None:
+    """Scores move by 8, and the mechanism was told 1."""
+    target = select_target(kind(epsilon=1, sensitivity=1, **given), spelling="select:broken")
+    pair = ([0, 8, 8], [8, 0, 0])
+    assert audit(target, pair=pair).verdict == "refuted"
+    assert audit(target, pair=pair, layers=("sample",), runs=2000, seed=4).verdict == "refuted"
+    right = select_target(kind(epsilon=1, sensitivity=8, **given), spelling="select:right")
+    assert audit(right, pair=pair).verdict == "proven"
+
+
+class LoudMax(NoisyMax):
+    """Scores that may move in opposite directions, and noise for one direction."""
+
+    @property
+    def scale(self) -> Fraction:
+        return self.sensitivity / self.epsilon
+
+
+class LoudThreshold(AboveThreshold):
+    """The noise of one answer above, for two."""
+
+    @property
+    def scales(self) -> tuple[Fraction, Fraction]:
+        return AboveThreshold(epsilon=self.epsilon, sensitivity=1, threshold=0).scales
+
+
+class LoudSelection(Selection):
+    """e^(-epsilon gap): monotone scores have this, others twice epsilon."""
+
+    @property
+    def unit(self) -> Fraction:
+        return self.epsilon / self.sensitivity
+
+
+LOUD: tuple[tuple[Any, Any], ...] = (
+    (LoudMax(epsilon=1, sensitivity=1), None),
+    (LoudMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE), None),
+    (LoudSelection(epsilon=1, sensitivity=1), None),
+    (LoudSelection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL), None),
+    (
+        LoudThreshold(epsilon=1, sensitivity=1, threshold=0, count=2),
+        ([0] * 6 + [1, 1], [1] * 6 + [0, 0]),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "pair"), LOUD, ids=["max", "laplace", "flip", "exponential", "sparse"]
+)
+def test_too_little_noise_is_refuted_by_proof(broken: Any, pair: Any) -> None:
+    report = audit(select_target(broken, spelling="select:loud"), pair=pair)
+    assert report.verdict == "refuted"
+    assert report.witness is not None
+
+
+def test_large_datasets_are_sampled_if_asked_for() -> None:
+    pair = ([0] * 70, [1] * 70)
+    for name in ("noisy-max", "above-threshold"):
+        with pytest.raises(InvalidParameter, match="use only the sample layer"):
+            audit(f"select:{name},epsilon=1", pair=pair)
+        report = audit(f"select:{name},epsilon=1", pair=pair, layers=("sample",), runs=500, seed=1)
+        assert report.verdict == "not_refuted"
+
+
+def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
+    long = read_local("local:long", "unary-encoding,values=40,epsilon=1")
+    assert not isinstance(long, Known)
+    assert long.function(0, 3, np.random.default_rng(1)).shape == (3, 40)
+    for target, named in (
+        ("local:coin,values=2,epsilon=1", "must name one of randomised-response"),
+        ("local:randomised-response,epsilon=1", "values"),
+        ("local:randomised-response,values=2,epsilon=0", "epsilon = 0"),
+        ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "unary-encoding"),
+        ("select:median,epsilon=1", "must name one of permute-and-flip"),
+        ("select:exponential,epsilon=1,noise=laplace", "noise applies only to noisy-max"),
+        ("select:noisy-max,epsilon=1,count=2", "count applies only to above-threshold"),
+        ("select:exponential,epsilon=1,gap=yes", "gap applies only to noisy-max"),
+        ("select:noisy-max,epsilon=1,gap=yes", "proven to be free"),
+        ("select:above-threshold,epsilon=1,gap=1", "gap must be yes or no"),
+    ):
+        with pytest.raises(InvalidParameter, match=named):
+            audit(target)
+    for target, pair in (
+        ("local:randomised-response,values=2", (0, 2)),
+        ("select:noisy-max", (0, 1)),
+    ):
+        with pytest.raises((InvalidParameter, TargetFailed), match="dataset"):
+            audit(f"{target},epsilon=1", pair=pair, runs=100)
+    with pytest.raises(InvalidParameter, match="fit"):
+        audit("local:randomised-response,values=2,epsilon=1", layers=("fit",))

@@ -1,0 +1,330 @@
+"""Canaries of one run: what is refuted, how often wrongly, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import audit
+from accounting import PoissonSampled, compose
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from audit.claims.tested_claim import Claim
+from audit.statistical_tests.one_run_canaries import curve_refuted, lines_of
+from audit.training import canary_audit as module
+from audit.training.canary_audit import CanaryReport, canaries, planned_guesses
+from dpcore import DiscreteGaussian
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Relation, Scope
+from tests.alpha_budget import buy_alpha
+from tests.effort import by_day, effort
+from tests.support.dpcore.mutants import mutated, rewired
+
+Scores: TypeAlias = NDArray[np.float64]
+Coins: TypeAlias = NDArray[np.bool_]
+Law: TypeAlias = Callable[[Coins, np.random.Generator], Scores]
+
+CONFIDENCE = 0.8
+KEYS = {
+    "schema", "claim", "verdict", "epsilon_lower", "at_delta", "mu_lower", "alpha", "p_value",
+    "canaries", "guesses", "guess", "right", "tried", "method", "assumptions", "needed",
+    "histogram", "trace", "seed", "warnings", "versions",
+}  # fmt: skip
+
+
+def null(coins: Coins, rng: np.random.Generator) -> Scores:
+    return rng.normal(size=len(coins))
+
+
+def response(coins: Coins, rng: np.random.Generator) -> Scores:
+    told = np.where(rng.random(len(coins)) < 1 / (1 + math.exp(-1)), coins, ~coins)
+    return told.astype(np.float64)
+
+
+def revealing(coins: Coins, rng: np.random.Generator) -> Scores:
+    # (1, 1/50)-DP: one canary in fifty is shown as it is.
+    shown = np.where(coins, 10.0, -10.0)
+    return np.where(rng.random(len(coins)) < 0.02, shown, response(coins, rng))
+
+
+def all_or_nothing(coins: Coins, rng: np.random.Generator) -> Scores:
+    # (1, 1/10)-DP: now and then everything is shown, and then every guess is right.
+    return coins.astype(np.float64) if rng.random() < 0.1 else response(coins, rng)
+
+
+def gaussian(coins: Coins, rng: np.random.Generator) -> Scores:
+    return coins + rng.normal(size=len(coins))
+
+
+LAWS: dict[str, tuple[Law, str]] = {
+    "null, epsilon": (null, "epsilon=0"),
+    "null, delta": (null, "epsilon=0,delta=1e-5"),
+    "response": (response, "epsilon=1"),
+    "revealing": (revealing, "epsilon=1,delta=0.02"),
+    "all or nothing": (all_or_nothing, "epsilon=1,delta=0.1"),
+}
+
+
+def repeated(law: Law, claim: str, judge: Any, *, repeats: int, total: int = 200) -> list[Any]:
+    found = []
+    for repeat in range(repeats):
+        rng = np.random.default_rng([11, repeat])
+        coins = rng.random(total) < 0.5
+        found.append(judge(law(coins, rng), coins, claim, confidence=CONFIDENCE))
+    return found
+
+
+def p_value(hits: int, repeats: int) -> float:
+    # Of "wrong with probability at most 1 - CONFIDENCE".
+    return float(stats.binom.sf(hits - 1, repeats, 1 - CONFIDENCE))
+
+
+@by_day(2)
+@pytest.mark.parametrize("name", list(LAWS))
+def test_a_true_claim_is_refuted_as_rarely_as_stated(name: str) -> None:
+    bought = buy_alpha(f"canaries, {name}", "1e-10")
+    law, claim = LAWS[name]
+    repeats = effort(60, 1500)
+    reports = repeated(law, claim, canaries, repeats=repeats)
+    assert p_value(sum(report.refuted for report in reports), repeats) > bought
+    true = 0.0 if claim.startswith("epsilon=0") else 1.0
+    assert p_value(sum(report.epsilon_lower > true for report in reports), repeats) > bought
+
+
+def test_a_true_curve_is_refuted_as_rarely_as_stated() -> None:
+    bought = buy_alpha("canaries, Gaussian at the boundary", "1e-10")
+    lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10)) for k in range(60)])
+    repeats = effort(400, 6000)
+
+    def refuted(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
+        right = canaries_right(scores, coins, 32)
+        return curve_refuted(len(coins), 32, right, lines, 1 - given["confidence"])
+
+    assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=repeats)), repeats) > bought
+    # The twin: a curve of half the parameter.
+    lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10, 0.4)) for k in range(60)])
+    assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=400)), 400) < 1e-10
+
+
+def gaussian_delta(epsilon: float, mu: float = 1.0) -> Fraction:
+    low = stats.norm.cdf(-mu / 2 - epsilon / mu)
+    return Fraction(float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * low))
+
+
+def best_guesses(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
+    # The number of guesses picked on the coins that test it.
+    sizes = range(2, len(scores) + 1, 2)
+    right = [canaries_right(scores, coins, size) for size in sizes]
+    level = 1 - given["confidence"]
+    return any(
+        float(stats.binom.sf(v - 1, r, 0.5)) <= level for r, v in zip(sizes, right, strict=True)
+    )
+
+
+def canaries_right(scores: Scores, coins: Coins, size: int) -> int:
+    order = np.argsort(scores)
+    half = size // 2
+    return int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
+
+
+def test_a_number_of_guesses_chosen_on_the_coins_over_claims() -> None:
+    wrong = sum(repeated(null, "epsilon=0", best_guesses, repeats=120))
+    assert p_value(wrong, 120) < 1e-10
+
+
+def test_a_curve_whose_delta_is_forgotten_over_claims() -> None:
+    def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
+        return canaries(scores, coins, claim.partition(",")[0], **given)
+
+    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=40, total=100)
+    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=2000)
+    assert p_value(sum(report.refuted for report in kept), 40) > 1e-10
+    assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
+
+
+def test_ties_are_not_broken_by_the_order_of_the_file() -> None:
+    coins = np.arange(1000) >= 500  # a file that is sorted by inclusion
+    scores = np.zeros(1000)
+    scores[::100] = 1.0
+    assert not canaries(scores, coins, "epsilon=0").refuted
+    by_file = mutated(
+        module._ordered, "np.random.default_rng(seed).permutation(len(values))", "np.arange(1000)"
+    )
+    assert rewired(canaries, _ordered=by_file)(
+        scores, coins, "epsilon=0", relation="add-remove", guesses=None, guess="both",
+        confidence="0.999", seed=0, trace=False,
+    ).refuted  # fmt: skip
+
+
+def told(mu: float, total: int = 10_000) -> tuple[Scores, Coins]:
+    rng = np.random.default_rng(3)
+    coins = rng.random(total) < 0.5
+    return mu * coins + rng.normal(size=total), coins
+
+
+def test_a_training_with_half_the_noise_is_refuted_as_a_curve_and_at_a_point() -> None:
+    scores, coins = told(2.0)
+    for claim in ("gdp=1", "epsilon=3,delta=1e-5"):
+        report = canaries(scores, coins, claim, confidence="0.95")
+        assert report.refuted, claim
+        assert report.exit_code == 1
+    # Above, the true curve: 9.997 at delta = 1e-5.
+    assert 4.0 < report.epsilon_lower < 9.997
+    mu = canaries(scores, coins, "gdp=1", confidence="0.95").mu_lower
+    assert mu is not None
+    assert 1.2 < mu < 2.0
+    assert canaries(scores, coins, "gdp=2").verdict == "not_refuted"
+
+
+@pytest.mark.parametrize(
+    "rounds", [1, pytest.param(8, marks=pytest.mark.nightly)]
+)  # a composed delta takes seconds
+def test_the_curve_of_a_training_is_a_claim(rounds: int) -> None:
+    step = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=400),
+        sensitivity=20,
+        scope=Scope(relation=Relation.ADD_REMOVE),
+    )
+    sampled = PoissonSampled(curve=step, rate="1/4")
+    training = sampled if rounds == 1 else compose((sampled, rounds))
+    point = training.epsilon("1e-5").upper
+    scores, coins = told(4.0)
+    report = canaries(scores, coins, training)
+    assert report.refuted
+    assert not canaries(*told(0.3), training).refuted
+    assert report.epsilon_lower > (point if rounds == 1 else 5)  # 10,000 canaries show no more
+    assert json.loads(report.to_text())["claim"]
+
+
+def test_scores_that_favour_one_side_are_guessed_on_that_side() -> None:
+    rng = np.random.default_rng(5)
+    coins = rng.random(4000) < 0.5
+    scores = np.where(coins & (rng.random(4000) < 0.2), 1.0, rng.random(4000) / 2)
+    both = canaries(scores, coins, "epsilon=1")
+    side = canaries(scores, coins, "epsilon=1", guess="included")
+    other = canaries(-scores, ~coins, "epsilon=1", guess="excluded")
+    assert side.refuted
+    assert side.epsilon_lower == other.epsilon_lower > both.epsilon_lower + 1
+
+
+def test_too_few_canaries_measure_nothing_and_say_how_many_would() -> None:
+    scores, coins = told(8.0, 1000)
+    report = canaries(scores, coins, "epsilon=8")
+    assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+    # All of n right has probability (1 + e^-8)^-n.
+    least = math.ceil(math.log(1000) / math.log1p(math.exp(-8)))
+    assert report.needed == least
+    assert f"{least:,} canaries could" in report.warnings[0]
+    assert report.epsilon_lower > 2.5
+
+
+def test_equal_scores_measure_nothing() -> None:
+    report = canaries(np.zeros(1000), np.arange(1000) % 2, "epsilon=1")
+    assert report.verdict == "nothing_measured"
+    (warning,) = report.warnings
+    assert warning == "all scores are equal: they contain no information about the canaries"
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**60, 1e308])
+def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: float) -> None:
+    # Every score gives its canary away, and nothing is refuted: larger means not included.
+    coins = np.random.default_rng(1).random(500) < 0.5
+    found = canaries(scale * (1 - 2.0 * coins), coins, claim="epsilon=1")
+    assert found.verdict == "not_refuted"
+    assert "fewer than by chance" in found.warnings[0]
+    assert not canaries(scale * (2.0 * coins - 1), coins, claim="epsilon=1").warnings
+    near = np.where(coins, np.nextafter(scale, math.inf), scale)
+    report = canaries(near, coins, claim="epsilon=1")
+    assert report.refuted
+    assert sum(cell.included for cell in report.histogram) == coins.sum()
+    assert canaries(np.full(500, scale), coins, claim="epsilon=1").verdict == "nothing_measured"
+
+
+def test_guesses_are_planned_from_what_could_refute() -> None:
+    first, *others = planned_guesses(10_000, lambda guesses: guesses >= 2000)
+    assert (first in range(3000, 3800, 2), others) == (True, [10_000])
+    assert planned_guesses(10_000, lambda guesses: guesses >= 10_000) == (10_000,)
+    assert planned_guesses(1, lambda guesses: False) == (1,)
+    for total in (2, 3, 33, 1001):
+        sizes = planned_guesses(total, lambda guesses: False)
+        assert all(size % 2 == 0 and 0 < size <= total for size in sizes)
+        assert sorted(set(sizes)) == [*sizes]
+
+
+def test_numbers_of_guesses_share_the_level_and_equal_scores_are_all_guessed() -> None:
+    # Randomised response at epsilon = 1: every score says as much as any other.
+    found = {"ours": 0, "every": 0, "few": 0}
+    for repeat in range(effort(5, 60)):
+        rng = np.random.default_rng([5, repeat])
+        coins = rng.random(1000) < 0.5
+        scores = response(coins, rng)
+        report = canaries(scores, coins, "epsilon=0.73", confidence="0.95")
+        every = canaries(scores, coins, "epsilon=0.73", confidence="0.95", guesses=1000)
+        few = canaries(scores, coins, "epsilon=0.73", confidence="0.95", guesses=62)
+        assert [size for size, _, _ in report.tried] == [62, 250, 1000]
+        assert (report.guesses, report.right, report.epsilon_lower) in report.tried
+        each = [
+            canaries(scores, coins, "epsilon=0.73", confidence=1 - alpha, guesses=size)
+            for size, alpha in (
+                (62, Fraction(1, 40)),
+                (250, Fraction(1, 80)),
+                (1000, Fraction(1, 80)),
+            )
+        ]
+        assert report.refuted == any(one.refuted for one in each)
+        assert report.epsilon_lower == max(one.epsilon_lower for one in each)
+        for name, one in (("ours", report), ("every", every), ("few", few)):
+            found[name] += one.refuted
+    assert found["ours"] >= 0.9 * found["every"] > 2 * found["few"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "included", "given", "named"),
+    [
+        ([], [], {}, "scores"),
+        ([[1.0]], [[1]], {}, "scores"),
+        (["x"], [1], {}, "scores"),
+        ([1.0, math.nan], [0, 1], {}, r"scores\[1\]"),
+        ([1.0, 2.0], [0, 1, 1], {}, "included"),
+        ([1.0, 2.0], [0, 2], {}, r"included\[1\]"),
+        ([1.0, 2.0], [1, 1], {}, "included"),
+        ([0.0] * 1000, [1] * 800 + [0] * 200, {}, "fair coins"),
+        ([1.0, 2.0], [0, 1], {"claim": "epsilon=-1"}, "epsilon"),
+        ([1.0, 2.0], [0, 1], {"claim": "nonsense"}, "claim"),
+        ([1.0, 2.0], [0, 1], {"claim": 3}, "claim"),
+        ([1.0, 2.0], [0, 1], {"confidence": 1}, "confidence"),
+        ([1.0, 2.0], [0, 1], {"guesses": 3}, "guesses"),
+        ([1.0, 2.0], [0, 1], {"guesses": 2.5}, "guesses"),
+        ([1.0, 2.0], [0, 1], {"guess": "all"}, "guess"),
+        ([1.0, 2.0], [0, 1], {"relation": "x"}, "relation"),
+        ([1.0, 2.0], [0, 1], {"seed": -1}, "seed"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    scores: list[Any], included: list[Any], given: dict[str, Any], named: str
+) -> None:
+    claim = given.pop("claim", "epsilon=1")
+    with pytest.raises(InvalidParameter, match=named):
+        canaries(scores, included, claim, **given)
+
+
+def test_the_report_holds_every_key_and_its_own_numbers() -> None:
+    scores, coins = told(1.0, 2000)
+    report = canaries(scores, coins, "epsilon=1,delta=1e-5", trace=True)
+    found = json.loads(report.to_text())
+    assert set(found) == KEYS
+    assert found["schema"] == CanaryReport.SCHEMA
+    assert found["claim"] == Claim(epsilon=1, delta="1e-5", relation="add-remove").to_json()
+    assert sum(cell[2] + cell[3] for cell in found["histogram"]) == 2000
+    assert [size for size, _ in found["trace"]][-1] == 2000
+    assert Fraction(found["at_delta"]) == Fraction(1, 100_000)
+    assert audit.canaries is canaries
+    assert str(report).startswith(("REFUTED", "NOT REFUTED"))
+    assert str(report).count("assumed") == len(found["assumptions"])

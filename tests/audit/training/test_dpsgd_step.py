@@ -1,0 +1,225 @@
+"""A training step from the inside: every broken one is caught where it is broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from audit.errors import TargetFailed
+from audit.training import dpsgd_step as training
+from audit.training.dpsgd_step import batch_checks, dpsgd
+from audit.training.step_report import StepReport
+from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
+from tests.effort import by_day, effort
+from tests.support.audit import training_steps as steps
+from tests.support.audit.training_steps import BROKEN, RECORDS, STATED, Right
+from tests.support.dpcore.mutants import mutated
+
+ALPHA = buy_alpha("steps of a training as stated", "1e-8")
+
+
+def audited(step: Any, **given: Any) -> StepReport:
+    return dpsgd(step, **{**STATED, "alpha": ALPHA / 40, "dimension": 200, "draws": 8000, **given})
+
+
+def failed(report: StepReport) -> set[str]:
+    return {check.name for check in report.checks if check.failed}
+
+
+@pytest.mark.parametrize("step", [Right, steps.SinglePrecision, steps.ScaledUp, Right()])
+def test_a_step_as_stated_passes(step: Any) -> None:
+    for seed in range(effort(1, 8)):
+        report = audited(step, seed=seed)
+        assert failed(report) == set()
+        assert (report.verdict, report.exit_code) == ("not_refuted", 0)
+        assert len(report.checks) == 12
+
+
+@by_day(6)
+@pytest.mark.parametrize("step", list(BROKEN), ids=lambda step: step.__name__)
+def test_a_broken_step_is_caught_where_it_is_broken(step: type[Right]) -> None:
+    report = audited(step, seed=1)
+    assert BROKEN[step] in failed(report)
+    assert (report.verdict, report.exit_code) == ("refuted", 1)
+    row = next(check for check in report.checks if check.name == BROKEN[step])
+    assert row.statement in " ".join(str(report).split())
+
+
+def test_what_is_broken_elsewhere_does_not_fail_a_check() -> None:
+    assert failed(audited(steps.TenthLessNoise)) == {"noise"}
+    assert failed(audited(steps.ActualSize)) >= {"normaliser"}
+    assert failed(audited(steps.Truncated)) == {"batch sizes"}
+
+
+def test_batches_cut_at_25_of_mean_20_are_seen_at_the_default_level() -> None:
+    class Cut(Right):
+        def sample(self, rng: np.random.Generator) -> Any:
+            return rng.permutation(np.flatnonzero(rng.random(RECORDS) < 0.01))[:25]
+
+    report = audited(Cut, rate="0.01", alpha="0.05", seed=1)
+    row = next(check for check in report.checks if check.name == "batch sizes")
+    assert row.verdict == "refuted"
+    assert row.statement.startswith("0 of 400 batches have a size above 25; 4")
+
+
+def test_an_error_of_one_gradient_is_a_fault_with_its_reason() -> None:
+    report = audited(steps.NonFiniteRaises)
+    row = next(check for check in report.checks if check.name == "inf and nan")
+    assert (row.verdict, report.exit_code) == ("fault", 1)
+    assert "a gradient of inf, one coordinate: the update raised ValueError" in row.statement
+
+
+def test_batches_of_a_fixed_size_are_right_where_they_are_stated() -> None:
+    assert failed(audited(steps.Fixed, sampling="fixed")) == set()
+    assert failed(audited(steps.Shuffled, sampling="fixed")) == {"overlap"}
+    assert "batch sizes" in failed(audited(Right, sampling="fixed"))
+
+
+def test_noise_of_its_own_leaves_three_checks_unmade() -> None:
+    report = audited(steps.OwnNoise)
+    assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+    unmade = [check.name for check in report.checks if check.verdict == "nothing_measured"]
+    assert unmade == ["clipping", "normaliser", "inf and nan"]
+
+
+def p_values(found: list[Any]) -> list[float]:
+    return [check.p_value for check in found if check.p_value is not None]
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
+    bought = buy_alpha(f"the checks of {sampling} batches", "1e-10")
+    stated = audited(Right, sampling=sampling, batches=2, draws=200).stated
+    repeats, level, hits, total = effort(25, 400), 0.2, 0, 0
+    step = Right() if sampling == "poisson" else steps.Fixed()
+    rng = np.random.default_rng(5)
+    for _ in range(repeats):
+        drawn = [np.asarray(step.sample(rng)) for _ in range(20)]
+        found = p_values(list(batch_checks(drawn, stated, 0.0)))
+        hits += min(found) <= level / len(found)
+        total += 1
+    assert float(stats.binom.sf(hits - 1, total, level)) > bought
+
+
+def test_a_one_sided_level_fails_too_often() -> None:
+
+    once = mutated(training._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
+    rng = np.random.default_rng(5)
+    wrong = sum(once(int(rng.binomial(1000, 0.3)), 1000, 0.3) <= 0.05 for _ in range(400))
+    assert wrong > 100
+
+
+def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
+
+    unpaid = mutated(training._spread, "len(events) * p_value", "p_value")
+    rng = np.random.default_rng(5)
+    repeats, level, bought = 80, 0.05, buy_alpha("ranges of batch sizes", "1e-10")
+    drawn = rng.binomial(1000, 0.02, size=(repeats, 200))
+    right, wrong = (
+        sum(of(sizes, 1000, 0.02, "")[0] <= level for sizes in drawn)
+        for of in (training._spread, unpaid)
+    )
+    assert float(stats.binom.sf(right - 1, repeats, level)) > bought
+    assert float(stats.binom.sf(wrong - 1, repeats, level)) < bought
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"records": 1}, "records"),
+        ({"rate": 0}, "rate"),
+        ({"rate": 1}, "rate"),
+        ({"rate": "nan"}, "rate"),
+        ({"noise_multiplier": 0}, "noise_multiplier"),
+        ({"clip": -1}, "clip"),
+        ({"sampling": "x"}, "sampling"),
+        ({"sampling": "fixed", "rate": "0.00001"}, "rate"),
+        ({"dimension": 1}, "dimension"),
+        ({"batches": 1}, "batches"),
+        ({"draws": 1}, "draws"),
+        ({"alpha": 1}, "alpha"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_a_bad_parameter_is_named(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidParameter, match=named):
+        dpsgd(Right, **{**STATED, **given})
+    with pytest.raises(InvalidParameter, match="must have a method sample"):
+        dpsgd(object(), **STATED)
+
+
+class Failing(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        raise ValueError("no gradients today")
+
+
+class Fails(Right):
+    def __init__(self) -> None:
+        raise OSError("no disk")
+
+
+class Needs(Right):
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+
+class Outside(Right):
+    def sample(self, rng: Any) -> Any:
+        return np.array([RECORDS])
+
+
+class Scalar(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return 1.0
+
+
+class Named(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return {"weights": gradients.sum(axis=0)}
+
+
+@pytest.mark.parametrize("name", ["records", "dimension", "batches", "draws"])
+def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
+    given: dict[str, Any] = {"records": 1000, "rate": "0.1", "noise_multiplier": 1, "clip": 1}
+    with pytest.raises(InvalidParameter, match=f"{name} = .*must be <= "):
+        dpsgd(Right, **{**given, name: 10**30})
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (Failing, "no gradients today"),
+        (Fails, r"no disk at test_dpsgd.py:\d+$"),
+        # A call that could not begin has no place, least of all in our code.
+        (Needs, "argument: 'model'$"),
+        (Outside, "0..1999"),
+        (Scalar, "shape"),
+        (Named, "array of numbers, not of type object"),
+    ],
+)
+def test_a_step_that_fails_is_told(step: type[Right], said: str) -> None:
+    with pytest.raises(TargetFailed, match=said):
+        audited(step)
+
+
+class NotFinite(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return np.full(gradients.shape[1], np.nan)
+
+
+class Nothing(Right):
+    def update(self, gradients: Any, rng: Any) -> Any:
+        return np.zeros(gradients.shape[1])
+
+
+def test_an_update_that_is_not_finite_fails_the_normaliser_too() -> None:
+    assert failed(audited(NotFinite)) >= {"noise", "empty batch", "clipping", "normaliser"}
+
+
+def test_an_update_that_nothing_moves_is_told_in_a_whole_sentence() -> None:
+    row = next(check for check in audited(Nothing).checks if check.name == "clipping")
+    assert row.statement == "no planted gradient changes the update"

@@ -1,0 +1,318 @@
+"""Experiments that go on from a file: the same bytes, whenever and however they were ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.runner import SCHEMA, _json, resume, run_cells
+from bandits.worlds import Worlds
+from bandits.worlds.reward_environment import Bernoulli
+from dpcore.cli.state_file import next_record, read_records, started
+from dpcore.errors import InvalidParameter
+
+ROOT = Path(__file__).parents[3]
+_START = started(SCHEMA)
+
+
+def small(**more: Any) -> Experiment:
+    given: dict[str, Any] = {
+        "preset": "tkms/binary",
+        "algorithms": ("cdp-se", "se"),
+        "epsilons": (1,),
+        "horizon": 500,
+        "instances": 3,
+        "arms": 3,
+        "checkpoints": (100, 500),
+    }
+    return Experiment(**{**given, **more})
+
+
+def kept(path: Path, experiment: Experiment | None = None) -> list[Cell]:
+    wanted = experiment or small()
+    worlds = wanted.worlds()
+    with resume(path, wanted, worlds) as state:
+        return run_cells(wanted, worlds, done=tuple(state.cells), store=state.append)
+
+
+def records(path: Path) -> list[bytes]:
+    with path.open("rb") as file:
+        return [record.payload for record in read_records(file, _START)]
+
+
+def write(path: Path, *payloads: bytes) -> None:
+    """Records with the digests that fit."""
+    written, digest = [], _START
+    for payload in payloads:
+        record, digest = next_record(digest, payload)
+        written.append(record)
+    path.write_bytes(b"".join(written))
+
+
+@pytest.fixture(name="whole")
+def stored(tmp_path: Path) -> tuple[Path, bytes, list[Cell]]:
+    path = tmp_path / "state.jsonl"
+    cells = kept(path)
+    return path, path.read_bytes(), cells
+
+
+def test_a_file_holds_the_experiment_and_its_cells(whole: tuple[Path, bytes, list[Cell]]) -> None:
+    path, data, cells = whole
+    assert cells == run_cells(small(), small().worlds())
+    first, *others = (json.loads(record) for record in records(path))
+    assert (first["schema"], first["horizon"]) == (SCHEMA, 500)
+    assert [each["instance"] for each in others] == [0, 1, 2] * 2
+    assert kept(path) == cells
+    assert path.read_bytes() == data
+
+
+def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_bytes(
+    whole: tuple[Path, bytes, list[Cell]],
+) -> None:
+    path, data, cells = whole
+    rng = random.Random(3)
+    with path.open("rb") as file:
+        ends = [record.end for record in read_records(file, _START)]
+    for cut in (0, 1, *ends, *(end - 1 for end in ends), *rng.sample(range(len(data)), 12)):
+        path.write_bytes(data[:cut])
+        assert kept(path) == cells
+        assert path.read_bytes() == data
+
+
+def test_a_power_cut_that_leaves_zeros_is_a_torn_end(
+    whole: tuple[Path, bytes, list[Cell]],
+) -> None:
+    path, data, cells = whole
+    header = len(next_record(_START, records(path)[0])[0])
+    for cut in (0, header, len(data) - 40):
+        path.write_bytes(data[:cut] + bytes(min(200, len(data) - cut)))
+        assert kept(path) == cells
+        assert path.read_bytes() == data
+
+
+def test_what_is_stored_is_not_played_again(
+    whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*args: object) -> Cell:
+        raise AssertionError
+
+    path, _, cells = whole
+    monkeypatch.setattr("bandits.experiments.runner.play_task", never)
+    assert kept(path) == cells
+
+
+OTHERS: dict[str, Any] = {
+    "algorithms": ("se", "cdp-se"),
+    "horizon": 501,
+    "seed": 2,
+    "checkpoints": (200, 500),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_experiment_is_refused_by_name(
+    whole: tuple[Path, bytes, list[Cell]], name: str
+) -> None:
+    path, data, _ = whole
+    change = {name: OTHERS[name], **({"checkpoints": (501,)} if name == "horizon" else {})}
+    with pytest.raises(InvalidParameter, match=f"was started with another value of {name}"):
+        kept(path, small(**change))
+    assert path.read_bytes() == data
+
+
+def test_other_data_are_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
+    path, _, _ = whole
+    worlds = Worlds(environments=small().worlds().environments, data="0" * 64)
+    with (
+        pytest.raises(InvalidParameter, match="another value of data"),
+        resume(path, small(), worlds),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("RECIPE", "another value of recipe"), ("means", "another value of worlds")]
+)
+def test_other_coins_and_other_worlds_are_refused(
+    whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    # The version says nothing of either: the code, or scikit-learn, may have changed under it.
+    path, data, _ = whole
+    worlds = small().worlds().environments
+    if name == "RECIPE":
+        monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
+    else:
+        worlds = (*worlds[:-1], Bernoulli(means=(0.1, 0.2, 0.3)))
+    with (
+        pytest.raises(InvalidParameter, match=words),
+        resume(path, small(), Worlds(environments=worlds)),
+    ):
+        pass
+    assert path.read_bytes() == data
+
+
+def test_a_record_that_was_changed_moved_or_left_out_is_refused(
+    whole: tuple[Path, bytes, list[Cell]],
+) -> None:
+    path, data, cells = whole
+    with path.open("rb") as file:
+        ends = [0, *(record.end for record in read_records(file, _START))]
+    parts = [data[a:b] for a, b in pairwise(ends)]
+    changed = parts[2].replace(b'"instance":1', b'"instance":2')
+    for content in (
+        [*parts[:2], changed, *parts[3:]],
+        [parts[0], *parts[2:]],
+        [*parts[:3], parts[2], *parts[3:]],
+    ):
+        path.write_bytes(b"".join(content))
+        with pytest.raises(InvalidParameter, match="is damaged at byte"):
+            kept(path)
+        assert path.read_bytes() == b"".join(content)
+    # The last one may be torn inside, and is played again.
+    path.write_bytes(b"".join([*parts[:-1], parts[-1].replace(b'"instance"', b'"instante"')]))
+    assert kept(path) == cells
+    assert path.read_bytes() == data
+
+
+# Imports once; each child is a process of its own, killed after it has stored something new.
+SCRIPT = f"""
+import os, random, signal, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from bandits.experiments import runner as module
+from bandits.experiments.experiment import Experiment
+from bandits.experiments.runner import run_cells
+from bandits.experiments.runner import resume
+played = module.play_task
+def slowly(*cell):
+    time.sleep(0.01)
+    return played(*cell)
+module.play_task = slowly
+wanted = Experiment(
+    preset="tkms/binary", algorithms=("cdp-se", "se"), epsilons=(1,), horizon=500, instances=20,
+    arms=3, checkpoints=(100, 500),
+)
+worlds = wanted.worlds()
+rng, sizes = random.Random(5), [0]
+while True:
+    child = os.fork()
+    if not child:
+        with resume("state", wanted, worlds) as state:
+            run_cells(wanted, worlds, done=tuple(state.cells), store=state.append)
+        os._exit(0)
+    ended = 0
+    while not ended and len(sizes) <= 8:
+        if os.path.exists("state") and os.path.getsize("state") > sizes[-1]:
+            time.sleep(rng.uniform(0, 0.06))
+            os.kill(child, signal.SIGKILL)
+            break
+        time.sleep(0.001)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    status = status if ended else os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status):
+        break
+    sizes.append(os.path.getsize("state"))
+print(*sizes)
+"""
+
+
+def test_kill_9_at_random_moments_changes_nothing(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    sizes = [int(word) for word in ran.stdout.split()]
+    assert len(sizes) > 4
+    # No cell that was stored is ever lost, and each process stored some.
+    assert sizes == sorted(set(sizes))
+    kept(tmp_path / "whole", small(instances=20))
+    assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+WORLDS: Worlds = small().worlds()
+CELLS = run_cells(small(), WORLDS)
+
+
+def begun(path: Path) -> Path:
+    with resume(path, small(), WORLDS):
+        pass
+    return path
+
+
+def refused(path: Path, words: str) -> None:
+    """It cannot be resumed, and stays as it is."""
+    data = path.read_bytes()
+    with pytest.raises(InvalidParameter, match=words), resume(path, small(), WORLDS):
+        pass
+    assert path.read_bytes() == data
+
+
+def test_a_cell_is_on_the_disk_before_the_next_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.jsonl"
+    synced: list[tuple[int, int]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, len(records(path))))
+
+    monkeypatch.setattr("dpcore.cli.state_file.os.fsync", fsync)
+    with resume(path, small(), WORLDS) as state:
+        file, folder = path.stat().st_ino, tmp_path.stat().st_ino
+        assert synced == [(file, 1), (folder, 1)]
+        for number, cell in enumerate(CELLS, start=2):
+            state.append(cell)
+            assert synced[-1] == (file, number)
+
+
+@pytest.mark.parametrize("name", ["dpcore", "numpy"])
+def test_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    begun(tmp_path / "state.jsonl")
+
+    def other(package: str) -> str:
+        return "0.0" if package == name else version(package)
+
+    monkeypatch.setattr("bandits.experiments.runner.version", other)
+    refused(tmp_path / "state.jsonl", f"was started with another value of {name}")
+
+
+def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with resume(path, small(), WORLDS) as state:
+        state.append(CELLS[1])
+    refused(path, "has cells in another order")
+
+
+@pytest.mark.parametrize(
+    "change", [{"pulls": [500, 0, False]}, {"regret": [1, 2]}, {"another": 1}], ids=str
+)
+def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = begun(tmp_path / "state")
+    write(path, *records(path), _json({**CELLS[0].to_json(), **change}))
+    refused(path, "contains invalid data .* in cell 1")
+
+
+@pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
+def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
+    write(tmp_path / "state", header, _json(CELLS[0].to_json()))
+    refused(tmp_path / "state", "contains invalid data")
+
+
+def test_what_json_does_not_know_is_never_written() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        _json({"mean_bits_per_user": float("nan")})

@@ -1,0 +1,190 @@
+"""Tables of running sums: the same numbers as the streams of dpcore; what one user moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from accounting.privacy_curves.derive_guarantee import guarantee
+from bandits.privatizers import combinatorial_outcomes
+from bandits.privatizers.combinatorial_outcomes import (
+    StreamPrivatizer,
+    StreamRelease,
+    Totals,
+    totals_of,
+)
+from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.numbers.arrays import Integers
+from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
+
+HORIZON = 40
+STREAM = {"tree": TreeSum, "doubling": DoublingSum}
+
+
+def central(release: StreamRelease, horizon: int = HORIZON, sent: int = 1) -> StreamPrivatizer:
+    return StreamPrivatizer(trust="central", epsilon=1, sent=sent, horizon=horizon, release=release)
+
+
+class Scripted:
+    """A stream's source of noise that hands out given draws, one after another."""
+
+    def __init__(self, draws: Sequence[int]) -> None:
+        self.left: Iterator[int] = iter(draws)
+
+    def sample(self, *, rng: object) -> int:
+        del rng
+        return next(self.left)
+
+
+def streamed(
+    release: str, outcomes: Sequence[int], draws: Sequence[int]
+) -> list[tuple[float, int]]:
+    """What ``dpcore.continual`` releases, with these draws: value and count after each outcome."""
+    setting = STREAM[release](horizon=HORIZON, noise=DiscreteLaplace(scale=1))
+    object.__setattr__(setting, "noise", Scripted(draws))
+    stream = setting.start(rng=SeededRng(1))
+    return [(float(found.value), found.items) for found in map(stream.add, outcomes)]
+
+
+def tabled(
+    sums: Totals, outcomes: Integers, draws: Integers, cell: tuple[int, int] = (0, 0)
+) -> list[tuple[float, int]]:
+    place = np.array([cell[0] * sums.count.shape[1] + cell[1]])
+    found = []
+    for outcome, drawn in zip(outcomes, draws, strict=True):
+        sums.add(place, np.array([outcome]), np.array([drawn]))
+        found.append((float(sums.value[cell]), int(sums.count[cell])))
+    return found
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling"])
+def test_a_table_releases_what_the_stream_releases(release: StreamRelease) -> None:
+    world = np.random.default_rng(1)
+    outcomes = world.integers(0, 2, HORIZON)
+    sums = totals_of(central(release), 2, [SeededRng(1), SeededRng(2)])
+    draws = world.integers(-50, 50, HORIZON)
+    if release == "doubling":  # drawn at the start, as sums of the closed blocks
+        own = np.diff(sums.noise[2], prepend=0)
+        draws[: len(own)] = own
+    found = tabled(sums, outcomes, draws, (1, 0))
+    assert found == streamed(release, outcomes.tolist(), draws.tolist())
+    assert (sums.count[[0, 0, 1], [0, 1, 1]] == 0).all()  # the other cells stay as they were
+
+
+@pytest.mark.parametrize("limit", [1 << 53, 0], ids=["floats", "integers"])
+def test_a_factorised_table_is_the_square_root_stream_of_blocks(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly A C^-1 (C x + z) = A x + A C^-1 z, by fractions."""
+    monkeypatch.setattr(combinatorial_outcomes, "_EXACT_FLOATS", limit)
+    setting = central("factorisation", horizon=4096)
+    assert (setting.block, setting.items) == (4, 1024)
+    sums = totals_of(setting, 1, [SeededRng(1)])
+    assert (sums.noise.dtype == np.int64) is (limit == 0)
+    drawn = sums.noise[0].astype(np.int64)
+    outcomes = np.random.default_rng(2).integers(0, 2, 40)
+    found = tabled(sums, outcomes, np.zeros(40, dtype=np.int64))
+    stream = SquareRootSum(horizon=1024, grid=setting.grid, noise=DiscreteLaplace(scale=1), high=4)
+    object.__setattr__(stream, "noise", Scripted(drawn.tolist()))
+    running = stream.start(rng=SeededRng(1))
+    for block in range(10):
+        total = running.add(int(outcomes[4 * block : 4 * block + 4].sum()))
+        value, count = found[4 * block + 3]
+        # The stream is rounded to 1/grid.
+        assert abs(Fraction(value) - total.value) <= Fraction(501, 1000) / setting.grid
+        assert count == 4 * (block + 1)
+        assert found[4 * block + 2][1] == 4 * block  # in between the last one stands
+
+
+def test_local_and_plain_tables_are_sums() -> None:
+    world = np.random.default_rng(3)
+    outcomes, draws = world.integers(0, 2, 9), world.integers(-9, 9, 9)
+    for trust, wanted in (("local", outcomes + draws), ("none", outcomes)):
+        setting = StreamPrivatizer(trust=trust, epsilon=1, sent=1, horizon=9)  # type: ignore[arg-type]  # words of a Literal, or what is refused
+        found = tabled(totals_of(setting, 1, [SeededRng(1)]), outcomes, draws)
+        assert found == [(float(s), i + 1) for i, s in enumerate(np.cumsum(wanted))]
+
+
+def nodes_moved(release: StreamRelease, horizon: int, at: int) -> float:
+    """How far the sums move, in all, of which each draw is the noise: outcome ``at`` 0 or 1.
+
+    Draws are told apart by their values, 1000^i in the order in which they are made.
+    """
+    found = []
+    for outcome in (0, 1):
+        sums = totals_of(central(release, horizon), 1, [SeededRng(1)])
+        if release == "doubling":
+            sums.noise = np.zeros_like(sums.noise)
+        outcomes = np.zeros(horizon, dtype=np.int64)
+        outcomes[at] = outcome
+        found.append(tabled(sums, outcomes, np.zeros(horizon, dtype=np.int64)))
+    blocks: set[tuple[int, int]] = set()
+    for t in range(1, horizon + 1):
+        end = t if release == "tree" else 1 << (t.bit_length() - 1)
+        while end:
+            size = end & -end if release == "tree" else max(end // 2, 1)
+            blocks.add((end - size, end))
+            end -= size
+
+    def value(run: list[tuple[float, int]], t: int) -> float:
+        return run[t - 1][0] if t else 0.0
+
+    return sum(
+        abs((value(found[1], e) - value(found[1], s)) - (value(found[0], e) - value(found[0], s)))
+        for s, e in blocks
+    )
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling"])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 7, 8, 13])
+def test_sensitivity_is_what_replay_over_neighbours_finds(
+    release: StreamRelease, horizon: int
+) -> None:
+    setting = central(release, horizon, sent=3)
+    moved = max(nodes_moved(release, horizon, at) for at in range(horizon))
+    assert 3 * moved == sum(setting.moves) * 3
+    law = setting.noise
+    assert isinstance(law, DiscreteLaplace)
+    assert law.scale == 3 * int(moved)  # epsilon = 1
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
+def test_one_outcome_moves_as_much_as_the_running_sums_say(release: StreamRelease) -> None:
+    setting = central(release, horizon=1000)
+    kind = {**STREAM, "factorisation": SquareRootSum}[release]
+    grid = {"grid": setting.grid} if release == "factorisation" else {}
+    assert setting.moves == kind(horizon=1000, noise=DiscreteLaplace(scale=1), **grid).moves
+
+
+@by_day(2)
+@pytest.mark.parametrize("sent", [1, 2, 8])
+def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
+    """Tossing the levels or K away would be seen: the promise is computed, not stated."""
+    for trust, release, wanted in (
+        ("local", "tree", sent),
+        ("central", "tree", 17 * sent),
+        ("central", "doubling", sent),
+    ):
+        setting = StreamPrivatizer(
+            trust=trust, epsilon="1/2", sent=sent, horizon=10**5, release=release,  # type: ignore[arg-type]  # words of a Literal, or what is refused
+        )  # fmt: skip
+        assert setting.noise == DiscreteLaplace(scale=2 * wanted)
+        promised = setting.guarantee()
+        assert promised is not None
+        assert promised.pure().upper == Fraction(1, 2)
+    root = central("factorisation", horizon=10**5, sent=sent).guarantee()
+    assert root is not None
+    assert 0.99 < root.epsilon("1e-6").upper_float <= 1
+
+
+def test_the_papers_noise_for_four_rounds_keeps_more_than_epsilon() -> None:
+    """Errata: Lemma 1 counts log2 T levels, and T = 4 has 3: 1.5 epsilon without the factor 2."""
+    setting = central("tree", horizon=4)
+    assert setting.noise == DiscreteLaplace(scale=3)
+    printed = TreeSum(horizon=4, noise=DiscreteLaplace(scale=2))
+    assert guarantee(printed).pure().upper == Fraction(3, 2)

@@ -1,0 +1,319 @@
+"""The names of the package, what its classes demand and refuse, and parts of one's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import bandits
+from accounting.convert_guarantees import as_pure
+from accounting.errors import NotDerived
+from accounting.guarantees.stated_guarantees import Assumed, Pure, PureBound
+from bandits import Environment, Policy, Privatizer, cz_instance, play
+from bandits.actions import Actions, LinearModel
+from bandits.batch import Commit, Pulls, Released
+from bandits.combinatorial_problem import AtLeastOne, Problem
+from bandits.policies.cucb import cucb
+from bandits.policies.linear_phased_elimination import PhasedElimination
+from bandits.policies.policy import Choice
+from bandits.policies.policy_settings import Setting
+from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.privatizers.averages import AveragePrivatizer
+from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
+from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
+from bandits.privatizers.privatizer import Unprotected
+from bandits.privatizers.user_pool import SteadyPrivatizer
+from bandits.radius.radius import ExactRadius, PaperRadius
+from bandits.super_arms import Unions
+from bandits.worlds.combinatorial import BitWorld
+from dpcore import DiscreteLaplace
+from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.skellam import Skellam
+from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
+from dpcore.sampling.rng import SeededRng
+from tests.support.dpcore.refusals import refused
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in bandits.__all__:
+        assert getattr(bandits, name).__doc__
+    assert sorted(bandits.__all__) == bandits.__all__
+    assert len(bandits.__all__) < 20
+    with pytest.raises(AttributeError, match="no attribute 'Bandit'"):
+        _ = bandits.Bandit
+
+
+HEAVY = ["sqlalchemy", "joblib", "scipy.stats", "typer"]
+NEW_USERS = "import bandits.cli.run; from bandits import Experiment, read_algorithm, run_cells"
+
+
+@pytest.mark.parametrize("imported", ["import bandits", NEW_USERS])
+def test_neither_the_package_nor_a_run_of_new_users_takes_a_ledger_along(imported: str) -> None:
+    heavy = ["sqlalchemy", "scipy.stats"] if imported == NEW_USERS else HEAVY
+    look = f"import sys; {imported}; print([m for m in {heavy}"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{look} if m in sys.modules])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "given"),
+    [
+        (BatchedElimination, "privatizer", {}),
+        (ShuffleElimination, "privatizer", {}),
+        (SumPrivatizer, "epsilon", {"trust": "pure", "failure": "1e-6"}),
+        (BitPrivatizer, "epsilon", {"delta": "1e-6"}),
+    ],
+)
+def test_what_has_no_default_is_demanded(
+    kind: type[object], missing: str, given: dict[str, object]
+) -> None:
+    with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
+        kind(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared(Privatizer):
+    """Laplace noise for epsilon = 1/2 in 16 steps, shared by the users."""
+
+    name: str = "shared"
+    epsilon: Fraction = Fraction(1, 2)
+    assumptions: tuple[str, ...] = (SUM_ONLY, ALL_HONEST)
+
+    def protocol(self, pulls: int) -> AggregatedSum:
+        share = DiscreteLaplace(scale=32).share(pulls)
+        return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fewer(Shared):
+    """It runs the protocol of one user more."""
+
+    def protocol(self, pulls: int) -> AggregatedSum:
+        return replace(Shared.protocol(self, pulls + 1), threshold=501, modulus=13_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffled(Shared):
+    """Shares in a shuffler of which nothing is assumed, unless it says so."""
+
+    over: Relaxed | None = None
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        return self.over
+
+    def protocol(self, pulls: int) -> ShuffledPure:  # type: ignore[override]  # another protocol
+        share = DiscreteLaplace(scale=32).share(pulls)
+        return ShuffledPure(users=pulls, precision=16, threshold=500, share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    arms: int
+    best: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreThenCommit(Policy[Explored]):
+    privatizer: Privatizer = field()
+    each: int = 400
+    name: str = "etc"
+
+    def init(self, arms: int, horizon: int) -> Explored:
+        return Explored(arms=arms)
+
+    def choose(self, state: Explored) -> Choice:
+        return Pulls((self.each,) * state.arms) if state.best is None else Commit(state.best)
+
+    def observe(self, state: Explored, released: Released) -> Explored:
+        sums = [total for total in released.sums if total is not None]
+        return replace(state, best=sums.index(max(sums)))
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return (self.each,)
+
+
+class Halves(Environment):
+    """Every reward is 1/2 or, of the last arm, 1."""
+
+    means = (0.5, 0.5, 1.0)
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        whole = pulls * precision
+        return whole if arm == 2 else int(world.binomial(whole, 0.5))
+
+
+def test_an_own_policy_privatizer_and_world_play_together() -> None:
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'privatizer'"):
+        ExploreThenCommit()  # type: ignore[call-arg]  # what is refused
+    policy = ExploreThenCommit(privatizer=Shared())
+    world = np.random.default_rng(1)
+    run = play(policy, Halves(), horizon=5000, world=world, rng=SeededRng(1))
+    assert run.pulls == (400, 400, 4200)
+    assert run.guarantee is not None
+    assert as_pure(run.guarantee) == PureBound("1/2")
+    assert len(run.releases) == 3
+    assert run.bits_per_user == Shared().protocol(400).bits_per_user
+    again = play(policy, cz_instance("0.5", 0), horizon=5000, world=world, rng=SeededRng(1))
+    assert again.guarantee == run.guarantee
+
+
+def test_a_guarantee_is_that_of_the_protocol_or_none() -> None:
+    for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
+        with pytest.raises(InvalidParameter, match="must have a protocol for 8 users, not for 9"):
+            ask(8)
+    with pytest.raises(InvalidParameter, match="privatizer"):
+        Fewer().release(3, 8, SeededRng(1))
+    with pytest.raises(NotDerived, match="no relaxed aggregation"):
+        Shuffled().guarantee(8)
+    over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
+    promised = Shuffled(over=over).guarantee(8)
+    # 1/2 of the sum, 2/4 of the hat.
+    assert promised == Assumed(Pure(1), reason=str(over))
+    assert Shuffled(over=over).record(8, "b") is None
+
+
+BITS = BitPrivatizer(epsilon=1, delta="1e-6")
+STEADY = SteadyPrivatizer(law=Skellam(variance=4), steps=4, failure="1e-3")
+MODEL = LinearModel(actions=Actions(np.eye(2)), deviation="0.1")
+TOP = Problem(decisions=Unions.subsets(4, 2))
+ANY = Problem(decisions=Unions.subsets(4, 2), reward=AtLeastOne())
+
+GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
+    SumPrivatizer: {"trust": "pure", "epsilon": 1, "failure": "1e-6"},
+    BitPrivatizer: {"epsilon": 1, "delta": "1e-6"},
+    SteadyPrivatizer: {"law": Skellam(variance=4), "steps": 4, "failure": "1e-3"},
+    AveragePrivatizer: {"trust": "central"},
+    StreamPrivatizer: {"trust": "local", "epsilon": 1, "sent": 1, "horizon": 10},
+    Deployment: {},
+    BatchedElimination: {"privatizer": Unprotected()},
+    DpSe: {"epsilon": 1, "failure": "1e-6"},
+    ShuffleElimination: {"privatizer": BITS},
+    Setting: {"epsilon": "1/2", "delta": "1e-6", "horizon": 10**4, "arms": 3},
+    LinearModel: {"actions": MODEL.actions, "deviation": "0.1"},
+    PhasedElimination: {"model": MODEL, "privatizer": AveragePrivatizer(trust="none", bound=2)},
+    BitWorld: {"of": TOP, "chances": (0.5,) * 4},
+    cucb: {"name": "cucb-dp", "problem": TOP, "horizon": 1000},
+}
+"""What each can be made of."""
+
+WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
+    SumPrivatizer: {
+        "trust": ("blind",),
+        "epsilon": (0, -1, float("nan")),
+        "failure": (0, 1),
+        "scaling": (0, {"scaling": 2, "parameters": "paper"}, {"scaling": "1/2", "trust": "renyi"}),
+        "delta": (
+            "1e-6",
+            {"delta": "1e-6", "trust": "renyi", "parameters": "paper"},
+            {"delta": 1, "trust": "renyi"},
+        ),
+        "parameters": ("best",),
+    },
+    BitPrivatizer: {"epsilon": (0,), "delta": (0, 1), "parameters": ("best",)},
+    SteadyPrivatizer: {
+        "law": (
+            "skellam",
+            DiscreteGaussian(sigma_squared=4),
+            {"law": Binomial(trials=9, probability="1/3"), "steps": 1},
+        ),
+        "steps": ({"law": Binomial(trials=9, probability="1/2"), "steps": 2},),
+        "deployment": ("everyone",),
+    },
+    AveragePrivatizer: {
+        "trust": ("nobody",),
+        "epsilon": (0, "nan"),
+        "delta": (0, 1),
+        "bound": (0,),
+        "calibration": ("guess", {"trust": "shuffle", "calibration": "pure"}),
+    },
+    StreamPrivatizer: {
+        "trust": ("server",),
+        "release": ("blocks",),
+        "epsilon": (0, float("nan")),
+        "delta": (1,),
+        "sent": (0,),
+        "horizon": (0, 10**8 + 1),
+    },
+    Deployment: {
+        "honest": (0, "nan", 2),
+        "dropouts": (1, "-1/9", {"dropouts": "1/2", "aggregation": "masked"}),
+        "aggregation": ("paper",),
+    },
+    BatchedElimination: {
+        "failure_probability": (0, 1, "-0.1", "0.95", "1/2"),
+        "privatizer": (None, {"most": 4}),
+        "radius": ("paper", {"most": 4, "privatizer": STEADY, "radius": PaperRadius()}),
+        "schedule": (2,),
+        "most": (0, "x"),
+    },
+    DpSe: {"epsilon": (0, -1), "failure": (0,), "failure_probability": (1,), "radius": ("paper",)},
+    ShuffleElimination: {
+        "privatizer": (Unprotected(),),
+        "batch": (0,),
+        "radius": ("best", ExactRadius()),
+    },
+    Setting: {
+        "epsilon": (0, "-1"),
+        "delta": (0, 1),
+        "arms": (0,),
+        "horizon": (2,),
+        "radius": ("best",),
+        "schedule": ("cz",),
+        "failure_probability": (1, "0.95"),
+    },
+    LinearModel: {"bound": ("1/2",), "deviation": (2, "nan")},
+    PhasedElimination: {
+        "alpha": (0, 1),
+        "clients": ("some",),
+        "each": (5, {"clients": "fixed", "each": 0}),
+        "users": ({"population": 0},),
+        "model": (None,),
+        "radius": ("best", None),
+        "privatizer": (AveragePrivatizer(trust="none", bound=3),),
+    },
+    BitWorld: {
+        "chances": ((0.5, 0.5), (0.5, 0.5, 1.5, 0), (0.5, 0.5, float("nan"), 0)),
+        "together": ((0, 0), (0, 0, 0, 4), {"together": (0, 0, 1, 2), "of": ANY}),
+    },
+    cucb: {
+        "name": ("ucb",),
+        "problem": (3,),
+        "horizon": (3,),
+        "epsilon": (0,),
+        "c": (1, "nan"),
+        "radius": ("narrow",),
+        "release": ("blocks",),
+        "delta": (0,),
+    },
+}
+"""By what is made and by argument: values of it, or it and what else is given."""
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [(make, argument) for make, wrong in WRONG.items() for argument in wrong],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
+def test_what_is_wrong_is_refused_by_name(make: Callable[..., object], argument: str) -> None:
+    make(**GOOD[make])
+    for value in WRONG[make][argument]:
+        change = value if isinstance(value, dict) else {argument: value}
+        with refused(argument):
+            make(**{**GOOD[make], **change})

@@ -1,0 +1,243 @@
+"""The command's own words: sample, pmf, --version, --debug, and every way out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import IO
+
+import mpmath
+import pytest
+
+import dpcore.cli.app
+from dpcore import DiscreteLaplace, SeededRng
+from dpcore.cli import time_limit as module
+from dpcore.cli.time_limit import OutOfTime, time_limit
+from tests.effort import by_day
+from tests.support.run_command import typed
+
+ROOT = Path(__file__).parents[3]
+LAPLACE = "discrete-laplace:scale=10"
+START = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); import dpcore.cli.app; dpcore.cli.app.main()"
+)
+
+Capture = pytest.CaptureFixture[str]
+
+
+def start(
+    *words: str, stdout: int | IO[bytes], env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A real process: its standard output may be a full disk or a closed pipe."""
+    command = [sys.executable, "-c", START, *words]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env)
+
+
+def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
+    assert dpcore.cli.app.run(["sample", LAPLACE, "-n", "1e2", "--seed", "1"]) == 0
+    drawn = DiscreteLaplace(scale=10).sample(100, rng=SeededRng(1)).tolist()
+    assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
+
+
+@pytest.mark.parametrize("before", [[], ["--"]])
+def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
+    values = ["-1", "0", "12", "-30"]
+    assert dpcore.cli.app.run(["pmf", LAPLACE, *before, *values]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == values
+    with mpmath.workdps(40):
+        for k, lower, upper in rows:
+            mass = mpmath.tanh(mpmath.mpf(1) / 20) * mpmath.exp(-mpmath.mpf(abs(int(k))) / 10)
+            assert mpmath.mpf(float(lower)) <= mass <= mpmath.mpf(float(upper))
+            assert Fraction(upper) - Fraction(lower) <= Fraction(lower) / 2**51
+
+
+def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
+    far = "1000000000000000000000000"
+    assert dpcore.cli.app.run(["pmf", LAPLACE, "--json", "0", far]) == 0
+    out = capsys.readouterr().out
+    near, away = json.loads(out)["pmf"]
+    assert near["lower"] < near["upper"]
+    assert away == {"k": int(far), "lower": 0.0, "upper": 5e-324}
+    assert "-0.0" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["sample", "laplace"], "NOISE = laplace: must start with one of discrete-laplace"),
+        (["sample", "discrete-laplace:scale=0"], "NOISE = discrete-laplace:scale=0: scale must be"),
+        (["sample", LAPLACE, "-n", "-5"], "-n = -5: must be a whole number >= 0"),
+        (["sample", LAPLACE, "-n", "1.5"], "-n = 1.5: must be a whole number >= 0"),
+        (["sample", LAPLACE, "-n", "nan"], "-n = nan: must be a whole number >= 0"),
+        (["sample", LAPLACE, "-n", "1e30"], "-n = 1000000000000000000000000000000: does not fit"),
+        (["sample", LAPLACE, "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
+        (["sample", LAPLACE, "--seed", "x"], "--seed = x: must be a whole number >= 0"),
+        (["sample"], "Missing argument 'NOISE'; see dpcore sample --help"),
+        (["pmf", LAPLACE], "Missing argument"),
+        (["pmf", LAPLACE, "1.5"], "K = 1.5: must be a whole number"),
+        (["pmf", LAPLACE, "--nosuch"], "K = --nosuch: must be a whole number, e.g. 10"),
+        (["pmf", LAPLACE, "1", "--bits", "0"], "--bits = 0: must be a whole number from 8 to 2^20"),
+        (["pmf", LAPLACE, "1", "--bits", "x"], "--bits = x: must be a whole number from 8"),
+        (["nosuch"], "No such command 'nosuch'; see dpcore --help"),
+        (["smaple"], "No such command 'smaple': did you mean sample? see dpcore --help"),
+        (["bugdet"], "No such command 'bugdet': did you mean budget? see dpcore --help"),
+        (["audit", "count", "--pair", "0"], "requires 2 arguments; see dpcore audit --help"),
+        (["--nosuch"], "No such option: --nosuch"),
+        (["budget", "dpsgd", "--steps", "1"], "--steps (Possible options: --rounds);"),
+        (["budget", "dpsgd", "--sample-rate", "1"], "(Possible options: --batch-size);"),
+        (["budget", "epsilon", "--sampling-rate", "1"], "(Possible options: --poisson);"),
+        (["budget", "epsilon", "--sigma", "1"], "--sigma (Possible options: --noise);"),
+        (["audit", "count", "--epsilon", "1"], "--epsilon (Possible options: --claim);"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complaint: str) -> None:
+    assert dpcore.cli.app.run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("error: ")
+    assert complaint in line
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(capsys: Capture) -> None:
+    for words in (["--debug", "sample", "x"], ["sample", "x", "--debug"]):
+        assert dpcore.cli.app.run(words) == 2
+        err = capsys.readouterr().err
+        assert "Traceback" in err
+        assert err.splitlines()[-1].startswith("error: NOISE = x")
+
+
+def test_a_defect_is_never_taken_for_a_verdict(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(argument: str, text: str) -> None:
+        raise RuntimeError(f"slip\nin {text}")
+
+    monkeypatch.setattr(dpcore.cli.app, "read_law", broken)
+    assert dpcore.cli.app.run(["sample", LAPLACE]) == dpcore.cli.app.DEFECT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
+
+
+@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
+def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    running = start(*words, stdout=write)
+    os.close(write)
+    _, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (128 + signal.SIGPIPE, b"")
+
+
+@by_day(1)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    words = ("sample", LAPLACE, "-n", "1e6", "--seed", "1")
+    running = start(*words, stdout=subprocess.PIPE, env=environment)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    assert running.stdout.readline() == b"-1\n"
+    running.stdout.close()
+    assert running.wait(timeout=30) == 128 + signal.SIGPIPE
+    assert running.stderr.read() == b""
+    running.stderr.close()
+
+
+@by_day(1)
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["sample", LAPLACE], ["pmf", LAPLACE, "0", "--json"]])
+def test_a_full_disk_is_one_line_and_2(words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        running = start(*words, stdout=full)
+        _, err = running.communicate(timeout=30)
+    assert running.returncode == 2
+    assert err == b"error: standard output: No space left on device\n"
+
+
+def test_closed_streams_are_no_error() -> None:
+    command = f"{sys.executable} -c '{START}' sample {LAPLACE} >&- 2>&-".replace(
+        repr(str(ROOT)), f'"{ROOT}"'
+    )
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+def busy(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def test_what_computes_too_long_is_ended_and_what_does_not_is_not() -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with pytest.raises(OutOfTime, match="no answer within 1 seconds"), time_limit(1):
+        busy(3)
+    with time_limit(5):
+        busy(0.01)
+    assert signal.getsignal(signal.SIGPROF) == before
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_a_command_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--noise", "polya-difference:shape=0.9", "--rounds", "100000", "--epsilon", "0.01"]
+    answer = typed(capsys, "budget", "calibrate", *asked, "--delta", "1e-12", "--within", "1")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: no answer within 1 seconds of computing")
+    assert answer.err.count("\n") == 1
+
+
+def test_draws_take_as_long_as_they_need_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    @contextmanager
+    def noted(seconds: int) -> Iterator[None]:
+        limits.append(seconds)
+        yield
+
+    monkeypatch.setattr(module, "time_limit", noted)
+    noise = "discrete-laplace:scale=1"
+    assert typed(capsys, "sample", noise).code == 0
+    assert limits == []
+    assert typed(capsys, "sample", noise, "--within", "7").code == 0
+    assert typed(capsys, "pmf", noise, "0").code == 0
+    assert limits == [7, 60]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1/2", "nan", "1e309", ""])
+def test_an_end_is_a_whole_number_of_seconds(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = typed(capsys, "pmf", "discrete-laplace:scale=1", "0", "--within", value)
+    assert answer.code == 2
+    assert answer.err.startswith("error: --within = ")
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from dpcore.__main__ import main
+class Interrupted:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_gives_its_exit_code() -> None:
+    words = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+    # The console script starts there.
+    assert 'dpcore = "dpcore.__main__:main"' in (ROOT / "pyproject.toml").read_text("utf-8")

@@ -1,0 +1,169 @@
+"""Files that commands write: whole or not, and nothing of killed processes beside them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcore.cli import output_file
+from dpcore.cli.input_file import read_text
+from dpcore.cli.output_file import (
+    check_writable,
+    made_folder,
+    write_whole,
+)
+from dpcore.errors import InvalidParameter
+from tests.support.dpcore.mutants import rewired
+
+ROOT = Path(__file__).parents[3]
+
+
+def gone() -> int:
+    """The number of a process that is no more."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    dead, alive = gone(), os.getppid()
+    kept = [
+        f".rows.json.{alive}.abcd_123", f".other.{dead}.abcd_123", ".rows.json",
+        ".rows.json.mine", f".rows.json.{dead}.abc",
+    ]  # fmt: skip
+    for name in (f".rows.json.{dead}.abcd_123", *kept):
+        (tmp_path / name).touch()
+    write_whole("--output", tmp_path / "rows.json", "{}")
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, "rows.json"}
+
+
+def test_a_sweep_that_asks_nobody_is_caught(tmp_path: Path) -> None:
+    alive = tmp_path / f".regret.svg.{os.getppid()}.abcd_123"
+    alive.touch()
+    output_file._sweep(tmp_path / "regret.svg")
+    assert alive.exists()
+    rewired(output_file._sweep, _runs=lambda process: False)(tmp_path / "regret.svg")
+    assert not alive.exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from dpcore.cli import output_file
+output_file.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+output_file.write_whole("--output", Path("it.svg"), "text")
+"""
+
+
+def test_kill_9_within_a_write_leaves_nothing_for_long(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", KILLED, str(ROOT)]
+    subprocess.run(words, cwd=tmp_path, timeout=60, check=False)
+    assert len([*tmp_path.iterdir()]) == 1
+    write_whole("--output", tmp_path / "it.svg", "whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["it.svg"]
+    assert (tmp_path / "it.svg").read_text() == "whole"
+
+
+def failing(place: Path | None, *names: str) -> None:
+    with made_folder("--output", place):
+        for name in names:
+            assert place is not None
+            (place / name).touch()
+        raise KeyError
+
+
+def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    for place in (old, new, None):
+        with pytest.raises(KeyError):
+            failing(place)
+    assert [*tmp_path.iterdir()] == [old]
+    with pytest.raises(KeyError):
+        failing(new, "result")
+    assert (new / "result").exists()
+    with pytest.raises(InvalidParameter, match="is not a folder"):
+        failing(new / "result")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("loop", "Too many levels of symbolic links"),
+        ("loop/file", "Too many levels of symbolic links"),
+        ("n" * 300, "File name too long"),
+        ("folder", "is a directory"),
+        ("nowhere/file", "there is no folder"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    before = {*tmp_path.iterdir()}
+    with pytest.raises(InvalidParameter, match=reason):
+        check_writable("--output", tmp_path / name)
+    with pytest.raises(InvalidParameter):
+        write_whole("--output", tmp_path / name, "text")
+    assert {*tmp_path.iterdir()} == before
+
+
+def test_a_link_is_followed_and_permissions_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    for text in ("first", "second"):
+        check_writable("--output", tmp_path / "link")
+        write_whole("--output", tmp_path / "link", text)
+        assert (tmp_path / "target").read_text(encoding="utf-8") == text
+        (tmp_path / "target").chmod(0o600)
+    write_whole("--output", tmp_path / "link", "third")
+    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_pipe_behind_a_link_is_written_to(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    (tmp_path / "link").symlink_to(f"/proc/self/fd/{writer}")
+    check_writable("--output", tmp_path / "link")
+    write_whole("--output", tmp_path / "link", "text")
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        assert file.read() == "text"
+
+
+MOST = 1 << 10
+
+
+def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    for text in ("", "a\nb", "é" * (MOST // 2)):
+        file.write_text(text, encoding="utf-8")
+        assert read_text("--x", file, most=MOST) == text
+    file.write_text("marked", encoding="utf-8-sig")
+    assert read_text("--x", str(file), most=MOST) == "marked"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("folder", "is not a regular file"),
+        ("pipe", "is not a regular file"),
+        ("link", "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        ("nothing", "No such file"),
+        ("large", "must have at most 1,024 bytes"),
+        ("bytes", "is not text in UTF-8"),
+        ("\0", "is not a valid file name"),
+    ],
+)
+def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it: to open it would wait for ever
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "large").write_bytes(b"x" * (MOST + 1))
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidParameter, match=reason):
+        read_text("--x", tmp_path / name, most=MOST)

@@ -1,0 +1,151 @@
+r"""Whatever has the name of one of dpcore's packages is named, and never taken for a defect."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+import pytest
+
+from dpcore.cli import app as cli
+from dpcore.cli import packages
+from dpcore.cli.packages import (
+    ShadowedPackage,
+    package_names,
+    prefer_own_packages,
+    require_own_packages,
+)
+from tests.effort import by_day
+
+ROOT = Path(__file__).parents[3]
+BUDGET = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
+AUDIT = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "400", "--seed", "1"]
+Capture = pytest.CaptureFixture[str]
+
+
+def test_the_names_are_those_of_the_packages_beside_dpcore() -> None:
+    assert {path.parent.name for path in ROOT.glob("*/py.typed")} == set(package_names())
+
+
+@by_day(3)
+@pytest.mark.parametrize("where", ["accounting.py", "audit/__init__.py", "bandits/__init__.py"])
+@pytest.mark.parametrize("way", ["the folder", "the path"])
+def test_a_module_in_front_of_ours_is_named(where: str, way: str, tmp_path: Path) -> None:
+    (tmp_path / where).parent.mkdir(exist_ok=True)
+    (tmp_path / where).write_text("x = 1\n")
+    kept = [str(tmp_path), str(ROOT)] if way == "the path" else [str(ROOT)]
+    done = subprocess.run(
+        [sys.executable, "-m", "dpcore", *BUDGET],
+        cwd=tmp_path if way == "the folder" else ROOT.parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(kept)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    name = Path(where).parts[0].removesuffix(".py")
+    assert f"dpcore's own package {name}: {tmp_path / where} shadows it" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_without_code_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (tmp_path / "audit").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    require_own_packages()
+    assert cli.run(BUDGET) == 0
+    (tmp_path / "audit" / "__init__.py").touch()
+    with pytest.raises(ShadowedPackage, match="shadows it"):
+        require_own_packages()
+    assert cli.run(BUDGET) == 2
+    assert "a defect" not in capsys.readouterr().err
+
+
+TARGETS = {
+    "from accounting import rows": 2,
+    "import accounting.rows": 2,
+    "def f(d): import accounting": 2,
+    "import indirect": 3,
+    "import accountings": 3,
+    "from . import accounting": 3,
+    "x = 1": 0,
+}
+
+
+def audited(folder: Path, line: str) -> int:
+    (folder / "accounting").mkdir()
+    (folder / "accounting" / "__init__.py").write_text("rows = 1\n")
+    (folder / "indirect.py").write_text("from accounting import rows\n")
+    (folder / "t.py").write_text(f"{line}\ndef f(d, rng): return d + int(rng.integers(9))\n")
+    before = list(sys.path)
+    try:
+        return cli.run(["audit", f"{folder / 't.py'}:f", *AUDIT])
+    finally:
+        sys.path[:] = before
+        sys.modules.pop("indirect", None)
+
+
+@pytest.mark.parametrize("line", TARGETS)
+def test_a_target_that_imports_its_own_is_told(line: str, tmp_path: Path, capsys: Capture) -> None:
+    code = audited(tmp_path, line)
+    said = capsys.readouterr().err
+    assert code == TARGETS[line] or (code in {0, 1} and TARGETS[line] == 0), said
+    assert (f"{tmp_path / 'accounting'} has the name" in said) == (TARGETS[line] != 0)
+
+
+def test_ours_are_found_whatever_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "accounting.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    theirs, ours = str(tmp_path / "accounting.py"), str(ROOT / "accounting" / "__init__.py")
+    assert [found_first("accounting")] == [theirs]
+    prefer_own_packages()
+    prefer_own_packages()
+    assert len(sys.meta_path) == 2
+    assert [found_first("accounting")] == [ours]
+
+
+def found_first(name: str) -> str | None:
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec is not None:
+            return spec.origin
+    return None
+
+
+def test_what_another_distribution_wrote_over_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "accounting" / "__init__.py"
+    file.parent.mkdir()
+    file.write_text("ours = 1\n")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode()
+
+    class Installed:
+        def read_text(self, name: str) -> str:
+            return f"accounting/__init__.py,sha256={digest.rstrip('=')},9\n"
+
+    monkeypatch.setattr(packages, "_HOME", tmp_path)
+    monkeypatch.setattr(packages, "distribution", lambda name: Installed())
+    monkeypatch.setattr(
+        packages, "packages_distributions", lambda: {"accounting": ["dpcore", "invoices"]}
+    )
+    spec = packages._FINDER.find_spec("accounting", None)
+    assert spec is not None
+    assert spec.origin == str(file)
+    file.write_text("theirs = 1\n")
+    with pytest.raises(
+        ShadowedPackage, match=r"is not the file that dpcore installed; invoices also installs"
+    ):
+        packages._FINDER.find_spec("accounting", None)
+    assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
+    assert packages._FINDER.find_spec("json", None) is None

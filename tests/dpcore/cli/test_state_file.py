@@ -1,0 +1,148 @@
+"""State files: plain, locked, only ever longer, and what the system refuses is said at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcore.cli.input_file import require_plain
+from dpcore.cli.state_file import StateFile, open_state
+from dpcore.errors import InvalidParameter
+from tests.support.dpcore.mutants import mutated
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with open_state("--resume", path, owner="run") as file:
+        assert path.read_bytes() == b""
+        file.restart(b"one\n")
+        file.append(b"two\n")
+    with open_state("--resume", path, owner="run") as file:
+        assert path.read_bytes() == b"one\ntwo\n"
+        file.cut(4)
+        file.append(b"three\n")
+        assert path.read_bytes() == b"one\nthree\n"
+    assert path.read_bytes() == b"one\nthree\n"
+
+
+@pytest.mark.parametrize("made_before", [False, True])
+def test_a_state_is_private_to_its_owner_whatever_the_umask(
+    tmp_path: Path, made_before: bool
+) -> None:
+    path = tmp_path / "state"
+    before = os.umask(0)
+    try:
+        if made_before:
+            path.touch(0o666)
+        with open_state("--resume", path, owner="run") as file:
+            assert path.stat().st_mode & 0o777 == 0o600  # before a byte is in it
+            file.restart(b"one\n")
+    finally:
+        os.umask(before)
+
+
+def test_a_state_is_private_before_it_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A mode that is set afterwards leaves a window.
+    modes: list[int] = []
+    really = os.open
+
+    def watched(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        modes.append(mode)
+        return really(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", watched)
+    with open_state("--resume", tmp_path / "state", owner="run"):
+        assert modes == [0o600]
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "/dev/null", "/dev/full", "/dev/zero"])
+def test_what_is_no_plain_file_is_refused(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for refuse in (lambda at: open_state("--resume", at, owner="run").__enter__(), plain):
+        with pytest.raises(InvalidParameter, match="is not a regular file"):
+            refuse(tmp_path / name)
+
+
+def plain(path: Path) -> None:
+    require_plain("--resume", path)
+
+
+def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with (
+        open_state("--resume", path, owner="run"),
+        pytest.raises(InvalidParameter, match="is in use by another run"),
+        open_state("--resume", path, owner="run"),
+    ):
+        pass
+
+
+def failing(path: Path, *pieces: bytes) -> None:
+    with open_state("--resume", path, owner="run") as file:
+        for piece in pieces:
+            file.append(piece)
+        raise KeyError
+
+
+def test_a_refused_block_leaves_no_empty_file(tmp_path: Path) -> None:
+    path, old = tmp_path / "state", tmp_path / "old"
+    old.touch()
+    for place in (path, old):
+        with pytest.raises(KeyError):
+            failing(place)
+    assert [*tmp_path.iterdir()] == [old]
+    with pytest.raises(KeyError):
+        failing(path, b"kept")
+    assert path.read_bytes() == b"kept"
+
+
+FULL = """
+import resource, signal, sys
+sys.path.insert(0, sys.argv[1])
+from dpcore.cli.state_file import open_state
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    with open_state("--resume", "state", owner="run") as file:
+        file.append(bytes(900))
+        file.append(bytes(900))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_full_disk_names_the_file_and_not_standard_output(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, str(ROOT)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ran.stdout == "InvalidParameter --resume = state: File too large\n"
+    assert ran.stderr == ""
+    assert (tmp_path / "state").stat().st_size == 1000
+
+
+def test_a_write_that_is_taken_for_whole_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:3]))
+    path = tmp_path / "state"
+    with open_state("--resume", path, owner="run") as file:
+        file.append(b"12345678")
+        assert path.read_bytes() == b"12345678"
+        once = mutated(StateFile.append, "while left:", "if left:")
+        once(file, b"abcdef")
+        assert path.read_bytes() == b"12345678abc"

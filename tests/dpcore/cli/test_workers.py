@@ -1,0 +1,213 @@
+"""Worker processes: they end with their parent and leave no traceback; Ctrl-C is the parent's."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpcore.cli.workers import Prefetch, WorkerLost, in_processes
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import positive_rational
+from tests.effort import by_day, effort
+from tests.support.bandits.command import MAIN, ROOT
+
+PARENT = f"""
+import os, sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from dpcore.cli.workers import in_processes
+def waits(name):
+    open(name, "w").write(str(os.getpid()))
+    time.sleep(60)
+[*in_processes(waits, [("one",), ("two",)], 2)]
+"""
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 30) -> bool:
+    late = time.monotonic() + seconds
+    while not what() and time.monotonic() < late:
+        time.sleep(0.05)
+    return what()
+
+
+def runs(process: int) -> bool:
+    # A process that ended and that nobody asks for its code is in state Z.
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=tmp_path)
+    places = [tmp_path / "one", tmp_path / "two"]
+    assert wait_for(lambda: all(place.exists() and place.read_text() for place in places))
+    workers = [int(place.read_text()) for place in places]
+    assert all(map(runs, workers))
+    parent.kill()
+    parent.wait()
+    assert wait_for(lambda: not any(map(runs, workers)), 10)
+
+
+# Leaves a mark as soon as a worker was started, which is long before it can work.
+STARTING = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from dpcore.cli.workers import in_processes
+from joblib.externals.loky.backend import popen_loky_posix
+begin = popen_loky_posix.Popen._launch
+def launch(self, process):
+    begin(self, process)
+    open("started", "w").close()
+popen_loky_posix.Popen._launch = launch
+[*in_processes(time.sleep, [(60,), (60,)], 2)]
+"""
+
+
+def of_session(leader: int) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(place.parent.name))
+    return found
+
+
+@by_day(2)
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
+@pytest.mark.parametrize("wait", [0, 0.3, 0.8])
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_that_were_starting_when_their_parent_was_killed(
+    tmp_path: Path, by: signal.Signals, wait: float
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTING],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    with parent:
+        assert wait_for((tmp_path / "started").exists)
+        time.sleep(wait)
+        parent.send_signal(by)
+        assert parent.wait() == -by
+        ended = wait_for(lambda: not of_session(parent.pid), 10)
+        for process in of_session(parent.pid):
+            os.kill(process, signal.SIGKILL)
+        # Whoever reads what they say, as a pipe to tee does, hears the end of it.
+        parent.communicate(timeout=10)
+    assert ended
+
+
+def test_calls_are_given_out_no_further_ahead_than_said() -> None:
+    ahead = Prefetch(calls=iter([(each,) for each in range(100)]), most=4)
+    assert list(ahead) == [(0,), (1,), (2,), (3,)]
+    assert list(ahead) == []
+    ahead.read = 3
+    assert len(list(ahead)) == 3
+    assert not ahead.ended
+
+
+def test_all_calls_are_made_in_order_however_many() -> None:
+    calls = ((each, 1) for each in range(40))
+    assert [*in_processes(max, calls, 2)] == [max(each, 1) for each in range(40)]
+
+
+def test_what_a_call_raises_is_told_apart_from_a_lost_worker() -> None:
+    with pytest.raises(InvalidParameter, match="scale = 0"):
+        [*in_processes(positive_rational, [("scale", 0, "no noise")] * 2, 2)]
+    with pytest.raises(WorkerLost, match="ZeroDivisionError") as caught:
+        [*in_processes(divmod, [(1, 0)] * 2, 2)]
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+# joblib's thread is held after each result until work is given up: a call that the result let it
+# send is then on no worker's queue yet.
+GIVES_UP = f"""
+import sys, threading, time
+sys.path.insert(0, {str(ROOT)!r})
+from joblib.externals.loky import process_executor
+from dpcore.cli import workers
+manager = process_executor._ExecutorManagerThread
+take = manager.process_result_item
+def slowly(self, item):
+    take(self, item)
+    late = time.monotonic() + 2
+    while not self.executor_flags.shutdown and time.monotonic() < late:
+        time.sleep(0.001)
+manager.process_result_item = slowly
+told = []
+threading.excepthook = lambda args: told.append(args.exc_type.__name__)
+if sys.argv[1] == "theirs":
+    workers._backend = lambda: None
+running = workers.in_processes(pow, ((each, 2) for each in range(1000)), 2)
+assert next(running) == 0
+running.close()
+for thread in threading.enumerate():
+    if thread.name == "ExecutorManagerThread":
+        thread.join(20)
+print(told)
+"""
+
+
+@by_day(1)
+@pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
+def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", GIVES_UP, whose],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert found.stdout == f"{told}\n"
+    # On a busy machine joblib's resource tracker may find a semaphore that was removed already.
+    assert "Traceback" not in found.stderr
+    assert found.stderr.count("\n") == 2 * found.stderr.count("UserWarning: resource_tracker")
+
+
+# Says when the workers are about to be started; what is before that is Python's own.
+BEGIN = MAIN.replace(
+    "dpcore.cli.app.main()",
+    "import bandits.experiments.runner as module\n"
+    "played = module.run_cells\n"
+    "def noisily(*words, **more):\n"
+    "    open('begun', 'w').close()\n"
+    "    return played(*words, **more)\n"
+    "module.run_cells = noisily\n"
+    "dpcore.cli.app.main()",
+)
+
+
+def test_ctrl_c_at_early_moments_is_one_line(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
+    words += ["--epsilon", "1", "--jobs", "2"]
+    for wait in [0.02, *(rng.uniform(0, 1.0) for _ in range(3))][: effort(1, 4)]:
+        (tmp_path / "begun").unlink(missing_ok=True)
+        running = subprocess.Popen(
+            [sys.executable, "-c", BEGIN, "bandit", *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert wait_for((tmp_path / "begun").exists)
+        time.sleep(wait)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+        assert (running.returncode, out, err) == (130, "", "interrupted: no result\n"), wait

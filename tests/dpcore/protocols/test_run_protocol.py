@@ -1,0 +1,313 @@
+r"""A run: who is in the sum, whose noise hides them, and the same law by every route."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from dpcore import DiscreteLaplace, SeededRng
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
+from dpcore.protocols.ideal_aggregation import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    Shuffler,
+    _stacked,
+    _sum_modulo,
+    staying,
+)
+from dpcore.protocols.noisy_sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ModularSum,
+    ShuffledPure,
+)
+from dpcore.protocols.run_protocol import _crowd, _sum, run
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.round_parameters import MOST_EXPOSURE, size_neighbourhood
+from tests.alpha_budget import buy_alpha
+from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.protocol_laws import UNIT, Masses, convolved, masses, power, rounding
+from tests.support.dpcore.refusals import names, refusal
+from tests.support.dpcore.scripted_rng import NeverAsked
+
+SHARE = DiscreteLaplace(scale=2).share(4)
+PURE = AggregatedSum(users=4, precision=2, threshold=60, share=SHARE)
+IDEAL = IdealAggregation(modulus=PURE.modulus)
+PEOPLE = {"ann": 1, "bob": "1/2", "eve": Fraction(0), "joe": 0.5}
+
+
+def parts(users: int, modulus: int, dropouts: int = 0) -> MaskedAggregation:
+    return MaskedAggregation(users=users, dropouts=dropouts, coordinates=1, modulus=modulus)
+
+
+def expected(protocol: AggregatedSum, x: list[Fraction]) -> list[float]:
+    r"""The exact law of the sum mod m, by convolution of encodings and shares."""
+    total: Masses = power(masses(protocol.share, 25), len(x))
+    for value in x:
+        total = convolved(total, rounding(value, protocol.precision))
+    folded = [0] * protocol.modulus
+    for k, mass in total.items():
+        folded[k % protocol.modulus] += mass
+    assert sum(folded) > UNIT * (1 - 1e-6)
+    return [mass / UNIT for mass in folded]
+
+
+TINY = AggregatedSum(users=3, precision=2, threshold=1, share=Skellam(variance="1/2"))
+HELD = [Fraction(1, 4), Fraction(1), Fraction(5, 8)]
+RUNS = 3000
+
+ROUTES: dict[str, Aggregation] = {
+    "at once": IdealAggregation(modulus=TINY.modulus),
+    "per user": IdealAggregation(modulus=TINY.modulus, per_user=True),
+}
+
+
+def p_value(sums: Counter[int], law: list[float]) -> float:
+    cells = [binomtest(sums[y], RUNS, law[y]).pvalue for y in range(len(law))]
+    return float(min(cells) * len(cells))
+
+
+def drawn(route: Callable[[Any], int]) -> Counter[int]:
+    rng = SeededRng(77)
+    return Counter(route(rng) for _ in range(RUNS))
+
+
+def steps_mod_m(estimate: Any) -> int:
+    return int(estimate * TINY.precision) % TINY.modulus
+
+
+@by_day(1)
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_has_the_exact_law(route: str) -> None:
+    alpha = buy_alpha(f"aggregated Skellam mod m, {route}", "1e-9")
+    x = np.array([float(value) for value in HELD])
+
+    def once(rng: Any) -> int:
+        return steps_mod_m(run(TINY, x, ROUTES[route], batch="b", rng=rng).estimate)
+
+    assert p_value(drawn(once), expected(TINY, HELD)) > alpha
+
+
+def test_the_wrong_number_of_shares_is_seen() -> None:
+    alpha = buy_alpha("aggregated Skellam mod m: twin with one share more", "1e-9")
+    x = np.array([float(value) for value in HELD])
+    broken = mutated(ModularSum.sum_at_once, "summed(noise, held.size)", "noise")
+    sums = drawn(lambda rng: broken(TINY, x, rng=rng))
+    assert p_value(sums, expected(TINY, HELD)) < alpha
+
+
+def test_masks_do_not_change_the_sum() -> None:
+    # The messages are the same draws, so the masked sum is the ideal sum exactly.
+    central = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale="1/1000"))
+    for functionality in (
+        IdealAggregation(modulus=central.modulus),
+        IdealAggregation(modulus=central.modulus, per_user=True),
+        parts(4, central.modulus),
+    ):
+        assert run(central, [1.0, 0.5, 0.0, 0.5], functionality, batch="b").estimate == 2
+
+
+def test_sums_beyond_int64_are_exact() -> None:
+    m = (1 << 62) - 57
+    rows = np.full((1000, 2), m - 1, dtype=np.int64)
+    assert _sum_modulo(rows, m).tolist() == [1000 * (m - 1) % m] * 2
+    naive = int(rows.sum(axis=0)[0]) % m
+    assert naive != 1000 * (m - 1) % m
+
+
+def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
+    # Stacked as they are, numpy would make floats of them: 2^61 + 1 loses its last bit.
+    messages = {"ann": np.array([(1 << 61) + 1], dtype=np.uint64), "bob": np.array([1])}
+    assert IdealAggregation(modulus=1 << 62).total(messages).sum.tolist() == [(1 << 61) + 2]
+    broken = mutated(_stacked, "vector.astype(np.int64)", "vector")
+    assert int(broken(messages, 1 << 62).astype(np.int64).sum()) != (1 << 61) + 2
+
+
+def test_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
+    quiet = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale="1/1000"))
+    for functionality in (
+        IdealAggregation(modulus=quiet.modulus),
+        IdealAggregation(modulus=quiet.modulus, per_user=True),
+        parts(4, quiet.modulus, dropouts=1),
+    ):
+        for step in Step:
+            outcome = run(quiet, PEOPLE, functionality, batch="b", vanish={"ann": step})
+            counted = step == Step.UNMASK
+            if not counted:
+                assert outcome.participants == ("bob", "eve", "joe")
+            assert outcome.estimate == 1 + counted
+            assert outcome.release.participants == outcome.participants
+            assert outcome.release.honest == 1
+
+
+def test_the_record_holds_the_honest_noise_only() -> None:
+    outcome = run(
+        PURE, PEOPLE, IDEAL, batch="monday", vanish={"ann": Step.KEYS}, colluding=["ann", "bob"]
+    )
+    assert outcome.participants == ("bob", "eve", "joe")
+    assert (outcome.honest, outcome.release.honest) == (2, Fraction(1, 2))
+    assert outcome.release.mechanism == PURE.mechanism(2)
+    assert outcome.release.mechanism.noise == PolyaDifference(shape="1/2", scale=2)
+    assert outcome.release.batch == "monday"
+    assert len(outcome.assumptions) == 1
+
+
+def test_a_crowd_that_counts_others_is_seen() -> None:
+    def honest(crowd: Any) -> int:
+        return int(crowd(4, PEOPLE, {"ann": Step.KEYS}, ["ann", "bob"]).honest)
+
+    assert honest(_crowd) == 2
+    assert honest(mutated(_crowd, " - len(hidden.intersection(present))", "")) != 2
+    # ann vanishes and does not collude: she must not be counted.
+    assert _crowd(4, PEOPLE, {"ann": Step.KEYS}, ["bob"]).honest == 2
+    everyone = mutated(_crowd, "staying(names, vanish)", "tuple(range(len(names)))")
+    assert everyone(4, PEOPLE, {"ann": Step.KEYS}, ["bob"]).honest == 3
+
+    late = {"ann": Step.UNMASK, "bob": Step.INPUT}
+    assert staying(("ann", "bob", "eve"), late) == (0, 2)
+    assert mutated(staying, "<= Step.INPUT", "< Step.INPUT")(("ann", "bob", "eve"), late) != (0, 2)
+
+
+def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
+    masked = parts(4, PURE.modulus, dropouts=1)
+    outcome = run(PURE, PEOPLE, masked, batch="b", colluding=["ann", "bob"])
+    assert outcome.honest == 2
+
+    def three(vanish: dict[str, Step]) -> object:
+        colluding = ["ann", "bob", "eve"]
+        return run(
+            PURE, PEOPLE, masked, batch="b", vanish=vanish, colluding=colluding, rng=NeverAsked()
+        )
+
+    # Who has vanished still holds shares of everyone's secrets.
+    for vanish in ({}, {"ann": Step.UNMASK}, {"ann": Step.INPUT}):
+        assert names(refusal(lambda v=vanish: three(v)), "colluding", 3)  # type: ignore[misc]  # a default binds the loop variable
+    # One honest user is enough over the ideal party, and where every message hides itself.
+    assert run(PURE, PEOPLE, IDEAL, batch="b", colluding=["ann", "bob", "eve"]).honest == 1
+    local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
+    alone = parts(4, local.modulus, dropouts=1)
+    assert run(local, PEOPLE, alone, batch="b", colluding=["ann", "bob", "eve"]).honest == 1
+    crowd = _crowd(4, PEOPLE, {}, ["ann", "bob", "eve"])
+    blind = mutated(_sum, "> MOST_EXPOSURE", "> 1")
+    assert 0 <= blind(PURE, crowd, masked, {}, SeededRng(1)) < PURE.modulus
+
+
+def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
+    share = DiscreteLaplace(scale=2).share(100)
+    crowd = AggregatedSum(users=100, precision=2, threshold=60, share=share)
+    hood = size_neighbourhood(users=100, dropouts=10, colluding=10)
+    assert hood is not None
+    near = replace(parts(100, crowd.modulus, dropouts=10), neighbourhood=hood)
+    names_of = [str(i) for i in range(100)]
+    gone = dict.fromkeys(names_of[50:60], Step.INPUT)
+    outcome = run(
+        crowd, [0] * 100, near, batch="b", colluding=names_of[:10], vanish=gone, rng=SeededRng(1)
+    )
+    assert (outcome.honest, len(outcome.participants)) == (80, 90)
+    said = outcome.assumptions[-1]
+    assert said.startswith("which users collude or drop out does not depend on the graph, which")
+    power = int(said.split("2^-")[1].split(",")[0])
+    chance = near.exposure(10)
+    assert Fraction(1, 2 ** (power + 1)) < chance <= Fraction(1, 2**power) <= MOST_EXPOSURE
+
+    # Of so few neighbours 40 colluding ones may hold enough shares.
+    def forty() -> object:
+        many = names_of[:40]
+        return run(crowd, [0] * 100, near, batch="b", colluding=many, rng=NeverAsked())
+
+    assert near.exposure(40) > MOST_EXPOSURE
+    assert names(refusal(forty), "colluding", 40)
+    assert len(run(PURE, PEOPLE, IDEAL, batch="b").assumptions) == 1
+    assert len(run(PURE, PEOPLE, parts(4, PURE.modulus), batch="b").assumptions) == 1
+
+
+def test_two_numbers_of_one_user_are_no_two_users() -> None:
+    # Two rows of two are four numbers, and would fit four users: the noise and the sensitivity
+    # of the record would be those of one number each.
+    gone = {"2": Step.INPUT, "3": Step.INPUT}
+    rows = np.ones((4, 2))
+    ideal, each = IDEAL, IdealAggregation(modulus=PURE.modulus, per_user=True)
+    for functionality in (ideal, each, parts(4, PURE.modulus, dropouts=1)):
+        for values in (rows, rows[:, :1]):
+            line = refusal(
+                lambda f=functionality, v=values: run(  # type: ignore[misc]  # a default binds the loop variable
+                    PURE, v, f, batch="b", vanish=gone, rng=NeverAsked()
+                )
+            )
+            assert names(line, "values")
+    line = refusal(lambda: run(PURE, {name: [1, 1] for name in PEOPLE}, ideal, batch="b"))
+    assert names(line, "values")
+    doubled = mutated(_sum, "crowd.held.ndim != 1", "False")
+    assert 0 <= doubled(PURE, _crowd(4, rows, gone, []), ideal, gone, SeededRng(1)) < PURE.modulus
+
+
+def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
+    shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
+    relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
+    outcome = run(shuffled, PEOPLE, relaxed, batch="b", vanish={"ann": Step.INPUT})
+    assert (outcome.record, outcome.honest) == (None, 3)
+    assert "relaxed" in outcome.assumptions[0]
+    assert names(refusal(lambda: outcome.release), "protocol")
+    for protocol, below in ((shuffled, IDEAL), (PURE, relaxed), (shuffled, Shuffler())):
+        line = refusal(lambda p=protocol, f=below: run(p, PEOPLE, f, batch="b", rng=NeverAsked()))  # type: ignore[misc]  # a default binds the loop variable
+        assert names(line, "functionality")
+
+
+@pytest.mark.parametrize(
+    ("argument", "more"),
+    [
+        ("values", {"values": {"ann": 1}}),
+        ("values", {"values": [0.5] * 5}),
+        ("values", {"values": 0.5}),
+        (
+            "values",
+            {"values": dict(zip("abcd", map(np.ones, [(2, 2), *[(2, 3)] * 3]), strict=True))},
+        ),
+        ("x", {"values": [0.5, 0.5, 0.5, 2.0]}),
+        ("functionality", {"functionality": IdealAggregation(modulus=PURE.modulus + 1)}),
+        ("vanish", {"vanish": {"zoe": Step.INPUT}}),
+        ("vanish", {"vanish": dict.fromkeys(PEOPLE, Step.INPUT)}),
+        ("colluding", {"colluding": ["zoe"]}),
+        ("colluding", {"colluding": "ann"}),
+        ("colluding", {"colluding": list(PEOPLE)}),
+        ("colluding", {"colluding": ["bob", "eve", "joe"], "vanish": {"ann": Step.INPUT}}),
+        ("batch", {"batch": ""}),
+        ("protocol", {"protocol": None}),
+    ],
+)
+def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
+    good: dict[str, Any] = {
+        "protocol": PURE,
+        "values": PEOPLE,
+        "functionality": IDEAL,
+        "batch": "b",
+    }
+    assert names(refusal(lambda: run(**{**good, **more}, rng=NeverAsked())), argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "messages"),
+    [
+        ("messages", {}),
+        ("messages", {"ann": [1]}),
+        ("messages", {"ann": np.array([10])}),
+        ("messages", {"ann": np.array([-1])}),
+        ("messages", {"ann": np.array([0.5])}),
+        ("messages", {"ann": np.array([[1]])}),
+        ("messages", {"ann": np.array([1]), "bob": np.array([1, 2])}),
+        ("messages", None),
+    ],
+)
+def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
+    assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)

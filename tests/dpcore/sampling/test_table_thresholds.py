@@ -1,0 +1,275 @@
+r"""Every threshold of every table, derived a second time by mpmath, and the digits put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+
+from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Noise, PrecisionExhausted
+from dpcore.laws import discrete_gaussian_sum as sums
+from dpcore.laws import skellam
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.count_noise import table_of_counts
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.skellam import Skellam
+from dpcore.noise import batch_of
+from dpcore.numbers.enclosure import ball
+from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
+from dpcore.sampling.inversion import InversionTable, certified_threshold
+from dpcore.sampling.rng import SeededRng
+from tests.effort import by_day
+from tests.support.dpcore import mpmath_precision
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.scripted_rng import Digits
+from tests.support.dpcore.tables import (
+    LAPLACE_SCALES,
+    LARGE_SCALES,
+    LAST,
+    WORDS,
+    check_table,
+    digit_cdf,
+    laplace_digits,
+    misplaced,
+    sums_of,
+    table_of,
+    top_cdf,
+    wrong_thresholds,
+)
+from tests.support.laws import discrete_laplace
+
+
+@pytest.mark.parametrize("scale", LAPLACE_SCALES, ids=str)
+def test_every_laplace_threshold(scale: Fraction) -> None:
+    sampler = laplace_digits(scale)
+    unit = 1 << sampler._low_bits
+    check_table(sampler._top, top_cdf(scale, unit))
+    assert sampler._top.thresholds[0] == 0 or scale > 64
+
+
+@by_day(1)
+@pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
+def test_every_threshold_of_every_digit(scale: Fraction) -> None:
+    sampler = laplace_digits(scale)
+    check_table(sampler._top, top_cdf(scale, 1 << sampler._low_bits))
+    covered = 0
+    for start, table in sampler._low:
+        assert start == covered
+        assert table.first == 0
+        check_table(table, digit_cdf(scale, start, len(table)))
+        covered += len(table).bit_length() - 1
+    assert covered == sampler._low_bits > 0
+
+
+TABLED: list[Noise] = [
+    *(
+        DiscreteGaussian(sigma_squared=v)
+        for v in ("1/1000000", "1/4", "1", "31/2", "16", "400", "1000000")
+    ),
+    *(
+        DiscreteGaussianSum(count=n, sigma_squared=v)
+        for n, v in (
+            *((2, "1/1000000"), (3, "1/50"), (16, "1/4"), (1, "1"), (5, "20"), (64, "16.01")),
+            *((7, "401"), (1000, "400.5"), (1 << 20, "1/3")),
+        )
+    ),
+    *(Skellam(variance=v) for v in ("1e-9", "1/50", "10/3", "100", "20000", "1000003", "4194304")),
+    *(
+        Polya(shape=r, scale=s)
+        for r, s in (("1/3", "1/10"), ("1/4", 10), ("7/2", "3/2"), (40, 5), (300, 2), (1, 20))
+    ),
+    *(Poisson(mean=m) for m in ("1e-9", "1/50", 1, "10/3", 50, 4096, "1000003")),
+    *(
+        Binomial(trials=n, probability=p)
+        for n, p in (
+            *((1, "1/2"), (1, "1/3"), (12, "1/3"), (64, "1/2"), (268, "1/2"), (2049, "1/2")),
+            *((10**6, "1/3"), (2**80, Fraction(5, 2**80)), (2**61, 1 - Fraction(3, 2**60))),
+        )
+    ),
+]
+
+
+@by_day(8)
+@pytest.mark.parametrize("noise", TABLED, ids=repr)
+def test_every_threshold(noise: Noise) -> None:
+    assert wrong_thresholds(noise, table_of(noise)) == []
+
+
+Build = Callable[..., Any]
+
+
+def edited(module: Any, function: str, *edit: str) -> Build:
+    r"""The builder of a law's tables, itself or with one of its parts edited."""
+    mutant = mutated(getattr(module, function), *edit)
+    return mutant if function == "_table" else rewired(module._table, **{function: mutant})
+
+
+SUM, COUNTS = DiscreteGaussianSum(count=5, sigma_squared=20), Poisson(mean=4096)
+MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
+    f"{noise.name}: {name}": (noise, partial(edited, module, function, old, new))
+    for noise, module, function, name, old, new in (
+        (SUM, sums, "_table", "the move starts one late", "half + 1 - Fr", "half + 2 - Fr"),
+        (
+            *(SUM, sums, "_table", "the move is not centred"),
+            *("half + 1 - Fraction(noise.count, 2)", "Fraction(half + 1)"),
+        ),
+        (
+            *(SUM, sums, "_table", "the step is constant"),
+            *("low = (low * shrink_low) >> FIXED_BITS", "low = low"),
+        ),
+        (
+            SUM,
+            sums,
+            "_table",
+            "moved by one more",
+            "abs(k - noise.count)",
+            "abs(k - noise.count + 1)",
+        ),
+        (
+            *(Skellam(variance=100), skellam, "_ratios", "another recurrence"),
+            *("slope = n * top", "slope = (n + 1) * top"),
+        ),
+        (
+            *(Skellam(variance=100), skellam, "_ratios", "half the slope"),
+            *("(2 << FIXED_BITS)", "(1 << FIXED_BITS)"),
+        ),
+        (
+            *(Skellam(variance=100), skellam, "_table", "ratios from outside in"),
+            *("reversed([*_ratios(noise, reach)])", "_ratios(noise, reach)"),
+        ),
+        (
+            *(Skellam(variance=100), skellam, "_table", "a wrong start"),
+            *("noise.pmf_ball(0)", "noise.pmf_ball(1)"),
+        ),
+    )
+} | {
+    f"counts: {name}": (COUNTS, partial(mutated, table_of_counts, old, new))
+    for name, old, new in (
+        ("right side starts at the mode", "noise._upwards(mode)", "noise._upwards(mode + 1)"),
+        ("left side starts above it", "noise._downwards(mode)", "noise._downwards(mode + 1)"),
+        ("mode twice", "start, *right]", "start, start, *right]"),
+        ("right tail cut", "_RIGHT_BITS)", "20)"),
+    )
+}
+
+
+@by_day(6)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_of_a_table_is_caught(name: str) -> None:
+    noise, build = MUTANTS[name]
+    try:
+        table = build()(noise)
+    except InvalidParameter:
+        return  # masses that cannot be those of a table are seen when it is built
+    assert wrong_thresholds(noise, table)
+
+
+@pytest.mark.parametrize("moved", [-2, 2])
+@pytest.mark.parametrize("place", [1, 40, -2])
+def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
+    noise = DiscreteGaussian(sigma_squared=400)
+    table = table_of(noise)
+    thresholds = table.thresholds.tolist()
+    thresholds[place] += moved
+    wrong = misplaced(thresholds, table.first, sums_of(noise, table.first, -table.first))
+    assert wrong == [table.first + place % len(table)]
+
+
+@given(
+    st.integers(0, 2**130).map(lambda n: Fraction(n, 2**130)),
+    st.integers(0, 2**100),
+    st.integers(0, 2**100),
+)
+def test_a_certified_threshold_separates(f: Fraction, below: int, above: int) -> None:
+    # A wide interval is narrowed, a tight one is taken; at integers either neighbour is right.
+    scaled = int(f * 2**192)
+    low, high = max(scaled - below, 0), min(scaled + above, 1 << 192)
+    c = certified_threshold(low, high, 192, lambda: ball(f))
+    assert 0 <= c <= LAST
+    assert c <= f * WORDS <= c + 1
+
+
+def test_a_threshold_nobody_can_place_is_refused() -> None:
+    blind = arb(0.5, 0.5)
+    with pytest.raises(PrecisionExhausted):
+        certified_threshold(0, 1 << 192, 192, lambda: blind)
+
+
+def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
+    r"""The top and the low digits that must be drawn for x: those of x, or of ~x below 0."""
+    magnitude = x if x >= 0 else ~x
+    low = [(magnitude >> start) & (len(table) - 1) for start, table in sampler._low]
+    high = magnitude >> sampler._low_bits
+    return (high if x >= 0 else ~high), low
+
+
+def inside(table: InversionTable, k: int) -> Fraction:
+    r"""A number in the middle of the cell of k."""
+    above = int(table.thresholds[k - table.first])
+    below = int(table.thresholds[k - table.first - 1]) if k > table.first else 0
+    return Fraction(above + below, 2 * WORDS)
+
+
+INTEGERS = [0, 1, -1, 2, -2, 1023, 1024, -1024, -1025, 123_456_789, -987_654_321, 5 * 10**9]
+
+
+@by_day(1)
+@pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
+def test_digits_put_together_are_the_law(scale: Fraction) -> None:
+    # P(X = x) must be the product of the masses of the digits that give x, and they must give x.
+    sampler = laplace_digits(scale)
+    unit = 1 << sampler._low_bits
+    for x in (*INTEGERS, int(3 * scale), -int(5 * scale) - 1):
+        if abs(x) > 40 * scale:
+            continue
+        top, low = digits_of(x, sampler)
+        numbers = [inside(sampler._top, top)]
+        with mpmath_precision.digits(60):
+            head = top_cdf(scale, unit)
+            mass = head(top) - head(top - 1)
+            for (start, table), digit in zip(sampler._low, low, strict=True):
+                numbers.append(inside(table, digit))
+                part = digit_cdf(scale, start, len(table))
+                mass *= part(digit) - part(digit - 1)
+            assert (
+                abs(mass / discrete_laplace.pmf(DiscreteLaplace(scale=scale), x) - 1)
+                < mp.mpf(10) ** -40
+            )
+        assert sampler.draw(Digits(numbers), 1).tolist() == [x]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("low digits not complemented below 0", "(target >> 63)", "(target & 0)"),
+        ("digits overlap", "digit <<= start", "digit <<= start // 2"),
+    ],
+)
+def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None:
+    sampler = laplace_digits(Fraction(2**40))
+    fill = mutated(LaplaceDigits._fill, old, new)
+    target = np.empty(1, dtype=np.int64)
+    missed = 0
+    for x in (-1025, -(10**9) - 7, 10**9 + 7):
+        top, low = digits_of(x, sampler)
+        tables = [table for _, table in sampler._low]
+        numbers = [inside(sampler._top, top), *map(inside, tables, low)]
+        fill(sampler, Digits(numbers), target)
+        missed += target.tolist() != [x]
+    assert missed
+
+
+def test_two_draws_share_no_digit() -> None:
+    # Draws of one block are independent: no digit of one repeats where the next one has it.
+    drawn = batch_of(DiscreteLaplace(scale=2**40)).draw(SeededRng(3), 4096)
+    assert len(np.unique(drawn)) > 4090

@@ -1,0 +1,278 @@
+"""The sum is exact for every planned set of dropouts; one dropout more yields no sum."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import SeededRng
+from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.secure_aggregation.messages import AggregationRefused, UnmaskReply
+from dpcore.secure_aggregation.round_parameters import Neighbourhood
+from dpcore.secure_aggregation.shamir import PRIME
+from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted_rng import NeverAsked
+from tests.support.secure_aggregation.recorded_round import plain_sum, rehearse
+
+MODULI = [2, 3, 1000, 2**31, 2**62 - 57, 2**62]
+
+
+def sum_is_right(aggregation: MaskedAggregation, vanish: dict[str, Step], seed: int) -> bool:
+    world = np.random.default_rng(seed)
+    names = [f"user {i}" for i in range(aggregation.users)]
+    shape = (aggregation.users, aggregation.coordinates)
+    rows = world.integers(0, aggregation.modulus, shape)
+    rows[0] = aggregation.modulus - 1
+    inputs = dict(zip(names, rows, strict=True))
+    total = aggregation.total(inputs, vanish, rng=SeededRng(seed))
+    there = tuple(n for n in names if vanish.get(n, Step.UNMASK) > Step.INPUT)
+    right = plain_sum(inputs, there, aggregation.modulus)
+    return total.participants == there and total.sum.tolist() == right
+
+
+@st.composite
+def rounds(draw: st.DrawFn, spare: int = 0) -> tuple[MaskedAggregation, dict[str, Step], int]:
+    users = draw(st.integers(2 + spare, 8))
+    dropouts = draw(st.integers(0, (users - 1) // 2))
+    graphs: list[Neighbourhood | None] = [None]
+    for k in range(2, users - 1, 2):
+        # So many shares to spare that any dropouts leave a sum, wherever they sit.
+        graphs += [
+            Neighbourhood(neighbours=k, threshold=t)
+            for t in range(k // 2 + 1, k + 2)
+            if dropouts <= k + 1 - t
+        ]
+    parts = MaskedAggregation(
+        users=users,
+        dropouts=dropouts,
+        coordinates=3,
+        modulus=draw(st.sampled_from(MODULI)),
+        neighbourhood=draw(st.sampled_from(graphs)),
+    )
+    gone = draw(st.permutations(range(users)))
+    count = dropouts + 1 if spare else draw(st.integers(0, dropouts))
+    steps = draw(st.lists(st.sampled_from(Step), min_size=count, max_size=count))
+    vanish = {f"user {i}": step for i, step in zip(gone, steps, strict=False)}
+    return parts, vanish, draw(st.integers(0, 1000))
+
+
+@given(rounds())
+def test_any_dropouts_at_any_step_leave_an_exact_sum(
+    drawn: tuple[MaskedAggregation, dict[str, Step], int],
+) -> None:
+    assert sum_is_right(*drawn)
+
+
+@given(rounds(spare=1))
+def test_one_more_is_refused(drawn: tuple[MaskedAggregation, dict[str, Step], int]) -> None:
+    parts, vanish, seed = drawn
+    with pytest.raises(AggregationRefused, match="are needed") as refused:
+        sum_is_right(parts, vanish, seed)
+    assert refused.value.message.startswith("the step ")
+
+
+@pytest.mark.parametrize(
+    ("step", "named"),
+    [
+        (Step.KEYS, "KeyAdvertisement"),
+        (Step.SHARES, "SealedShares"),
+        (Step.INPUT, "MaskedInput"),
+        (Step.UNMASK, "UnmaskReply"),
+    ],
+)
+def test_too_few_are_refused_at_the_step_they_left(step: Step, named: str) -> None:
+    parts = MaskedAggregation(users=5, dropouts=1, coordinates=2, modulus=97)
+    with pytest.raises(AggregationRefused) as refused:
+        sum_is_right(parts, {"user 0": Step.KEYS, "user 3": step}, 5)
+    assert str(refused.value) == (
+        f"the step {named} of the server: 3 of 5 users remain and 4 are needed: "
+        "more than 1 dropped out"
+    )
+
+
+MUTANTS: dict[str, tuple[Any, str, str, str]] = {
+    "one sign for both": (masked_user, "masked", "if own < other else", "if own else"),
+    "no self mask": (
+        masked_user,
+        "masked",
+        "add(inputs, mask(key, count=count, modulus=modulus), modulus)",
+        "inputs",
+    ),
+    "sign of the dropped": (
+        masked_server,
+        "without_pair_masks",
+        "if other < name",
+        "if other > name",
+    ),
+    "dropped masks stay": (
+        masked_server,
+        "finish",
+        "total = without_pair_masks(total, state, name, private)",
+        "pass",
+    ),
+    "self masks stay": (
+        masked_server,
+        "finish",
+        "total = subtract(total, own,",
+        "subtract(own, own,",
+    ),
+}
+
+
+FOUR = Neighbourhood(neighbours=4, threshold=3)
+
+
+@pytest.mark.parametrize("graph", [None, FOUR], ids=["everyone", "neighbours"])
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_gives_another_sum(
+    name: str, graph: Neighbourhood | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, function, old, new = MUTANTS[name]
+    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=1000, neighbourhood=graph)
+    assert sum_is_right(parts, {"user 2": Step.INPUT}, 5)
+    monkeypatch.setattr(module, function, mutated(getattr(module, function), old, new))
+    assert not sum_is_right(parts, {"user 2": Step.INPUT}, 5)
+
+
+@pytest.mark.parametrize("step", Step)
+def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -> None:
+    # On a ring both neighbours of somebody vanish: two are needed to uncover its masks.
+    ring = Neighbourhood(neighbours=2, threshold=2)
+    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
+    said, seated = [], 0
+    for one, other in combinations(range(7), 2):
+        try:
+            assert sum_is_right(parts, {f"user {one}": step, f"user {other}": step}, 5)
+            seated += 1
+        except AggregationRefused as refused:
+            said.append(str(refused))
+    # Of 21 pairs 7 sit next but one; neighbours keep one share each of the other, which fails
+    # once they have shared: at the third step and the fourth.
+    assert (len(said), seated) == ((7, 14) if step < Step.INPUT else (14, 7))
+    assert all("of 3 neighbours of 'user " in reason for reason in said)
+    assert all(" remain and 2 are needed" in reason for reason in said)
+
+
+def test_a_server_that_does_not_count_around_each_user_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blind = mutated(masked_server._check_enough, "terms.neighbourhood is None", "True")
+    monkeypatch.setattr(masked_server, "_check_enough", blind)
+    ring = Neighbourhood(neighbours=2, threshold=2)
+    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
+    said = set()
+    for other in range(1, 7):
+        try:
+            sum_is_right(parts, {"user 0": Step.UNMASK, f"user {other}": Step.UNMASK}, 5)
+        except AggregationRefused as refused:
+            said.add("do not reconstruct" in refused.reason)
+    assert said == {True}  # the commitment shows what the count should have
+
+
+@pytest.mark.parametrize("colluding", [("bob", "eve"), ("bob",)])
+def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[str, ...]) -> None:
+    # One honest reply arrived, three are needed: no result. Two colluding users hold the rest.
+    play = rehearse(dropouts=2)
+    few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
+    with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
+        masked_server.finish(few)
+    held = {name: play.users[Step.UNMASK][name].shares for name in colluding}
+    pooled = {
+        name: UnmaskReply(seeds={other: shares[other].seed for other in few.inputs}, keys={})
+        for name, shares in held.items()
+    }
+    together = dataclasses.replace(few, arrived={**few.arrived, **pooled})
+    if len(colluding) == 2:
+        total = masked_server.finish(together)
+        assert total.sum.tolist() == plain_sum(play.inputs, total.participants, 1000)
+    else:
+        with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
+            masked_server.finish(together)
+
+
+WITHOUT_BOB = rehearse(dropouts=2, vanish={"bob": Step.INPUT})
+HEARD = ("ann", "eve", "joe")  # whose shares are combined, the first three replies
+
+
+def lied(liar: str, which: str, about: str, error: int) -> masked_server.Unmasking:
+    r"""The server's last state, with one share of one reply off by ``error``."""
+    state = WITHOUT_BOB.full[Step.UNMASK]
+    reply = state.arrived[liar]
+    wrong = {**getattr(reply, which)}
+    wrong[about] = (wrong[about] + error) % PRIME
+    fields = {"seeds": reply.seeds, "keys": reply.keys, which: wrong}
+    arrived = {**state.arrived, liar: type(reply)(**fields)}
+    return dataclasses.replace(state, arrived=arrived)  # type: ignore[no-any-return]  # states are kept as Any
+
+
+HALVES = st.sampled_from([("seeds", "ann"), ("seeds", "zoë"), ("keys", "bob")])
+
+
+@given(st.sampled_from(HEARD), HALVES, st.integers(1, PRIME - 1))
+def test_a_wrong_share_gives_no_sum(liar: str, half: tuple[str, str], error: int) -> None:
+    with pytest.raises(AggregationRefused, match="do not reconstruct"):
+        masked_server.finish(lied(liar, *half, error))
+
+
+@pytest.mark.parametrize("value", [PRIME - 1, 2**256])
+def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
+    # Ann, Eve and Joe stand at 1, 3 and 4: the weight of Ann's share is 2.
+    seed = int.from_bytes(WITHOUT_BOB.after[Step.SHARES]["ann"].seed, "big")
+    error = (value - seed) * pow(2, -1, PRIME)
+    with pytest.raises(AggregationRefused, match="do not reconstruct a secret of 'ann'"):
+        masked_server.finish(lied("ann", "seeds", "ann", error))
+
+
+def test_seeded_is_the_same_again_and_the_system_is_not() -> None:
+    one, two = rehearse(seed=4), rehearse(seed=4)
+    assert one.sent == two.sent
+    assert one.given == two.given
+    assert one.sent != rehearse(seed=5).sent
+    parts = MaskedAggregation(users=2, dropouts=0, coordinates=1, modulus=10)
+    assert parts.total({"a": [3], "b": [9]}).sum.tolist() == [2]
+
+
+def test_a_seed_of_another_round_masks_anew() -> None:
+    one, two = rehearse(seed=4), rehearse(seed=4, name="another")
+    assert one.sent[Step.INPUT]["ann"][-64:] != two.sent[Step.INPUT]["ann"][-64:]
+
+
+PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
+
+
+@pytest.mark.parametrize(
+    ("argument", "messages", "vanish"),
+    [
+        ("messages", {"a": [1, 2], "b": [1, 2], "c": [1, 2]}, {}),
+        ("identity", {"a": [1, 2], "": [1, 2]}, {}),
+        ("values", {"a": [1, 2], "b": [1]}, {}),
+        ("values", {"a": [1, 2], "b": [1, [2]]}, {}),
+        ("values", {"a": [1, 2], "b": [1, 10]}, {}),
+        ("values", {"a": [1, 2], "b": [1.0, 1.0]}, {}),
+        ("values", {"a": [1, 2], "b": np.array([2**64 - 1, 1], dtype=np.uint64)}, {}),
+        ("vanish", {"a": [1, 2], "b": [1, 2]}, {"c": Step.KEYS}),
+        ("vanish", {"a": [1, 2], "b": [1, 2]}, {"a": 3}),
+        ("messages", None, {}),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_drawn(
+    argument: str, messages: Any, vanish: Any
+) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        PARTS.total(messages, vanish, rng=NeverAsked())
+    assert refused.value.argument == argument
+
+
+def test_a_refusal_does_not_show_an_input() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        PARTS.total({"a": [1, 2], "b": [7_654_321, 1]})
+    assert "654" not in str(refused.value)

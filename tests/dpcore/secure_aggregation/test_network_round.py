@@ -1,0 +1,257 @@
+r"""A device answers each step once: not again, not concurrently, and not from a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpcore.errors import DpcoreError
+from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.secure_aggregation import user as masked_user
+from dpcore.secure_aggregation.masked_aggregation import Step
+from dpcore.secure_aggregation.messages import AggregationRefused
+from dpcore.secure_aggregation.network_round import AggregationServer, Device
+from tests.support.dpcore.mutants import mutated
+from tests.support.secure_aggregation.recorded_round import GRAPHS, refusal, rehearse
+
+PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
+PLAY = PLAYS["everyone"]
+ANN = PLAY.users[Step.KEYS]["ann"]
+STEPS = ("advertise_keys", "share_keys", "mask_input", "unmask")
+
+
+@pytest.fixture(autouse=True, params=GRAPHS)
+def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    r"""Each test runs over everyone and over neighbourhoods."""
+    play = PLAYS[request.param]
+    new = {
+        "PLAY": play,
+        "ANN": play.users[Step.KEYS]["ann"],
+        "GIVEN": play.given[Step.UNMASK]["ann"],
+    }
+    for name, value in new.items():
+        monkeypatch.setattr(sys.modules[__name__], name, value)
+
+
+class Ann:
+    r"""A device of the rehearsal, asked what Ann was asked there."""
+
+    def __init__(self, step: Step, rng: Rng | None = None) -> None:
+        self.device = Device(ANN)
+        self.device._state = PLAY.users[step]["ann"]
+        self.rng = rng or SeededRng(99)
+
+    def ask(self, step: Step, data: bytes | None = None) -> bytes:
+        received = PLAY.given[step].get("ann", b"") if data is None else data
+        match step:
+            case Step.KEYS:
+                return self.device.advertise_keys(self.rng)
+            case Step.SHARES:
+                return self.device.share_keys(received, self.rng)
+            case Step.INPUT:
+                return self.device.mask_input(received, PLAY.inputs["ann"])
+            case Step.UNMASK:
+                return self.device.unmask(received)
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
+    ann = Ann(step)
+    assert ann.device.due == STEPS[step - 1]
+    _, expected = PLAY.step(step, "ann")
+    assert ann.ask(step) == expected
+    for other in Step:
+        if other <= step:
+            refused = refusal(ann.ask, other)
+            assert refused is not None
+            assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) -> None:
+    for earlier in Step:
+        if earlier < step:
+            ann = Ann(earlier)
+            refused = refusal(ann.ask, step)
+            assert refused is not None
+            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
+            assert ann.ask(earlier)
+
+
+def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
+    with pytest.raises(AttributeError):  # the function got a state that is not its own
+        Ann(Step.SHARES).ask(Step.UNMASK)
+
+
+def survives_refusals(step: Step) -> bool:
+    ann = Ann(step)
+    for data in (b"", b"x", PLAY.given[Step.SHARES]["bob"], 7):
+        assert refusal(ann.ask, step, data) is not None
+    if step is Step.INPUT:
+        with pytest.raises(DpcoreError):
+            ann.device.mask_input(PLAY.given[step]["ann"], [1, 2, 3])
+    return refusal(ann.ask, step) is None
+
+
+@pytest.mark.parametrize("step", [step for step in Step if step > Step.KEYS])
+def test_a_refused_message_may_be_followed_by_the_right_one(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert survives_refusals(step)
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._keep(state, step)", "pass"))
+    assert not survives_refusals(step)
+
+
+class Breaks(Rng):
+    r"""Fails in the middle of a step, or does something there first."""
+
+    __slots__ = ("act",)
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def bits(self, count: int) -> int:
+        self.act()
+        return SeededRng(7).bits(count)
+
+    def words(self, count: int) -> Words:
+        self.act()
+        return SeededRng(7).words(count)
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_step_that_was_broken_off_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers_after(step: Step) -> bool:
+        ann = Ann(step, Breaks(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            ann.ask(step)
+        ann.rng = SeededRng(99)
+        refused = refusal(ann.ask, step)
+        assert refused is None or refused.reason.startswith("has no state")
+        return refused is None
+
+    assert not answers_after(Step.KEYS)
+    assert not answers_after(Step.SHARES)
+    monkeypatch.setattr(
+        Device, "_step", mutated(Device._step, "except DpcoreError", "except BaseException")
+    )
+    assert answers_after(Step.SHARES)
+
+
+def test_a_state_forgotten_within_a_step_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kept() -> bool:
+        ann = Ann(Step.SHARES)
+        ann.rng = Breaks(ann.device.forget)
+        refused = refusal(ann.ask, Step.SHARES)
+        assert refused is None or refused.reason.startswith("has no state")
+        return refused is None or ann.device.due != ""
+
+    assert not kept()
+    monkeypatch.setattr(Device, "_keep", mutated(Device._keep, "self._gone()", "False"))
+    assert kept()
+
+
+def answers_within(step: Step) -> list[bytes]:
+    r"""What a step gives when its source of randomness, or a signal, asks for the same step."""
+    sent: list[bytes] = []
+    ann = Ann(step)
+
+    def again() -> None:
+        ann.rng = SeededRng(5)
+        refusal(lambda: sent.append(ann.ask(step)))
+
+    ann.rng = Breaks(again)
+    sent.append(ann.ask(step))
+    return sent
+
+
+@pytest.mark.parametrize("step", [Step.KEYS, Step.SHARES])
+def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(answers_within(step)) == 1
+    monkeypatch.setattr(Device, "_step", mutated(Device._step, "self._state = None", "pass"))
+    assert len(answers_within(step)) > 1
+
+
+def race(
+    monkeypatch: pytest.MonkeyPatch, data: list[bytes], lock: Any = None
+) -> tuple[list[bytes], list[str]]:
+    r"""Threads that ask for step 4 at one moment; each waits within it for the others."""
+    meet, start = threading.Barrier(len(data)), threading.Barrier(len(data))
+    plain = masked_user.unmask
+
+    def slowly(state: Any, received: bytes) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):  # nobody else is let in
+            meet.wait(0.5)
+        return plain(state, received)
+
+    monkeypatch.setattr(masked_user, "unmask", slowly)
+    ann = Ann(Step.UNMASK)
+    ann.device._lock = lock or ann.device._lock
+    sent: list[bytes] = []
+    refused: list[str] = []
+
+    def ask(received: bytes) -> None:
+        start.wait(10)
+        try:
+            sent.append(ann.ask(Step.UNMASK, received))
+        except AggregationRefused as error:
+            refused.append(error.reason)
+
+    threads = [threading.Thread(target=ask, args=(received,)) for received in data]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    monkeypatch.setattr(masked_user, "unmask", plain)
+    return sent, refused
+
+
+GIVEN = PLAY.given[Step.UNMASK]["ann"]
+
+
+def test_of_threads_that_race_for_a_step_one_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, refused = race(monkeypatch, [GIVEN, GIVEN])
+    assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
+    assert refused == ["was taken already"]
+
+
+COPIES: dict[str, Callable[[Any], object]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": pickle.dumps,
+    "old pickle": lambda end: pickle.dumps(end, 0),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize(
+    "end", [Device(ANN), AggregationServer(PLAY.server[Step.KEYS])], ids=["device", "desk"]
+)
+def test_nothing_copies_a_state(way: str, end: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
+        COPIES[way](end)
+
+
+def test_a_device_shows_no_secret() -> None:
+    for step in Step:
+        assert repr(Ann(step).device) == f"<Device of 'ann': {STEPS[step - 1]} is due>"
+    assert (
+        repr(AggregationServer(PLAY.server[Step.KEYS])) == "<AggregationServer: close_keys is due>"
+    )
+    assert not hasattr(Device(ANN), "__dict__")
+    ann = Ann(Step.UNMASK)
+    ann.ask(Step.UNMASK)
+    assert repr(ann.device) == "<Device of 'ann': nothing is due>"

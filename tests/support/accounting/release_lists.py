@@ -1,0 +1,21 @@
+r"""Curves and samples that the tests of lists share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from dpcore import Scope, Sensitivity
+from dpcore.noise import Noise
+from tests.support.accounting import subsampled_releases
+
+
+def curve(noise: Noise, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
+    return PrivacyCurve(noise=noise, sensitivity=sensitivity)
+
+
+def sampled(noise: Noise, rate: str) -> Any:
+    scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
+    base = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
+    return subsampled_releases.poisson(curve=base, rate=Fraction(rate))

@@ -1,0 +1,185 @@
+"""Small laws for the line integral, and the truth about their totals: plain enumeration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+from flint import arb
+from hypothesis import strategies as st
+
+from accounting.numerical_composition.cell_refinement import TabledLoss
+from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
+from accounting.numerical_composition.error_bounds import ContourSum, Window, contour_sum
+from accounting.numerical_composition.factor import Grid, LossPart
+from accounting.pairs.pair import Pair
+from accounting.pld.discrete_pld import Listing
+from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.loss_table import Focus
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from tests.support.accounting.brute_force import real
+
+DIGITS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed(LossPart):
+    """A law of finitely many losses: ((mass, loss), ...), exact floats; ``rest`` is hidden."""
+
+    atoms: tuple[tuple[Fraction, Fraction], ...]
+    rest: Fraction = Fraction(0)
+
+    @property
+    def above(self) -> None:
+        """Exact."""
+
+    @property
+    def hidden(self) -> arb:
+        return ball(self.rest)
+
+    @property
+    def largest(self) -> arb:
+        return ball(max(loss for _, loss in self.atoms))
+
+    def largest_loss(self) -> Enclosure:
+        return Enclosure.exactly(max(loss for _, loss in self.atoms))
+
+    @property
+    def listing(self) -> Listing:
+        rising = sorted(self.atoms, key=lambda atom: atom[1])
+        masses, losses = (np.array([float(atom[i]) for atom in rising]) for i in (0, 1))
+        return Listing(losses, masses, float(self.rest))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        listing = self.listing
+        return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
+
+    def factor(
+        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
+    ) -> DiscreteFactor:
+        del variance, focus
+        return tilted(self.listing, tilt)
+
+
+def in_floats(*atoms: tuple[Fraction, Fraction]) -> Listed:
+    """The law with masses in 2^-40, losses in floats, and what is missing to 1 hidden."""
+    masses = [Fraction(round(mass * 2**40), 2**40) for mass, _ in atoms]
+    missing = 1 - sum((mass for mass, _ in atoms), Fraction(0))
+    rest = Fraction(round(missing * 2**40), 2**40)
+    masses[0] += 1 - rest - sum(masses)
+    losses = (Fraction(float(loss)) for _, loss in atoms)
+    return Listed(atoms=tuple(zip(masses, losses, strict=True)), rest=rest)
+
+
+Parts = Sequence[tuple[Listed, int]]
+
+
+def listed(*atoms: tuple[str, str]) -> Listed:
+    return in_floats(*((Fraction(mass), Fraction(loss)) for mass, loss in atoms))
+
+
+def totals(parts: Parts) -> dict[Fraction, Fraction]:
+    """The masses of every finite total, exact."""
+    found = {Fraction(0): Fraction(1)}
+    for law, count in parts:
+        for _ in range(count):
+            longer: dict[Fraction, Fraction] = {}
+            for total, mass in found.items():
+                for share, loss in law.atoms:
+                    longer[total + loss] = longer.get(total + loss, Fraction(0)) + mass * share
+            found = longer
+    return found
+
+
+def finite_delta(parts: Parts, epsilon: Fraction) -> Any:
+    """E[(1 - e^(epsilon - L))+; L < oo], in mpmath."""
+    with mpmath.workdps(DIGITS):
+        gains = (
+            -real(mass) * mpmath.expm1(real(epsilon - loss))
+            for loss, mass in totals(parts).items()
+            if loss > epsilon
+        )
+        return mpmath.fsum(gains)
+
+
+def delta(parts: Parts, epsilon: Fraction) -> Any:
+    shown = Fraction(1)
+    for law, count in parts:
+        shown *= (1 - law.rest) ** count
+    with mpmath.workdps(DIGITS):
+        return real(1 - shown) + finite_delta(parts, epsilon)
+
+
+@st.composite
+def small_parts(draw: st.DrawFn) -> tuple[tuple[Listed, int], ...]:
+    """One to three laws of one to four atoms, some mass hidden now and then."""
+    parts = []
+    for _ in range(draw(st.integers(min_value=1, max_value=3))):
+        count = draw(st.integers(min_value=1, max_value=4))
+        size = draw(st.integers(min_value=1, max_value=4))
+        weights = [draw(st.integers(min_value=1, max_value=10**4)) for _ in range(size)]
+        losses = st.builds(Fraction, st.integers(-192, 256), st.just(64))
+        hidden = draw(st.sampled_from([0, 0, 1, 10**3]))
+        scale = sum(weights) + hidden
+        atoms = tuple((Fraction(w, scale), draw(losses)) for w in weights)
+        parts.append((in_floats(*atoms), count))
+    return tuple(parts)
+
+
+def sum_of(
+    parts: Parts, *, tilt: float, smoothing: float, grid: Grid, budget: float = 0.0
+) -> ContourSum:
+    """One sum at one window, as `ContourIntegral` would make it."""
+    with precision(128):
+        factors = [(law.factor(Fraction(tilt)), count) for law, count in parts]
+        found = contour_sum(
+            factors,
+            Window(
+                epsilon=0.0,
+                tilt=tilt,
+                smoothing=smoothing,
+                lift=Fraction(1),
+                grid=grid,
+                budget=budget,
+            ),
+        )
+    assert found is not None
+    return found
+
+
+def encloses(total: ContourSum, parts: Parts, epsilons: Sequence[str]) -> bool:
+    """Whether both bounds of a sum hold at each epsilon: what a mutant must fail."""
+    for each in epsilons:
+        truth = finite_delta(parts, Fraction(each))
+        with precision(128), mpmath.workdps(DIGITS):
+            low, high = (
+                mpmath.mpf(str(bound.mid().str(50, radius=False)))
+                for bound in total.bounds(Fraction(each))
+            )
+        if not low <= truth <= high:
+            return False
+    return True
+
+
+def of_pairs(
+    parts: Sequence[tuple[Pair, int]], ask: Callable[[ContourIntegral], Enclosure]
+) -> Enclosure:
+    """What a line says of pairs cut into cells: the lower end from below, the upper from above."""
+    low, high = (
+        ask(
+            ContourIntegral(
+                parts=tuple(
+                    (TabledLoss(kinds=((Fraction(1), IntegerPair(pair=pair)),), above=side), count)
+                    for pair, count in parts
+                )
+            )
+        )
+        for side in (False, True)
+    )
+    return Enclosure(low.lower, high.upper)
