@@ -1,8 +1,9 @@
 r"""Play combinatorial bandits round by round, many runs in parallel.
 
 The draws of a run do not depend on the other runs: outcomes and ties come from ``world``, noise
-from ``rng``. The policy's estimates use only released sums (:mod:`bandits.privatizers.combinatorial_outcomes`);
-only this module reads rewards. Proofs: docs/proofs/radius.md.
+from ``rng``. The policy's estimates use only released sums
+(:mod:`bandits.privatizers.combinatorial_outcomes`); only this module reads rewards. Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations

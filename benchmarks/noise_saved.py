@@ -22,8 +22,12 @@ from rich.table import Table
 from accounting import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
-from accounting.published_bounds.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from accounting.published_bounds.real_gaussian import real_gaussian_delta, real_gaussian_ratio
+from accounting.published_bounds import (
+    gaussian_sum_epsilon,
+    real_gaussian_delta,
+    real_gaussian_ratio,
+    skellam_renyi_bound,
+)
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from benchmarks.machine import write
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

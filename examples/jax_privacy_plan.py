@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from accounting import Bound, compose
-from accounting.interop.import_dp_event import from_dp_event
+from accounting.interop import from_dp_event
 from dpcore.mechanism import Relation, Scope
 
 

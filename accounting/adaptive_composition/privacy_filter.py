@@ -98,7 +98,7 @@ class Filter(ABC):
         object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
 
     def price(self, guarantee: Guarantee) -> Price:
-        r"""The price of one charge of ``guarantee``, see ``theorems.claim_conversion``.
+        r"""The price of one charge of ``guarantee``, see ``accounting.convert_guarantees``.
 
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True
@@ -160,7 +160,8 @@ class Filter(ABC):
         r"""The guarantee implied by the counters at ``total``; a filter is not an odometer.
 
         It is a guarantee only for a list of releases that was fixed in advance. For adaptively
-        chosen releases the guarantee is the budget; see also ``accounting.adaptive_composition.privacy_odometer``.
+        chosen releases the guarantee is the budget; see also
+        ``accounting.adaptive_composition.privacy_odometer``.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))

@@ -1,1 +1,1 @@
-r"""Budgets: noise calibration for a target, and the budget of a returning user."""
+r"""Calibration: the least noise, the most rounds or the largest rate for a guarantee."""

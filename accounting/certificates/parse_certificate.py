@@ -59,10 +59,10 @@ _SAMPLINGS: Final = {
 class Malformed(Exception):
     r"""An invalid certificate: the error, and its location.
 
-    >>> raise Malformed("claims[0].digits", "must be an integer in 0..400")
+    >>> raise Malformed("claims[0].digits", "must be in 0..400")
     Traceback (most recent call last):
     ...
-    accounting.certificates.parse_certificate.Malformed: claims[0].digits: must be an integer in 0..400
+    accounting.certificates.parse_certificate.Malformed: claims[0].digits: must be in 0..400
     """
 
     def __init__(self, where: str, reason: str) -> None:

@@ -1,1 +1,22 @@
 r"""Interoperation with dp-accounting: events and loss distributions, both ways."""
+
+from typing import TYPE_CHECKING
+
+from dpcore.lazy_import import lazy_names
+
+if TYPE_CHECKING:
+    from accounting.interop.event_json import event_from_json, event_to_json
+    from accounting.interop.export_dp_event import accountant, to_dp_event
+    from accounting.interop.export_pld import to_pld
+    from accounting.interop.import_dp_event import from_dp_event
+
+__all__ = [
+    "accountant",
+    "event_from_json",
+    "event_to_json",
+    "from_dp_event",
+    "to_dp_event",
+    "to_pld",
+]
+
+__getattr__ = lazy_names(__name__)

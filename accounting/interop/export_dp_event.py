@@ -1,4 +1,4 @@
-r"""Convert to and from dp-accounting: events and privacy loss distributions.
+r"""Write guarantees as events of dp-accounting, and an accountant with its interface.
 
 dp-accounting is an extra, ``pip install dpcore[interop]``, imported at first use. It computes in
 floats: exported values are rounded to the safe side, but its own rounding errors are not bounded.

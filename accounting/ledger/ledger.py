@@ -360,7 +360,8 @@ class Ledger:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
         The claim need not hold at all times simultaneously; the budget does, or an odometer
-        (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with their reasons.
+        (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with their
+        reasons.
         """
         named = name("user", user)
         with self._reading() as (connection, head):

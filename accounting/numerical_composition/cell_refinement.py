@@ -1,7 +1,7 @@
 r"""The privacy loss of a round with real noise, discretised from above or from below.
 
-The cells of a round (:mod:`accounting.pld.pessimistic_and_optimistic`) are chosen for the requested tilt, and
-their number for the requested width. Proofs: docs/proofs/cells.md.
+The cells of a round (:mod:`accounting.pld.pessimistic_and_optimistic`) are chosen for the requested
+tilt, and their number for the requested width. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

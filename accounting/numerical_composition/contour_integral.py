@@ -3,7 +3,8 @@ r"""The total loss of any list of releases: two-sided bounds on delta and epsilo
 A total is a sum of independent losses, k_i copies of each law of a list. Its curve is the integral
 over a line in the complex plane of the product of the moments of the laws. One additional small
 Gaussian release gives an upper bound, and subtracting a small bump gives a lower bound; both are
-finite sums (:mod:`accounting.numerical_composition.error_bounds`). Proofs: docs/proofs/total_loss.md.
+finite sums (:mod:`accounting.numerical_composition.error_bounds`). Proofs:
+docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 r"""A finite law of exact floats as a factor of the integrand: phi(y) = sum_x q_x e^(iyl_x).
 
-Frequencies are equally spaced, so a transform (:mod:`accounting.numerical_composition.nonuniform_fft`) gives phi at
-all of them at a cost proportional to the atoms plus the frequencies. Proofs: docs/proofs/cells.md.
+Frequencies are equally spaced, so a transform
+(:mod:`accounting.numerical_composition.nonuniform_fft`) gives phi at all of them at a cost
+proportional to the atoms plus the frequencies. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

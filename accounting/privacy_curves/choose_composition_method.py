@@ -3,9 +3,9 @@ r"""The total privacy loss of a fixed list of pairs, by the best applicable meth
 L is the sum of independent losses L_i with k_i copies each. For one release it is the loss of its
 pair. For one Gaussian law, discrete or not, with the same shift in every round, the sum of the
 noise is one law. Otherwise the outcomes are enumerated if there are few, or a contour integral with
-one small additional Gaussian is used (:mod:`accounting.numerical_composition.contour_integral`), of listings in
-the requested direction. An (epsilon, delta) claim has an infinite loss with probability delta
-(``lost``); the methods named ``finite`` condition on a finite loss.
+one small additional Gaussian is used (:mod:`accounting.numerical_composition.contour_integral`), of
+listings in the requested direction. An (epsilon, delta) claim has an infinite loss with probability
+delta (``lost``); the methods named ``finite`` condition on a finite loss.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ r"""The dominating pairs of one round of a guarantee.
 A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. If several
 pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity), each
 round may have any of them, depending on earlier rounds: then one pair that dominates all of them
-(:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that repeat one
-of them bound it from below. If the datasets determine the direction (subsampling: which dataset has
-the added unit), it is the same in every round. Proofs: docs/proofs/composition.md.
+(:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
+repeat one of them bound it from below. If the datasets determine the direction (subsampling: which
+dataset has the added unit), it is the same in every round. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

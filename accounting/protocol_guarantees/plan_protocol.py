@@ -23,7 +23,7 @@ from accounting.protocol_guarantees.paper_parameters import lzj_vector, paper_su
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, box_of
-from accounting.published_bounds.real_gaussian import real_gaussian_ratio
+from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

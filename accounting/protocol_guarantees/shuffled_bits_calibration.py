@@ -14,7 +14,7 @@ import math
 from fractions import Fraction
 
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.published_bounds.real_gaussian import real_gaussian_ratio
+from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in

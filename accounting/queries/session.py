@@ -1,9 +1,9 @@
 r"""A session: one budget over several adaptively chosen queries on one table.
 
 The cost of each query is computed before any data are read, and the query is refused if it exceeds
-the budget: the filter for this kind of budget decides (``accounting.adaptive_composition.privacy_filter``), so queries
-may depend on earlier answers. With a ledger the users' budgets hold as well, and answers are
-stored.
+the budget: the filter for this kind of budget decides
+(``accounting.adaptive_composition.privacy_filter``), so queries may depend on earlier answers. With
+a ledger the users' budgets hold as well, and answers are stored.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-r"""Outputs of a target, compared exactly, and the features that are tested."""
+r"""Outputs of a target, parsed and compared exactly."""

@@ -26,7 +26,7 @@ One TOML file per entry, named after it::
     [broken]
     requires = ["name==1.2.0"]              the installed packages, pinned if they matter
     seen = 1.9                              the lower bound on epsilon that was measured
-    code = "..."                            Python for that environment, see audit.published_failures.worker
+    code = "..."                            Python for that environment, see the module ``worker``
 
     [twin]                                  omitted if nothing was repaired
     known = "..."                           what repaired it

@@ -252,8 +252,9 @@ def work_probe(sent: SentTarget, block: Block) -> bytes:
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
-    r"""Decode an answer: a :class:`audit.runs.draw_plan.Drawing` and the number of earlier runs, or a
-    bool. ``known`` has placeholders of objects in the workers. Raises :class:`TargetFailed`.
+    r"""Decode an answer: a ``Drawing`` and the number of earlier runs, or a bool.
+
+    ``known`` has placeholders of objects in the workers. Raises :class:`TargetFailed`.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):

@@ -30,9 +30,9 @@ _RARE: Final = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     r"""The counts of one view: its ``runs``; those ``looked_at``, those whose output occurred only
-    ``once`` and has no order (:class:`audit.statistical_tests.event.Tally`), and those ``unread`` by the
-    feature; whether the output is ``constant``, whether anything was ``measured``, and whether it
-    is a ``learned`` score.
+    ``once`` and has no order (:class:`audit.statistical_tests.event.Tally`), and those ``unread``
+    by the feature; whether the output is ``constant``, whether anything was ``measured``, and
+    whether it is a ``learned`` score.
     """
 
     runs: int

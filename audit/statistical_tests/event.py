@@ -1,9 +1,10 @@
 r"""Events of outputs: the cells that form them, their description, and the witness of a report.
 
-``audit.statistical_tests.learn_event`` chooses which cells form the event that distinguishes the datasets.
-Numbers fall into intervals, labels are distinguished by their identity (``audit.outputs.reading``).
-Intervals and known labels are learned only from the runs in a :class:`Tally`, so a rule built on
-them is fixed before the runs that test it (``docs/proofs/confidence.md``).
+``audit.statistical_tests.learn_event`` chooses which cells form the event that distinguishes the
+datasets. Numbers fall into intervals, labels are distinguished by their identity
+(``audit.outputs.reading``). Intervals and known labels are learned only from the runs in a
+:class:`Tally`, so a rule built on them is fixed before the runs that test it
+(``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, ratio
 special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
-r"""Shares of the false-alarm level, in the order of ``audit.statistical_tests.learn_event.EXPERTS``."""
+r"""Shares of the false-alarm level, in the order of ``learn_event.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
 r"""The shares for a view of a family with its own leader."""

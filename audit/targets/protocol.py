@@ -4,11 +4,11 @@ r"""A distributed protocol as a target: the server's view of a round, for the va
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
 
 The first word is an instance; the others are arguments of
-``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user (a number in [0,
-1], a list of them for vectors); the others hold 0. One run is one round of the real protocol, in
-which all but the honest users drop out before their input. The output is the server's view: the sum
-in steps; for bits, the number of ones per coordinate; for a local protocol, the message of that
-user; for a central one, the published sum.
+``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user (a
+number in [0, 1], a list of them for vectors); the others hold 0. One run is one round of the real
+protocol, in which all but the honest users drop out before their input. The output is the server's
+view: the sum in steps; for bits, the number of ones per coordinate; for a local protocol, the
+message of that user; for a central one, the published sum.
 """
 
 from __future__ import annotations

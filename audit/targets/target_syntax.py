@@ -155,8 +155,8 @@ _KINDS: Final = {
     "protocol": "protocol",
     "continual": "continual",
     "release": "release",
-    "local": "mechanisms",
-    "select": "mechanisms",
+    "local": "local_and_selection",
+    "select": "local_and_selection",
 }
 # The sub-commands of dpcore audit: a target with such a name is a misspelt command.
 _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "bench", "corpus")

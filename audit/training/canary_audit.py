@@ -2,11 +2,12 @@ r"""Audit one training run by canaries: how well scores predict inclusion.
 
 Each of m canaries is included with probability 1/2; the training runs once and gives each a score.
 Of r guesses, the highest scores are guessed included and the lowest excluded, and the number of
-right guesses is compared with the bound under the claim: ``audit.statistical_tests.one_run_canaries``. Up to three
-numbers r share the level: a small one, with half of the level, for unequally informative scores,
-and a quarter of the canaries and all of them, for equally informative scores. These numbers depend
-only on the number of canaries, the claim and the level. Scores are read from the columns ``score``
-and ``included`` of a CSV file, or the arrays of these names in an ``.npz`` file of numpy.
+right guesses is compared with the bound under the claim:
+``audit.statistical_tests.one_run_canaries``. Up to three numbers r share the level: a small one,
+with half of the level, for unequally informative scores, and a quarter of the canaries and all of
+them, for equally informative scores. These numbers depend only on the number of canaries, the claim
+and the level. Scores are read from the columns ``score`` and ``included`` of a CSV file, or the
+arrays of these names in an ``.npz`` file of numpy.
 """
 
 from __future__ import annotations
@@ -517,7 +518,7 @@ def _spread(
 
 
 def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
-    from accounting.published_bounds.real_gaussian import real_gaussian_delta
+    from accounting.published_bounds import real_gaussian_delta
 
     end = mu * (5 + mu / 2)  # delta is below 1e-6 there
     return _spread(end, _GAUSSIAN_POINTS, lambda e: real_gaussian_delta(1 / mu, e).upper)

@@ -1,4 +1,4 @@
-r"""The training steps of Opacus and JAX Privacy, as :class:`audit.training.dpsgd_step.TrainingStep`.
+r"""The training steps of Opacus and JAX Privacy, as a ``TrainingStep`` of ``dpsgd_step``.
 
 Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, with
 default settings. The gradient of a record is the record itself, so that training on given gradients

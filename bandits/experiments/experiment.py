@@ -128,9 +128,9 @@ class Experiment(RunParameters):
 
     Equal experiments give equal results.
 
-    Other fields are those of :class:`~bandits.policies.policy_settings.Setting`. By default ``schedule`` is
-    that of the preset with the paper's radius and exact with the exact radius; ``arms`` and
-    ``users`` are those of the preset.
+    Other fields are those of :class:`~bandits.policies.policy_settings.Setting`. By default
+    ``schedule`` is that of the preset with the paper's radius and exact with the exact radius;
+    ``arms`` and ``users`` are those of the preset.
 
     ``checkpoints`` are rounds in increasing order that end with the horizon, by default
     :func:`spaced_checkpoints`. ``delta`` is used for shuffled bits and to report epsilon.

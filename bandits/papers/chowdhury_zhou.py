@@ -26,7 +26,7 @@ from accounting.protocol_guarantees.paper_parameters import (
     cz_shuffled,
     log_of,
 )
-from accounting.published_bounds.noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
+from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

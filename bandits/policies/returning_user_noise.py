@@ -1,10 +1,10 @@
 r"""Returning users: one guarantee for all their visits, and batches released in parts.
 
 This module calibrates the least noise that is certified to give (epsilon, delta) over B releases
-with one law (``accounting.calibration.calibrate``), for elimination with releases of at most half of the
-users. A release needs a different user for each reward. A batch that pulls every active arm l times
-is split into m releases per arm, none with more than ``most`` users, and the policy adds them up:
-the sum has l rewards and m independent noise terms (``BatchedElimination.most``). Proofs:
+with one law (``accounting.calibration.calibrate``), for elimination with releases of at most half
+of the users. A release needs a different user for each reward. A batch that pulls every active arm
+l times is split into m releases per arm, none with more than ``most`` users, and the policy adds
+them up: the sum has l rewards and m independent noise terms (``BatchedElimination.most``). Proofs:
 docs/proofs/radius.md.
 """
 

@@ -27,7 +27,7 @@ from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
 from accounting.protocol_guarantees.paper_parameters import lzj_vector
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.published_bounds.real_gaussian import real_gaussian_ratio
+from accounting.published_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, word
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED

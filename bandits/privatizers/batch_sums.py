@@ -82,8 +82,8 @@ class SumPrivatizer(_Planned[SumProtocol]):
     reward (``local``), or of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``). For
     ``renyi`` it is Skellam of variance g^2/epsilon^2, for ``concentrated`` the sum of n discrete
     Gaussians of g^2/(n epsilon^2); their guarantees are curves. With a positive ``delta`` these two
-    instead use the least noise (on the grid of ``accounting.protocol_guarantees.plan_protocol.choose``) that
-    gives (epsilon, delta).
+    instead use the least noise (on the grid of
+    ``accounting.protocol_guarantees.plan_protocol.choose``) that gives (epsilon, delta).
 
     ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper. The
     threshold tau is the paper's with ``parameters="paper"``, and the least certified one with

@@ -105,7 +105,7 @@ def visit_noise(
 ) -> VisitLaw:
     r"""The least noise for which ``route`` certifies (epsilon, delta) over ``max_visits`` releases.
 
-    ``exact`` composes privacy losses, by ``accounting.calibration.calibrate``, within 0.12% of the least
+    ``exact`` composes privacy losses, by ``accounting.calibrate``, within 0.12% of the least
     parameter. ``renyi`` composes Renyi divergences at each order. ``advanced`` composes the
     (epsilon, delta) of a visit by the better of Dwork, Rothblum and Vadhan's theorem and basic
     composition. The latter two are within 0.5%. For ``binomial``, shuffled bits, ``advanced`` is

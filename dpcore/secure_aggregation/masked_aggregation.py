@@ -1,10 +1,11 @@
 r"""Secure aggregation with masks: the sum mod m of the inputs of all users who do not drop out.
 
 :class:`MaskedAggregation` runs a whole round in one process, through the bytes that a network would
-carry. Over a network the roles run separately: a :class:`~dpcore.secure_aggregation.network_round.Device`
-for each user and one :class:`~dpcore.secure_aggregation.network_round.AggregationServer`. This is the
-semi-honest protocol of Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving
-Machine Learning", CCS 2017; adversary, theorem and proof: docs/proofs/masked_aggregation.md.
+carry. Over a network the roles run separately: a
+:class:`~dpcore.secure_aggregation.network_round.Device` for each user and one
+:class:`~dpcore.secure_aggregation.network_round.AggregationServer`. This is the semi-honest
+protocol of Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
+CCS 2017; adversary, theorem and proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class MaskedAggregation(Terms):
         r"""Bound the probability that server and ``colluding`` users learn more than the sum.
 
         It is 0 or 1 without a neighbourhood; with one, the probability is over the graph
-        (:class:`dpcore.secure_aggregation.round_parameters.NeighbourhoodRisk`) if up to ``dropouts`` users
-        drop out.
+        (:class:`dpcore.secure_aggregation.round_parameters.NeighbourhoodRisk`) if up to
+        ``dropouts`` users drop out.
 
         >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
         >>> parts.exposure(1), parts.exposure(2)

@@ -38,8 +38,8 @@ class Neighbourhood:
 
     k is even, with half of the neighbours on each side, and in [2, 1024]; (k + 1)/2 <
     ``threshold`` <= k + 1; other values raise :class:`InvalidParameter`.
-    :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for the numbers of
-    colluding users and dropouts.
+    :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for the
+    numbers of colluding users and dropouts.
     """
 
     neighbours: Whole = Whole(at_least=2)

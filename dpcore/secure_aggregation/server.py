@@ -10,8 +10,8 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 state unchanged. The caller decides when to close a step: this returns the next state and a message
 for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
 **Each step must be closed only once**, which
-:class:`dpcore.secure_aggregation.network_round.AggregationServer` ensures. A semi-honest server learns
-only the sum of the inputs: docs/proofs/masked_aggregation.md.
+:class:`dpcore.secure_aggregation.network_round.AggregationServer` ensures. A semi-honest server
+learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ r"""The user's side of masked aggregation: four steps from (state, bytes) to (st
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
 Figure 4 without its consistency round: the semi-honest protocol. The adversary is described in
 docs/proofs/masked_aggregation.md. **Use each state for one step only**, which a
-:class:`dpcore.secure_aggregation.network_round.Device` ensures: two replies from one state would reveal
-the input. Secrets are drawn from ``rng``; with a seeded generator nothing is private.
+:class:`dpcore.secure_aggregation.network_round.Device` ensures: two replies from one state would
+reveal the input. Secrets are drawn from ``rng``; with a seeded generator nothing is private.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.pld.integer_cells import IntegerPair
 from accounting.pld.loss_table import Focus
-from accounting.published_bounds.real_gaussian import real_gaussian_delta
+from accounting.published_bounds import real_gaussian_delta
 from dpcore import (
     Binomial,
     DiscreteGaussian,

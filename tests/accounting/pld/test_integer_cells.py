@@ -21,7 +21,7 @@ from accounting.pld.discrete_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
 from accounting.pld.loss_table import Focus, LossTable, Sampled
 from accounting.pld.pessimistic_and_optimistic import Cells, Ratios, listed_above, listed_below
-from accounting.published_bounds.real_gaussian import real_gaussian_delta
+from accounting.published_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -15,7 +15,7 @@ from accounting import PrivacyCurve, compose
 from dpcore import DiscreteGaussian
 from dpcore.mechanism import Scope
 from tests.effort import by_day
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 
 Terms = list[float]  # weights of the shifts -1, 0, 1, ...
@@ -39,19 +39,19 @@ def swapped(rate: str) -> tuple[Terms, Terms]:
 
 
 PHI = 2e-14 / math.sqrt(math.tau)
-NORMAL, LAPLACE = subsampled_releases.gaussian, subsampled_releases.laplace
+NORMAL, LAPLACE = releases.gaussian, releases.laplace
 NOBODY: Terms = [0.0, 1.0]
 # The scheme and its curve, its arguments, the weights of the shifts in both worlds, epsilon.
 ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
     *(
-        (subsampled_releases.poisson, NORMAL(s), {"rate": q, "members": k}, members(k, q), NOBODY, epsilon)
+        (releases.poisson, NORMAL(s), {"rate": q, "members": k}, members(k, q), NOBODY, epsilon)
         for s, q, k, epsilon in (
             ("1", "1/100", 1, "1/10"), ("1/2", "1/5", 1, "1"), ("1", "1/10", 2, "3/10"),
             ("2", "1/4", 5, "1/2"), ("1", "1/2", 3, "1"), ("4", "1/20", 8, "0.1"),
         )
     ),
     *(
-        (subsampled_releases.replaced, curve, {"rate": q}, *swapped(q), epsilon)
+        (releases.replaced, curve, {"rate": q}, *swapped(q), epsilon)
         for curve, q, epsilon in (
             (NORMAL("1"), "1/100", "1/100"), (NORMAL("1/2"), "1/5", "1/2"),
             (NORMAL("4"), "1/3", "1/20"), (LAPLACE("2"), "1/10", "1/20"),
@@ -72,11 +72,9 @@ def test_one_round_is_the_worse_of_two_directions(
     assert (found.lower_float, found.upper_float) == pytest.approx((max(both),) * 2, rel=1e-6)
     assert source.epsilon(Fraction(found.upper)).upper_float == pytest.approx(e, rel=1e-9)
     for ((_, pair),), truth in zip(source.directions, both, strict=False):
-        assert subsampled_releases.of_pair(pair, epsilon) == pytest.approx(
-            truth, rel=1e-6, abs=1e-14
-        )
+        assert releases.of_pair(pair, epsilon) == pytest.approx(truth, rel=1e-6, abs=1e-14)
     # The twin: the unit against nobody is less than a group, or than another unit in its place.
-    alone = subsampled_releases.poisson(curve=curve, rate=given["rate"]).delta(epsilon)
+    alone = releases.poisson(curve=curve, rate=given["rate"]).delta(epsilon)
     assert given.get("members") == 1 or alone.upper < max(both) * 0.99
 
 
@@ -84,16 +82,16 @@ def test_one_round_is_the_worse_of_two_directions(
 # and most, on either side of a truth. Masses that no float holds must not outweigh the law.
 EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
     # Between a bound from one round and Chernoff's bound on all: far below any float sum.
-    ("4", subsampled_releases.poisson, "1/100", 1000, "delta", "1", 1e-36, None, 1e-32),
-    ("1", subsampled_releases.poisson, "1/100", 10**6, "delta", "145.4968355", 9.99e-7, None, 1.001e-6),
-    ("1000", subsampled_releases.poisson, "1/2", 10, "delta", "0", 1e-5, None, 1e-2),
-    ("1", subsampled_releases.poisson, "1", 10**4, "delta", "5500", 1e-9, None, 1),
-    ("100", subsampled_releases.poisson, "1/100", 2, "delta", "1/2000", 0, None, 1e-8),
-    ("1000", subsampled_releases.poisson, "1/100", 2, "delta", "1/2000", 0, None, 1e-25),
-    ("10000", subsampled_releases.poisson, "1/100", 2, "delta", "1/2000", 0, None, 1e-25),
+    ("4", releases.poisson, "1/100", 1000, "delta", "1", 1e-36, None, 1e-32),
+    ("1", releases.poisson, "1/100", 10**6, "delta", "145.4968355", 9.99e-7, None, 1.001e-6),
+    ("1000", releases.poisson, "1/2", 10, "delta", "0", 1e-5, None, 1e-2),
+    ("1", releases.poisson, "1", 10**4, "delta", "5500", 1e-9, None, 1),
+    ("100", releases.poisson, "1/100", 2, "delta", "1/2000", 0, None, 1e-8),
+    ("1000", releases.poisson, "1/100", 2, "delta", "1/2000", 0, None, 1e-25),
+    ("10000", releases.poisson, "1/100", 2, "delta", "1/2000", 0, None, 1e-25),
     *(
         row
-        for kind in (subsampled_releases.poisson, subsampled_releases.replaced)
+        for kind in (releases.poisson, releases.replaced)
         for row in (
             # One round shows D^2/2 sigma^2, a hundred of everybody 100 (2D)^2/2 sigma^2.
             ("1e-9", kind, "1/100", 100, "epsilon", "1e-6", 4.9e17, None, 2.1e20),
@@ -102,13 +100,13 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
         )
     ),
     # All losses but those of the two shifts are 0 to 10^17 digits: no precision resolves them.
-    ("1e-9", subsampled_releases.replaced, "1/100", 1, "delta", "0", 0, Fraction(1, 100), 0.0101),
-    ("1e12", subsampled_releases.replaced, "1/100", 1, "epsilon", "1e-6", 0, 0, 0),
+    ("1e-9", releases.replaced, "1/100", 1, "delta", "0", 0, Fraction(1, 100), 0.0101),
+    ("1e12", releases.replaced, "1/100", 1, "epsilon", "1e-6", 0, 0, 0),
     # (1/100) (2/sigma) phi(0), but for the third power of 1/sigma.
-    ("1e12", subsampled_releases.replaced, "1/100", 1, "delta", "0", PHI * (1 - 1e-9), None, PHI * (1 + 1e-9)),
-    ("1", subsampled_releases.replaced, "1e-300", 1, "epsilon", "1e-6", 0, 0, 0),
+    ("1e12", releases.replaced, "1/100", 1, "delta", "0", PHI * (1 - 1e-9), None, PHI * (1 + 1e-9)),
+    ("1", releases.replaced, "1e-300", 1, "epsilon", "1e-6", 0, 0, 0),
     # Next to (1/100)^3, the chance that all three are sampled, from 2/sigma^2 to 9/2 sigma^2.
-    ("1e-6", partial(subsampled_releases.poisson, members=3), "1/100", 1, "epsilon", "1e-6",
+    ("1e-6", partial(releases.poisson, members=3), "1/100", 1, "epsilon", "1e-6",
      1.9e12, 3e12, 4.6e12),
 ]  # fmt: skip
 EXACT = range(4)  # rows that are as narrow as is asked by default
@@ -126,7 +124,7 @@ def test_extremes_are_held_from_both_sides(row: int) -> None:
 
 
 INTEGERS = PrivacyCurve(
-    noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=subsampled_releases.ADD_REMOVE
+    noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=releases.ADD_REMOVE
 )
 KINDS = [LAPLACE(2), INTEGERS, NORMAL(1, scope=Scope())]
 COUNTS = (0, -1, "1.5")
@@ -137,23 +135,23 @@ GOOD: dict[str, Any] = {"curve": NORMAL(1), "rate": "1/2"}
     ("scheme", "good", "bad"),
     [
         (
-            subsampled_releases.poisson,
+            releases.poisson,
             {"members": 2},
             {"curve": KINDS, "members": (0, -1, 65, "2.5")},
         ),
-        (subsampled_releases.poisson, {}, {"curve": KINDS[2:]}),
-        (subsampled_releases.replaced, {}, {"curve": KINDS[1:]}),
+        (releases.poisson, {}, {"curve": KINDS[2:]}),
+        (releases.replaced, {}, {"curve": KINDS[1:]}),
         (
-            subsampled_releases.truncated,
+            releases.truncated,
             {"examples": 100, "most": 10},
             {
-                "curve": [*KINDS[::2], subsampled_releases.poisson(curve=NORMAL(1), rate="1/2")],
+                "curve": [*KINDS[::2], releases.poisson(curve=NORMAL(1), rate="1/2")],
                 "examples": COUNTS,
                 "most": COUNTS,
             },
         ),
         (
-            subsampled_releases.allocated,
+            releases.allocated,
             {"rounds": 10, "rate": None},
             {"curve": KINDS, "rounds": (0, -1, 10**7, "1.5"), "picks": (0, 11, "1.5")},
         ),
@@ -163,4 +161,4 @@ def test_bad_input_is_refused(scheme: Any, good: dict[str, Any], bad: dict[str, 
     whole = {name: value for name, value in {**GOOD, **good}.items() if value is not None}
     scheme(**whole)
     rates = {"rate": (0, "3/2", -1, "nan", math.inf)} if "rate" in whole else {}
-    subsampled_releases.refuses(scheme, whole, {**rates, **bad})
+    releases.refuses(scheme, whole, {**rates, **bad})

@@ -18,7 +18,7 @@ from accounting.guarantees.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.published_bounds.real_gaussian import real_gaussian_ratio
+from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute_force import real

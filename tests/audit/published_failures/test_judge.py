@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import TargetFailed
-from audit.published_failures import corpus_entry as corpus_entry
-from audit.published_failures import environment
+from audit.published_failures import corpus_entry, environment
 from audit.published_failures.corpus_entry import Entry, Side, read_entry
 from audit.published_failures.environment import (
     Environment,

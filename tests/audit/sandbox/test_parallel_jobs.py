@@ -254,7 +254,8 @@ def test_one_job_needs_no_joblib() -> None:
     code = (
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from audit.claims.tested_claim import Claim\nfrom audit.runs.draw_plan import Plan\n"
-        "from audit.sample_layer import sample\nfrom audit.targets.target_syntax import read_target\n"
+        "from audit.sample_layer import sample\n"
+        "from audit.targets.target_syntax import read_target\n"
         "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
         "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"
     )

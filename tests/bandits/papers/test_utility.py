@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting import PrivacyCurve
+from accounting import PrivacyCurve, published_bounds
 from accounting.protocol_guarantees import paper_parameters
-from accounting.published_bounds import noise_bounds
-from accounting.published_bounds.real_gaussian import real_gaussian_delta
+from accounting.published_bounds import real_gaussian_delta
 from bandits.papers import chowdhury_zhou, li_zhou_ji, utility
 from bandits.papers.statement import Judgement
 from dpcore import Sensitivity
@@ -258,7 +257,7 @@ def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     assert found.precision == 1
     noise = found.planned_noise
     assert isinstance(noise, Skellam)
-    lemma = noise_bounds.skellam_renyi_bound(32, noise.variance, found.precision)
+    lemma = published_bounds.skellam_renyi_bound(32, noise.variance, found.precision)
     printed = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
     corrected = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
@@ -276,7 +275,7 @@ def test_the_corrected_bound_follows_from_the_lemma(
     noise = found.planned_noise
     assert isinstance(noise, Skellam)
     for order in (2, 3, 8, 32, 100):
-        lemma = noise_bounds.skellam_renyi_bound(order, noise.variance, found.precision)
+        lemma = published_bounds.skellam_renyi_bound(order, noise.variance, found.precision)
         assert lemma <= chowdhury_zhou.cz_renyi_bound(
             order, Fraction(epsilon), Fraction(scaling), form="corrected"
         )
@@ -284,7 +283,7 @@ def test_the_corrected_bound_follows_from_the_lemma(
 
 def test_lemma_3_is_above_the_exact_divergence() -> None:
     exact = PrivacyCurve(noise=Skellam(variance=16), sensitivity=4).enclose_renyi(32)
-    assert noise_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
+    assert published_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
     assert Fraction("5.82613") < exact.lower <= exact.upper < Fraction("5.82615")
 
 
@@ -338,6 +337,6 @@ def test_proposition_13(count: int, variance: str, d: int) -> None:
         )
         first = mpmath.sqrt(d * d / (count * v) + xi / 2)
         truth = min(first, d / mpmath.sqrt(count * v) + xi)
-        assert close(noise_bounds.gaussian_sum_epsilon(count, variance, d), truth)
+        assert close(published_bounds.gaussian_sum_epsilon(count, variance, d), truth)
     with pytest.raises(InvalidParameter):
-        noise_bounds.gaussian_sum_epsilon(count, "1/5", d)
+        published_bounds.gaussian_sum_epsilon(count, "1/5", d)

@@ -1,5 +1,5 @@
 r"""The output laws of the catalogue, written a second time: exact masses, by mpmath, from the
-definitions and not from the code that draws. More of them are in the files called ``laws_*.py``.
+definitions and not from the code that draws. Other laws are in ``laws.py``.
 
 A law maps a dataset to the masses of its outcomes inside a window; an outcome a law does not list
 has mass 0 or lies outside. For each law of finite epsilon the window is the same in both worlds and

@@ -88,7 +88,8 @@ HOSTILE = (
     call("stays at the end", "atexit.register(time.sleep, 600)", code=NOT_MEASURED,
          options=("-n", "10")),
     call("breaks the auditor", "import audit.sample_layer, json, pickle, select\n"
-         "audit.sample_layer.report_of = json.dumps = json.loads = select.select = os.waitpid = None\n"
+         "audit.sample_layer.report_of = json.dumps = json.loads = None\n"
+         "select.select = os.waitpid = None\n"
          "sys.exit = os._exit = Path.cwd = None", code=NOT_MEASURED),
     Hostile(
         name="is not unpickled",
