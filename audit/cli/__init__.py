@@ -11,8 +11,13 @@ from typing import Any, Final
 from typer.core import TyperCommand, TyperGroup
 
 from audit.cli.audit_command import run
-from audit.cli.bench_and_corpus import bench_command, corpus
-from audit.cli.layer_commands import canaries_command, dpsgd_command, exact, fit, replay_command
+from audit.cli.bench import bench_command
+from audit.cli.canaries import canaries_command
+from audit.cli.corpus import corpus_commands
+from audit.cli.dpsgd import dpsgd_command
+from audit.cli.exact import exact_command
+from audit.cli.fit import fit_command
+from audit.cli.replay import replay_command
 from dpcore.cli.options import AsJson, command_group
 from dpcore.cli.terminal import say, show
 
@@ -59,13 +64,13 @@ commands = command_group(
     cls=_TargetOrCommand,
     help="Test a mechanism: does the code satisfy its epsilon?",
 )
-commands.command()(fit)
-commands.command("exact")(exact)
+commands.command("fit")(fit_command)
+commands.command("exact")(exact_command)
 commands.command("replay")(replay_command)
 commands.command("canaries")(canaries_command)
 commands.command("dpsgd")(dpsgd_command)
 commands.command("bench")(bench_command)
-commands.add_typer(corpus)
+commands.add_typer(corpus_commands)
 commands.command(_DEFAULT, cls=_Nameless, hidden=True)(run)
 
 

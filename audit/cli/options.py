@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import Field, fields
@@ -51,6 +52,11 @@ def spec_of(given: dict[str, Any]) -> AuditSpec:
         if "pair" in given:
             given["pair"] = read_pair(given["pair"])
         return AuditSpec(**given)
+
+
+def seed_of(spec: AuditSpec) -> int:
+    r"""The seed of an audit; a random one if none is given."""
+    return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
 def _parameter(field: Field[Any], *, panels: bool) -> inspect.Parameter:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
 
 from audit.claims.tested_claim import Claim
 from audit.formats.result import Result, Statement, aligned, terminal_width
+from audit.spec import AuditSpec
 from dpcore.cli.figure_file import require_matplotlib
 from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.terminal import page, printable, say
@@ -40,6 +42,38 @@ def leave_with(result: Result, form: str, output: Path | None = None) -> NoRetur
     if output is not None:
         write_whole("--output", output, result.to_text())
     leave(result.to_format(form), result.exit_code)
+
+
+def leave_isolated(
+    target: str,
+    spec: AuditSpec,
+    load: Callable[[], Any],
+    audited: Callable[[Any], Result],
+    form: str,
+    options: AbstractContextManager[None],
+) -> NoReturn:
+    r"""Audit a target in its own process, print the report, and exit."""
+    from audit.sandbox.child_process import error_fields, error_from_fields
+    from audit.sandbox.sandboxed_target import importing, run_isolated
+
+    def there() -> tuple[tuple[str, ...], str, int, tuple[Any, ...] | None]:
+        with importing(spec.timeout):
+            subject = load()
+        report = audited(subject)
+        error = getattr(report, "error", None)
+        nothing = error is not None and not getattr(report, "runs", 0)
+        text = report.to_format(form, text="" if nothing else None)
+        failed = None if error is None else error_fields(error)
+        return report.warnings, text, report.exit_code, failed
+
+    with options:
+        warnings, text, code, failed = run_isolated(target, there, timeout=spec.timeout)
+    say((f"warning: {warning}" for warning in warnings), sys.stderr)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    if failed is not None:
+        raise error_from_fields(failed)
+    raise typer.Exit(code)
 
 
 def check_files(**files: Path | None) -> None:

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from audit.cli.layer_commands import replay_command
+from audit.cli.replay import replay_command
 from audit.errors import TargetFailed
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha

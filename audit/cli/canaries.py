@@ -1,0 +1,96 @@
+r"""The command ``dpcore audit canaries``: one training run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from audit.cli.output import leave_with
+from audit.formats.junit_and_sarif import format_of
+from audit.spec import read_seed
+from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
+from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.terminal import say
+from dpcore.cli.time_limit import with_time_limit
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import whole_number
+
+if TYPE_CHECKING:
+    pass
+
+
+@with_time_limit
+def canaries_command(
+    scores: str = argument(
+        "SCORES",
+        "A CSV file with the columns score and included (1 or 0), one canary per line; an .npz "
+        "file of numpy with arrays of these names; - is standard input (CSV).",
+    ),
+    *,
+    claim: str = option(
+        "CLAIM",
+        "epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or NOISE@SENSITIVITY.",
+        default=...,
+    ),
+    relation: str = option(
+        "WORD",
+        "How a canary is excluded: left out (add-remove), or replaced by a fixed record (replace).",
+        default="add-remove",
+    ),
+    guesses: str | None = option(
+        "N",
+        "Number of canaries to guess; choose it before you see which were included. (default: "
+        "three tests share alpha: of a sixteenth of the canaries, or more if the claim needs it, "
+        "of a quarter, and of all)",
+    ),
+    guess: str = option(
+        "WORD",
+        "Guess the highest scores as included, the lowest as excluded, or half of each (both).",
+        default="both",
+    ),
+    alpha: str = option("P", "The probability of a false alarm.", default="0.001"),
+    seed: str = option("N", "Seed that breaks ties between equal scores.", default="0"),
+    html: Path | None = option("FILE", "Also write the report as a web page."),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Audit one training run by its canaries: does it satisfy the claim?
+
+    A canary is an example that is included in the training data with probability 1/2; a larger
+    score means that the model seems to have seen it.
+
+    Example: dpcore audit canaries scores.csv --claim epsilon=8,delta=1e-5
+
+    Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
+    """
+    printed = format_of(form, as_json=as_json)
+    from audit.claims.verdicts import level
+    from audit.training.canary_audit import canaries, read_scores
+
+    exact = level("--alpha", alpha)
+    number = None if guesses is None else whole_number("--guesses", guesses, at_least=1)
+    check_writable("--html", html)
+    if html is not None and html.resolve() == Path(scores).resolve():
+        raise InvalidParameter(
+            "--html", str(html), "would overwrite the file of SCORES: choose another path"
+        )
+    values, included = read_scores(scores)
+    names = ("claim", "relation", "guesses", "guess")
+    with named(*names, epsilon="--claim: epsilon", delta="--claim: delta"):
+        report = canaries(
+            values,
+            included,
+            claim,
+            relation=relation,
+            guesses=number,
+            guess=guess,  # type: ignore[arg-type]  # refused by name where it is another word
+            confidence=1 - exact,
+            seed=read_seed("--seed", seed),
+        )
+    if html is not None:
+        command = shlex.join(["dpcore", *sys.argv[1:]])
+        write_whole("--html", html, report.to_html(command=command))
+    say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
+    leave_with(report, printed)

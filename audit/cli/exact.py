@@ -1,0 +1,172 @@
+r"""The command ``dpcore audit exact``: proofs about two known laws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from audit.cli.output import leave_with
+from audit.formats.junit_and_sarif import format_of
+from dpcore.cli.figure_file import check_picture
+from dpcore.cli.options import AsFormat, AsJson, Format, argument, flag, option
+from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.numbers.parameter import at_least_zero, rational, rational_in
+from dpcore.numbers.rounding import down
+
+if TYPE_CHECKING:
+    from audit.known_laws.divergence import Order, Point
+    from audit.known_laws.law_file import WrittenLaw
+    from audit.targets.target import Shifted
+
+
+_EPSILONS: Final = ("0", "1/2", "1", "2")
+_DELTAS: Final = ("0", "1e-6")
+_ORDERS: Final = ("2", "inf")
+
+
+def exact_command(
+    p: str = argument(
+        "P",
+        "A noise distribution shifted by an integer, such as discrete-laplace:scale=1@0 (several "
+        'coordinates: @0,1,0), or a file of probabilities: JSON such as {"yes": "3/4", "no": '
+        '"1/4"}, or CSV with the columns output,probability.',
+    ),
+    q: str = argument("Q", "The other law, in the same form."),
+    *,
+    claim: str | None = option(
+        "CLAIM",
+        "What to prove or refute: epsilon=1; epsilon=1,delta=1e-6; or a whole curve, tested at "
+        "several points: rho=0.1, or NOISE@SENSITIVITY.",
+    ),
+    epsilon: list[str] | None = option("E", "Compute delta at this epsilon; repeatable."),
+    delta: list[str] | None = option("D", "Compute epsilon at this delta; repeatable."),
+    order: list[str] | None = option(
+        "A", "Compute the Renyi divergence of this order > 1, or inf."
+    ),
+    normalise: bool = flag("Divide the probabilities of a file by their exact sum.", "--normalise"),
+    plot: Path | None = option("FILE", "Plot delta over epsilon to a file: .svg, .png or .pdf."),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Prove bounds on the privacy loss between two known distributions P and Q.
+
+    Example: dpcore audit exact with_alice.csv without.csv --claim epsilon=1
+
+    Each number is the maximum over both directions, P against Q and Q against P. Exit code: 0
+    proven, or nothing was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close
+    to the true one for the highest precision; this never happens with two files.
+    """
+    printed = format_of(form, as_json=as_json)
+    from audit.claims.curve_claim import read_claim
+    from audit.known_laws.divergence import decide
+    from audit.known_laws.known_laws_report import ExactReport
+    from audit.statistical_tests.sample_outcome import versions
+
+    if plot is not None:
+        check_picture("--plot", plot)
+    one, other, notes = _read(p, q, divide=normalise)
+    claimed = None if claim is None else read_claim(claim)
+    stated = () if claimed is None else claimed.points
+    decisions = tuple(decide(one.law, other.law, at) for at in stated)
+    points, missing = _points(one, other, (epsilon, delta, order), default=claim is None)
+    report = ExactReport(
+        p=one,
+        q=other,
+        points=points,
+        claim=None if claimed is None else str(claimed),
+        decisions=decisions,
+        notes=(*notes, *missing),
+        versions=versions(),
+    )
+    if plot is not None:
+        from audit.known_laws.known_laws_report import curve_points, draw_curve
+
+        drawn = curve_points(one.law, other.law)
+        draw_curve(plot, drawn, title=f"P = {one.spelling}, Q = {other.spelling}")
+    leave_with(report, printed)
+
+
+def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list[str]]:
+    from audit.known_laws.law_file import read_law as read_exact_law
+    from audit.targets.target import Shifted
+
+    written = [read_exact_law(argument, text) for argument, text in (("P", p), ("Q", q))]
+    if divide and all(law.outputs is None for law in written):
+        raise InvalidParameter(
+            "--normalise", "true", "requires files of probabilities, but both laws are noise"
+        )
+    one, other = (law.normalised() if divide else law.checked() for law in written)
+    here, there = one.law, other.law
+    if isinstance(here, Shifted) and isinstance(there, Shifted):
+        if here.noise != there.noise:
+            raise InvalidParameter("Q", q, f"must be the noise of P with another shift: P = {p}")
+        if _coordinates(here) != _coordinates(there):
+            raise InvalidParameter("Q", q, f"must have a shift with as many coordinates as P = {p}")
+    elif isinstance(here, Shifted) or isinstance(there, Shifted):
+        raise InvalidParameter("Q", q, f"must be noise or a file of probabilities, like P = {p}")
+    notes = [
+        f"the probabilities of {law.argument} are divided by their sum, which is about 1 "
+        f"{'+' if law.divided_by > 1 else '-'} {down(abs(law.divided_by - 1), 3)}"
+        for law in (one, other)
+        if law.divided_by != 1
+    ]
+    if one.outputs is not None and other.outputs is not None and not one.outputs & other.outputs:
+        notes.append(
+            "no output has mass in both files: is the same output written in the same way?"
+        )
+    return one, other, notes
+
+
+def _coordinates(law: Shifted) -> int | None:
+    return len(law.shift) if isinstance(law.shift, tuple) else None
+
+
+def _points(
+    one: WrittenLaw,
+    other: WrittenLaw,
+    quantities: tuple[list[str] | None, list[str] | None, list[str] | None],
+    *,
+    default: bool,
+) -> tuple[tuple[Point, ...], list[str]]:
+    # The requested points; without a request, the points of the default table that can be derived.
+    from accounting.errors import NotDerived
+
+    wanted = _wanted(one, other, quantities)
+    if wanted or not default:
+        return tuple(find() for find in wanted), []
+    found: list[Point] = []
+    refused: list[Exception] = []
+    for find in _wanted(one, other, (_EPSILONS, _DELTAS, _ORDERS)):
+        try:
+            found.append(find())
+        except (NotDerived, PrecisionExhausted) as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return tuple(found), list(dict.fromkeys(map(str, refused)))
+
+
+def _wanted(
+    one: WrittenLaw, other: WrittenLaw, quantities: tuple[Sequence[str] | None, ...]
+) -> list[Callable[[], Point]]:
+    from audit.known_laws.divergence import delta_point, epsilon_point, renyi_point
+
+    epsilons, deltas, orders = (texts or () for texts in quantities)
+    p, q = one.law, other.law
+    return [
+        *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),
+        *(partial(epsilon_point, p, q, rational_in("--delta", text, "[0, 1)")) for text in deltas),
+        *(partial(renyi_point, p, q, _order(text)) for text in orders),
+    ]
+
+
+def _order(text: str) -> Order:
+    if text.strip().lower() in {"inf", "infinity"}:
+        return math.inf
+    exact = rational("--order", text)
+    if exact <= 1:
+        raise InvalidParameter("--order", text, "must be > 1, or inf")
+    return exact
