@@ -1,4 +1,4 @@
-r"""The command ``dpcore bandit run PRESET``; ``bandits.cli`` registers :func:`run`."""
+r"""The command ``dpcore bandit run PRESET``; ``bandits.cli.commands`` registers :func:`run`."""
 
 from __future__ import annotations
 

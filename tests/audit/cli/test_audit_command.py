@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from audit.broken_mechanisms import ENTRIES
-from audit.cli import commands
+from audit.cli.commands import commands
 from audit.report.audit_record import SCHEMA
 from audit.targets.target_syntax import _AUDITS
 from tests.effort import by_day

@@ -175,7 +175,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
 import dpcore.cli.app
 dpcore.cli.app._PATIENCE = 0.1
-point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')
+point = EntryPoint('audit', 'audit.cli.commands:commands', 'dpcore.commands')
 dpcore.cli.app._registered = lambda: {{'audit': point}}
 dpcore.cli.app.main()
 """

@@ -23,7 +23,7 @@ from importlib.metadata import EntryPoint
 import audit.cli.audit_command, audit.cli.output, audit.run_layers, audit.sample_layer
 import audit.sandbox.sandboxed_target
 import dpcore.cli.app
-point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
+point = EntryPoint("audit", "audit.cli.commands:commands", "dpcore.commands")
 dpcore.cli.app._registered = lambda: {{"audit": point}}
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans are this process's children

@@ -24,7 +24,7 @@ START = (
     f"sys.path.insert(0, {str(ROOT)!r})\n"
     "from importlib.metadata import EntryPoint\n"
     "import dpcore.cli.app\n"
-    "point = EntryPoint('audit', 'audit.cli:commands', 'dpcore.commands')\n"
+    "point = EntryPoint('audit', 'audit.cli.commands:commands', 'dpcore.commands')\n"
     "dpcore.cli.app._registered = lambda: {'audit': point}\n"
     "dpcore.cli.app.main()\n"
 )
@@ -88,7 +88,7 @@ class Shell:
         self.patch = patch
         self.streams = streams
         self.command = command
-        point = EntryPoint("audit", "audit.cli:commands", "dpcore.commands")
+        point = EntryPoint("audit", "audit.cli.commands:commands", "dpcore.commands")
         patch.setattr(dpcore.cli.app, "_registered", lambda: {"audit": point})
 
     def __call__(self, *words: object) -> Answer:

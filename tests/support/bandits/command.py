@@ -18,7 +18,7 @@ START: Final = (
     f"sys.path.insert(0, {str(ROOT)!r})\n"
     "from importlib.metadata import EntryPoint\n"
     "import dpcore.cli.app\n"
-    "point = EntryPoint('bandit', 'bandits.cli:commands', 'dpcore.commands')\n"
+    "point = EntryPoint('bandit', 'bandits.cli.commands:commands', 'dpcore.commands')\n"
     "dpcore.cli.app._registered = lambda: {'bandit': point}\n"
 )
 """The tree under test, whether or not (and from wherever) a dpcore is installed."""
@@ -37,4 +37,4 @@ class Bandit:
 
 
 def registered() -> dict[str, EntryPoint]:
-    return {"bandit": EntryPoint("bandit", "bandits.cli:commands", "dpcore.commands")}
+    return {"bandit": EntryPoint("bandit", "bandits.cli.commands:commands", "dpcore.commands")}

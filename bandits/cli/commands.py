@@ -1,0 +1,122 @@
+r"""The ``dpcore bandit`` commands; the entry point is ``commands``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from bandits.cli.run import run
+from dpcore.cli.figure_file import check_picture
+from dpcore.cli.options import AsJson, argument, command_group, named, option
+from dpcore.cli.terminal import say, show
+
+__all__ = ["commands", "compare", "plot"]
+
+_LIST: Final = "dpcore-bandit-list/1"
+_COMPARE: Final = "dpcore-bandit-compare/1"
+_OF_PRESETS: Final = ["name", "sentence", "algorithms", "epsilons", "horizon", "instances", "arms"]
+_OF_ALGORITHMS: Final = ["name", "sentence", "parameter", "default"]
+
+commands = command_group(
+    "bandit",
+    help=(
+        "Run private bandit algorithms: their regret and their epsilon.\n\n"
+        "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
+    ),
+    no_args_is_help=True,
+)
+
+
+@commands.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    r"""List the presets (simulated worlds and data sets) and the algorithms.
+
+    Example: dpcore bandit list
+    """
+    from bandits.cli.render import list_lines
+    from bandits.policies.registry import ALGORITHMS
+    from bandits.worlds import PRESETS
+
+    if not as_json:
+        say(list_lines(PRESETS, ALGORITHMS))
+        return
+    presets = [{key: getattr(preset, key) for key in _OF_PRESETS} for preset in PRESETS]
+    algorithms = [{key: getattr(entry, key) for key in _OF_ALGORITHMS} for entry in ALGORITHMS]
+    show({"schema": _LIST, "presets": presets, "algorithms": algorithms})
+
+
+commands.command()(run)
+
+
+@commands.command()
+def compare(
+    first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
+    second: Path = argument("B", "A second result, for the same worlds."),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    r"""Compare two results: regret of A divided by regret of B, with standard errors.
+
+    Example: dpcore bandit compare paper.json exact.json
+
+    Rows are matched by algorithm and epsilon; unmatched rows are listed. If both results
+    have the same number of instances, they are compared world by world.
+    Exit code: 0 done, 2 usage.
+    """
+    from bandits.cli.render import compare_lines
+    from bandits.experiments.summary import alone, read_document
+    from bandits.experiments.summary import compare as ratios_of
+
+    one = read_document(first, argument="A")
+    other = read_document(second, argument="B")
+    ratios = ratios_of(one, other)
+    left = {"A": alone(one, other), "B": alone(other, one)}
+    if not as_json:
+        say(compare_lines(ratios, left))
+        return
+    unmatched = [
+        {"in": name, "algorithm": algorithm, "epsilon": epsilon}
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    rows = [asdict(ratio) for ratio in ratios]
+    show({"schema": _COMPARE, "rows": rows, "unmatched": unmatched})
+
+
+@commands.command()
+def plot(
+    source: Path = argument(
+        "SOURCE", "A folder that dpcore bandit run --output wrote, or its regret.csv."
+    ),
+    *,
+    output: Path = option(
+        "FILE", "The plot file to write: .svg, .png or .pdf.", "-o", "--output", default=...
+    ),
+) -> None:
+    r"""Plot regret per round over time, with bands of one standard error.
+
+    Example: dpcore bandit plot results --output regret.svg
+
+    The plot has one panel per epsilon and, for a folder, the lower bound of a hard instance, which
+    regret.csv does not contain. It needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
+    """
+    from bandits.experiments.regret_table import (
+        bounds_of,
+        draw_results,
+        read_lines,
+        without_regret,
+    )
+    from bandits.experiments.results import TABLE
+    from bandits.experiments.summary import read_document
+
+    check_picture("--output", output)
+    with named(path="SOURCE"):
+        document = read_document(source) if source.is_dir() else {}
+        lines = read_lines(source / TABLE if source.is_dir() else source)
+        bounds = bounds_of(document, lines)
+    draw_results(lines, output, bounds)
+    for warning in without_regret(lines):
+        say([f"warning: {warning}"], sys.stderr)
+    say([str(output)])
