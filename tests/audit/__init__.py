@@ -1,1 +1,1 @@
-"""Test: the auditor, its catalogue, and the tests that audit the auditor."""
+"""Tests of the auditor and its catalogue, and the tests that the auditor itself is valid."""

@@ -1,4 +1,4 @@
-"""The command, and a folder to run it in."""
+"""Fixtures: the audit command, and an empty working folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``import audit`` gives the names a user needs, and ``audit.audit`` is the command in Python."""
+"""Tests of ``import audit``: its public names, and ``audit.audit`` against the command."""
 
 from __future__ import annotations
 

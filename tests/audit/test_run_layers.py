@@ -1,4 +1,4 @@
-"""Several layers make one report: what each may say, and what a fault takes away."""
+"""Tests of `audit.run_layers`: one report from several layers, also when one layer fails."""
 
 from __future__ import annotations
 

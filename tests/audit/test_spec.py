@@ -1,4 +1,4 @@
-"""An audit as data: what a spec refuses, and that a file, options and Python say the same."""
+"""Tests of `audit.spec`: invalid specs are refused; file, options and Python give one audit."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of bandits: what a policy sees, what noise it runs on, and what a run says it cost."""
+"""Tests of bandits: inputs of policies, laws of the noise, and guarantees of runs."""

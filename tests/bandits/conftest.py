@@ -1,4 +1,4 @@
-"""The command, in a folder of its own."""
+"""Fixture: the command, in a working folder of its own."""
 
 from __future__ import annotations
 

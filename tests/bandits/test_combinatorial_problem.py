@@ -1,4 +1,4 @@
-"""Super arms, rewards and oracles by brute force; bonuses cover, the paper's are its formulas."""
+"""Tests of super arms, rewards and oracles by brute force, and of the bonuses' coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: regret, what is released and to whom it is charged, and what a run promises."""
+"""Tests of `bandits.play`: regret, releases, charged users and the guarantee of a run."""
 
 from __future__ import annotations
 

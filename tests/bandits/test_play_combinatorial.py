@@ -1,4 +1,4 @@
-"""Combinatorial runs: replayed by hand, together as alone, learning, and degenerate inputs."""
+"""Tests of combinatorial runs: against plain Python, batched against single, degenerate inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the package, what its classes demand and refuse, and parts of one's own."""
+"""Tests of the public names of `bandits`, its class contracts, and user-defined parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of regret: written whole, the same bytes for the same data, readable by themselves."""
+"""Tests of regret plots: complete files, the same bytes for the same data, legible labels."""
 
 from __future__ import annotations
 

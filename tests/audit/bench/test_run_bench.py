@@ -1,4 +1,4 @@
-"""The bench: every slip caught by its layer, twins counted as chance allows, and the table."""
+"""Tests of `audit bench`: each layer refutes its broken mechanism, and few correct twins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every slip is refuted, no twin is, and every epsilon that the catalogue states is derived."""
+"""Tests of the catalogue: broken mechanisms are refuted, correct twins not; epsilons recomputed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slips that other layers than the sample must catch, and what the sample can say of them."""
+"""Tests of broken mechanisms that replay, the exact layer or a claimed curve must detect."""
 
 from __future__ import annotations
 

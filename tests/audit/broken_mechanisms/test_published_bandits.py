@@ -1,4 +1,4 @@
-"""The example that audits published code: a stand-in with both faults, and one with neither."""
+"""Tests of the example that audits published code, on stand-ins with both faults and with none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masses of the sparse vector's rows are enclosed, and two variants have no epsilon at all."""
+"""Tests of sparse vector: output masses are enclosed, and two variants have infinite epsilon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A claim that is a curve: what it spells, and that its points are promised by it."""
+"""Tests of `audit.claims.curve_claim`: parsing, and points against independent mpmath curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a whole: verdicts, exit codes, JSON, files, bad input."""
+"""Tests of `dpcore audit`: verdicts, exit codes, JSON, files, invalid input."""
 
 from __future__ import annotations
 

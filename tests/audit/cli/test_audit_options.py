@@ -1,4 +1,4 @@
-"""The options of the audit command that go beyond one pair, one process and one table."""
+"""Tests of `dpcore audit` options for several pairs, search, features, resuming and jobs."""
 
 from __future__ import annotations
 

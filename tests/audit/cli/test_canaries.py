@@ -1,4 +1,4 @@
-"""The command that audits a training by its canaries."""
+"""Tests of `dpcore audit canaries`, the audit of a training run by its canaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that looks at a training step."""
+"""Tests of `dpcore audit dpsgd`, the check of a DP-SGD training step."""
 
 from __future__ import annotations
 

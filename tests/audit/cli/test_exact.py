@@ -1,4 +1,4 @@
-"""The command that compares two known laws: what it proves, what it refutes, how it is said."""
+"""Tests of `dpcore audit exact`, which compares two known laws: proofs, refutations and output."""
 
 from __future__ import annotations
 

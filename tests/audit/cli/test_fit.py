@@ -1,4 +1,4 @@
-"""The command that fits a sampler to a law."""
+"""Tests of `dpcore audit fit` and `dpcore audit replay`: exit codes, JSON and error messages."""
 
 from __future__ import annotations
 

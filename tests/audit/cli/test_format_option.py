@@ -1,4 +1,4 @@
-"""--format on the command line, the GitHub action and the pre-commit hook."""
+"""Tests of the `--format` option, the GitHub action and the pre-commit hook."""
 
 from __future__ import annotations
 

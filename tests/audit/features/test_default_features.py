@@ -1,4 +1,4 @@
-r"""What an audit looks at by default follows the first outputs, and the shares add up."""
+r"""Tests of `audit.features.default_features`: the features fit the outputs; shares sum to 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners: valid at the boundary, blind to what they are scored on, nearly as good as can be."""
+"""Tests of learned scores: valid at the claim's boundary, no test-set leakage, nearly optimal."""
 
 from __future__ import annotations
 

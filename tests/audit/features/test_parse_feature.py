@@ -1,4 +1,4 @@
-"""Features: each output by itself, plainly and fast, and never an error for what is odd."""
+"""Tests of features: each output is mapped by itself; fast and plain paths agree; none raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fit: valid where outcomes can be counted, strong where the law is wrong, and never fooled."""
+"""Tests of `audit.fit`: level by exact enumeration, power against wrong laws, mutants must fail."""
 
 from __future__ import annotations
 

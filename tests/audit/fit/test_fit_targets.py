@@ -1,4 +1,4 @@
-"""What a fit says of every form of sampler, of those that fail, and of itself."""
+"""Tests of fit reports: every form of sampler, samplers that fail, and reproducible output."""
 
 from __future__ import annotations
 

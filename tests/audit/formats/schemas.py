@@ -1,4 +1,4 @@
-"""The published schemas of results: ``python -m tests.audit.formats.schemas`` writes them."""
+"""The published JSON schemas of results; ``python -m tests.audit.formats.schemas`` writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of results keep their published schemas, JUnit reports and SARIF logs those of CI."""
+"""Tests that JSON results, JUnit reports and SARIF logs are valid under their schemas."""
 
 from __future__ import annotations
 

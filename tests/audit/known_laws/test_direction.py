@@ -1,4 +1,4 @@
-"""The exact layer on every law, one direction at a time, against sums that share no code."""
+"""Tests of the exact layer: each direction of every law against independent mpmath sums."""
 
 from __future__ import annotations
 

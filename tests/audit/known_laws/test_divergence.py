@@ -1,4 +1,4 @@
-"""Proven divergences against sums that share no code with them, and the verdicts they give."""
+"""Tests of proven divergences against independent mpmath sums, and of the verdicts from them."""
 
 from __future__ import annotations
 

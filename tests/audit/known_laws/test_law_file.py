@@ -1,4 +1,4 @@
-"""Laws from the command line: exact masses, or a refusal that names what is wrong."""
+"""Tests of `audit.known_laws.law_file`: parsing of exact masses, and errors that name the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact layer on several pairs and on claimed curves."""
+"""Tests of the exact layer on several pairs and on claimed privacy curves."""
 
 from __future__ import annotations
 

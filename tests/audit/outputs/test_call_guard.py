@@ -1,4 +1,4 @@
-"""The guard around code that others wrote: time limits, streams, and who an error belongs to."""
+"""Tests of `audit.outputs.call_guard`: time limits, standard streams, attribution of errors."""
 
 from __future__ import annotations
 

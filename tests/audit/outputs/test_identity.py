@@ -1,4 +1,4 @@
-"""What a recipient can tell apart, the audit tells apart: constants in two worlds are refuted."""
+"""Tests of output identity: two constants that a recipient can tell apart are refuted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-r"""Whatever shape an output has: what gives the dataset away is found, and what does not is not.
+r"""Tests of audits of outputs of any shape: leaks are found, correct mechanisms are not refuted.
 
-Each mechanism is audited twice with the options that nobody sets: broken, where it must be refuted,
-and mended, where it must not. Noise is exact: whole multiples of 2^-20, of a discrete Laplace law.
+Each mechanism is audited twice with default options: a broken version, which must be refuted, and a
+correct version, which must not. Noise is exact: discrete Laplace noise in whole multiples of 2^-20.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Outputs as bytes: what comes back is what was stored, and nothing is ever executed."""
+"""Tests of `audit.outputs.stored`: values survive storage as bytes; no code is executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The feature ``time``: the duration of a call as an output."""
+r"""Tests of the feature ``time``, the duration of a call as an output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values from another process: what is plain arrives as it is, and nothing of theirs runs here."""
+"""Tests of `audit.outputs.wire`: plain values cross processes unchanged; no code runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""An entry says all that it must, and nothing else; the corpus itself is well-formed."""
+r"""Tests of `audit.published_failures.corpus_entry`: its fields, and the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""A package that is made here is installed, audited and judged, with no network and no index."""
+r"""Tests of `audit.published_failures.judge` on a package built here, without a network."""
 
 from __future__ import annotations
 

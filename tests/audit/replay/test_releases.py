@@ -1,4 +1,4 @@
-r"""What people release (DataFrames, arrays, records, text, errors): each fault and its twin."""
+r"""Tests of replay on DataFrames, arrays, records, text and errors, faulty and correct versions."""
 
 from __future__ import annotations
 

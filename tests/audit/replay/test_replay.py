@@ -1,4 +1,4 @@
-"""Each finding has a mechanism that has it and a twin that has not."""
+"""Tests of replay findings: each is reported for a faulty mechanism, not for its twin."""
 
 from __future__ import annotations
 

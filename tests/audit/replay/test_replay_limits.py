@@ -1,4 +1,4 @@
-r"""What replay must not call a proof, and must not disturb."""
+r"""Tests of the limits of replay: no false proofs, no disturbed randomness, no endless runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: NPY002 - the legacy door of numpy is one of those under test
-"""The tape and the doors: what is dealt, to whom, and that everything is put back."""
+"""Tests of the tape and the RNG hooks: the bits each source gets, and the restored state."""
 
 from __future__ import annotations
 

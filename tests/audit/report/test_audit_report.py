@@ -1,4 +1,4 @@
-"""The report as JSON and as half a screen: complete, directed, and within its width."""
+"""Tests of the audit report as JSON and as text: completeness, rounding direction and width."""
 
 from __future__ import annotations
 

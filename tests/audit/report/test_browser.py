@@ -1,4 +1,4 @@
-"""The HTML report in a browser."""
+"""Tests of the HTML report in a browser: rendering, and no network requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML report: what it says, and whether it draws what it was given."""
+"""Tests of the HTML report: its text, escaping and size, and drawings against the counts."""
 
 from __future__ import annotations
 

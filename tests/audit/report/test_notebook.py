@@ -1,4 +1,4 @@
-r"""In a notebook: the card of a report, and the bar."""
+r"""Tests of notebooks: the HTML card of a report, and the progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every printed bound lies on the safe side of the number it stands for, in text and in HTML."""
+"""Tests that every bound printed as text or HTML is rounded to the safe side."""
 
 from __future__ import annotations
 

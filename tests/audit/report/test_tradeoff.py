@@ -1,4 +1,4 @@
-"""The measured trade-off curve: above the true one everywhere, at once and at all times."""
+"""Tests of the trade-off band: it lies above the true curve with the stated confidence."""
 
 from __future__ import annotations
 

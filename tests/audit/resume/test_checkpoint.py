@@ -1,4 +1,4 @@
-"""Audits that go on from a file: the same report, whenever and however they were ended."""
+"""Tests of `audit.resume.checkpoint`: a resumed audit gives the report of an uninterrupted one."""
 
 from __future__ import annotations
 

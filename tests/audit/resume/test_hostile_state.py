@@ -1,4 +1,4 @@
-"""State files that no audit wrote, damaged or made to harm: each refused, and never obeyed."""
+"""Tests that damaged or malicious state files are refused and never executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state file says of its audit: features by their files, and what a search found."""
+"""Tests of the header of a state file: features by their source files, and results of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit sets out to do: blocks, pairs, and the randomness that each block has by number."""
+"""Tests of `audit.runs.draw_plan`: blocks, pairs, and independent random seeds for each block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks drawn by a Dask cluster: the report of one job, and what cannot be is refused by name."""
+"""Tests of audits on a Dask cluster: the report of one job; unsupported options are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks drawn by several processes: the same report, whatever happens to a worker."""
+"""Tests of `audit.sandbox.parallel_jobs`: the report of one job, and workers that die or hang."""
 
 from __future__ import annotations
 

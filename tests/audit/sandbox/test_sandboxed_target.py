@@ -1,4 +1,4 @@
-"""The process that runs what is audited: the same report, and an end to everything it starts."""
+"""Tests of `audit.sandbox.sandboxed_target`: the same report, and no child process is left."""
 
 from __future__ import annotations
 

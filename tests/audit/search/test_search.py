@@ -1,4 +1,4 @@
-r"""The search: finds pairs that refute, tests none of the runs it saw, and fails by name."""
+r"""Tests of the search for a pair: finds violations, tests only fresh runs, names errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Every candidate of a space is a pair of its neighbours, by a definition of our own."""
+r"""Tests of `audit.search.spaces`: candidates are neighbours under an independent definition."""
 
 from __future__ import annotations
 

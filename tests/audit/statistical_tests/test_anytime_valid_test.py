@@ -1,4 +1,4 @@
-"""The anytime test: a supermartingale by exact enumeration, and quick where there is something."""
+"""Tests of the anytime-valid test: supermartingale by enumeration, early stopping, mutants."""
 
 from __future__ import annotations
 

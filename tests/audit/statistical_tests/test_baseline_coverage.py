@@ -1,4 +1,4 @@
-"""Valid baselines keep their level at the exact boundary; the others are seen to over-claim."""
+"""Tests of baseline coverage at the claim's boundary: valid ones hold it, the others over-claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader of a family: chosen by the past alone, valid at the boundary, and worth its part."""
+"""Tests of the leader of a family of views: level, power, and guesses recomputed by hand."""
 
 from __future__ import annotations
 

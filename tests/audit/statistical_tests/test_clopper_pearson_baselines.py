@@ -1,4 +1,4 @@
-"""The baselines, beside plain re-computations of them."""
+"""Tests of the baselines against independent recomputation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many tests share one level: as closed testing does by brute force, and no more than it has."""
+"""Tests of multiple testing against closed testing by brute force; mutants must fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An audit in which nothing was measured says so, and is not green."""
+"""Tests of `audit.statistical_tests.coverage`: the verdict nothing_measured, and resolution."""
 
 from __future__ import annotations
 

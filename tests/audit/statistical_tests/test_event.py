@@ -1,4 +1,4 @@
-"""Outputs become cells: one each, learned from the past alone, and worded as they are counted."""
+"""Tests of `audit.statistical_tests.event`: one cell per output, and the wording of witnesses."""
 
 from __future__ import annotations
 

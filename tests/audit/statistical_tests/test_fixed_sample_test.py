@@ -1,4 +1,4 @@
-"""The prequential test: exact where outcomes can be counted, honest where they are drawn."""
+"""Tests of the fixed-sample test: level by enumeration and simulation; mutants must fail."""
 
 from __future__ import annotations
 

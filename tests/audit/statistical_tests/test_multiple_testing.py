@@ -1,4 +1,4 @@
-"""Many tests at one level: exact against the plain test, and no more false alarms than it."""
+"""Tests of `audit.statistical_tests.multiple_testing`: against the single test; false alarms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounds on right guesses, beside the worst mechanism of few canaries and other arithmetic."""
+"""Tests of one-run canary bounds against the worst mechanism by linear programming and mpmath."""
 
 from __future__ import annotations
 

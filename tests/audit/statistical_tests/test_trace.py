@@ -1,4 +1,4 @@
-"""Counts are exact and sum to the runs; a trace's points are the bounds an audit would report."""
+"""Tests of `audit.statistical_tests.trace`: histogram counts, and bounds equal to the report's."""
 
 from __future__ import annotations
 

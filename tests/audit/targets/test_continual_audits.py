@@ -1,6 +1,4 @@
-"""Running sums under audit: never refuted at what is derived, refuted where a level is bare or
-noise is drawn anew.
-"""
+"""Audits of running sums: true at the derived epsilon, refuted with missing or redrawn noise."""
 
 from __future__ import annotations
 

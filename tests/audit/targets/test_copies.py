@@ -1,4 +1,4 @@
-"""Every call gets a dataset of its own, and every output is read as it was when it was returned."""
+"""Tests that each call gets a fresh copy of the dataset and that outputs are copied on return."""
 
 from __future__ import annotations
 

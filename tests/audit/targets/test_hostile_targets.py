@@ -1,4 +1,4 @@
-"""However a target ends, stops or holds up its process, the audit's exit code is its own."""
+"""Tests of targets that exit, hang or kill their process: the audit still sets the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local reports and choices proven on listed laws, and a broken twin of each refuted."""
+"""Local reports and selection mechanisms: proven on known laws, broken versions refuted."""
 
 from __future__ import annotations
 

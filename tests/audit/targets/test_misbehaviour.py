@@ -1,4 +1,4 @@
-"""Everything a target can do but answer: reported as what it is, and nothing drawn is lost."""
+"""Tests of targets that raise, hang, print or fork: the error is named and drawn runs are kept."""
 
 from __future__ import annotations
 

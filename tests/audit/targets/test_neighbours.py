@@ -1,4 +1,4 @@
-r"""Pairs against the relation: what no reading allows is refused, what is unusual is said."""
+r"""Tests of pairs against the neighbour relation: impossible pairs raise, unusual ones warn."""
 
 from __future__ import annotations
 

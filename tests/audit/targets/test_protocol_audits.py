@@ -1,6 +1,4 @@
-"""Every instance of the protocol under audit: what is derived is proven and never refuted by
-rounds, and a little less is refuted.
-"""
+"""Audits of every protocol instance: the derived guarantee is proven, a smaller one is refuted."""
 
 from __future__ import annotations
 

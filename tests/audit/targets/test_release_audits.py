@@ -1,4 +1,4 @@
-"""Releases from tables, audited on their worst pairs, and a mutant of each sensitivity rule."""
+"""Audits of table releases on their worst pairs, with a mutant of each sensitivity rule."""
 
 from __future__ import annotations
 

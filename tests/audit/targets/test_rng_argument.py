@@ -1,4 +1,4 @@
-r"""A target that asks for ``rng: Rng`` gets a SeededRng, in every layer; any other a Generator."""
+r"""Tests of the target argument ``rng``: ``Rng`` gets a SeededRng, any other a Generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be audited and how it draws: forms of callables, programs, outputs and datasets."""
+"""Tests of `audit.targets.target`: callables, programs, noises, their outputs and datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assertions for suites: what is true passes, what is not fails with its witness, each by name."""
+"""Tests of `audit.testing.assertions`: true claims pass, false ones fail with their witness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares of the plugin's alpha: fixed at collection, summed without a loss, whatever runs."""
+"""Tests of the pytest plugin's shares of alpha: fixed at collection, summed exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin: one false-alarm rate for a whole suite, stated and kept; every slip by name."""
+"""Tests of the pytest plugin: one false-alarm rate for a suite; broken mechanisms fail by name."""
 
 from __future__ import annotations
 

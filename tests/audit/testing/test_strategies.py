@@ -1,4 +1,4 @@
-"""Strategies give what they say: in range, neighbours and never equal, all laws, all kinds."""
+"""Tests of the Hypothesis strategies: ranges, unequal neighbours, every law and sensitivity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canaries of one run: what is refuted, how often wrongly, and what is refused."""
+"""Tests of one-run canary audits: refutations, false-alarm rates and invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training step from the inside: every broken one is caught where it is broken."""
+"""Tests of the DP-SGD step check: each broken step fails the check of its broken part."""
 
 from __future__ import annotations
 

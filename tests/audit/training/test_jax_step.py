@@ -1,4 +1,4 @@
-"""JAX Privacy's own step, where it is installed."""
+"""Tests of the step check on JAX Privacy, if it is installed."""
 
 from __future__ import annotations
 

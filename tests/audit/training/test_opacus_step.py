@@ -1,4 +1,4 @@
-"""The step of Opacus: the library itself where it is installed, and a stand-in by day."""
+"""Tests of the step check on Opacus: nightly if it is installed, otherwise on a stand-in."""
 
 from __future__ import annotations
 

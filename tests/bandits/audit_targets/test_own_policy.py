@@ -1,4 +1,4 @@
-r"""Audits of a policy of one's own, and of users who return or vanish: promises kept, and twins."""
+r"""Audits of user-defined policies, returning users and dropouts: correct and broken versions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What an audit is given: the released sums of ``play`` and nothing else, a claim that was derived,
-and names of everything that can be audited.
-"""
+"""Tests of the audited view of a bandit: only the released sums of ``play``, a derived claim."""
 
 from __future__ import annotations
 

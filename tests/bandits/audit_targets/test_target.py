@@ -1,5 +1,5 @@
-"""The server's view of a bandit under audit: not refuted at the derived epsilon in any trust model,
-refuted when what releases errs in the ways that were found in the wild.
+"""Audits of the server's view: not refuted at the derived epsilon in any trust model, refuted for
+releases with faults that occur in published code.
 """
 
 from __future__ import annotations

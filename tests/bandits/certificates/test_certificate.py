@@ -1,4 +1,4 @@
-"""Certificates of runs: the worst of what may befall one user, each part computed a second time."""
+"""Tests of run certificates: the worst guarantee over users, each part recomputed independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of linear runs and of running sums: computed again, and their twins refused."""
+"""Certificates of linear runs and running sums: recomputed; edited certificates are refused."""
 
 from __future__ import annotations
 

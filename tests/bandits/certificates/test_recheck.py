@@ -1,4 +1,4 @@
-"""A run's certificate in anybody's hands: every edit is found, though the digest fits."""
+"""Tests of `bandits.certificates.recheck`: every edit is found, even with a matching digest."""
 
 from __future__ import annotations
 

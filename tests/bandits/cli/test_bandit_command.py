@@ -1,4 +1,4 @@
-"""``dpcore bandit`` as a user types it: what is said, what is written, and the exit codes."""
+"""Tests of ``dpcore bandit``: messages, written files and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dpcore bandit run`` with --visits, --honest, --dropouts, --aggregation: what it promises."""
+"""Tests of ``dpcore bandit run`` with --visits, --honest, --dropouts, --aggregation: guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dpcore bandit run`` on linear and combinatorial worlds: rows, certificates, refusals."""
+"""Tests of ``dpcore bandit run`` on linear and combinatorial worlds: rows, certificates, errors."""
 
 from __future__ import annotations
 

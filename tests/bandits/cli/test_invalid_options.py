@@ -1,4 +1,4 @@
-"""What no run can be made of is refused; options decide one thing each; epsilons round up."""
+"""Tests of ``dpcore bandit run`` options: invalid values are refused, epsilons are rounded up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy of one's own in run, compare and plot: played as others are, and refused in one line."""
+"""Tests of user-defined policies in run, compare and plot: results, and one-line errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments: cells depend on their own coins only, and change with the name of the recipe."""
+"""Tests of experiments: each cell has its own seed, which changes with the name of the recipe."""
 
 from __future__ import annotations
 

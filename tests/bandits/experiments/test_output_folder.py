@@ -1,4 +1,4 @@
-"""A folder of results: nothing of somebody else's is lost in it, and all it holds is of one run."""
+"""Tests of results folders: foreign files are never replaced; all results are of one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a run and its tidy table: whose files, under which names, what they say."""
+"""Tests of a results folder and its regret table: ownership, file names and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments that go on from a file: the same bytes, whenever and however they were ended."""
+"""Tests of resumed experiments: the file has the bytes of an uninterrupted experiment."""
 
 from __future__ import annotations
 

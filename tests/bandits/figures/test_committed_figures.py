@@ -1,4 +1,4 @@
-"""docs/figures and the pages are what this code makes: arms, linear, combinatorial, real data."""
+"""Tests that docs/figures and its pages are reproduced by this code, for every bandit family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures and tables: verdicts are read off pairs, pages off numbers, numbers off seeds; visits."""
+"""Tests of figures and tables: verdicts from paired runs, pages from numbers, fixed seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay of the papers: each erratum's verdict, its numbers along another path, mutants."""
+"""Tests of `dpcore papers`: verdicts of all errata, numbers recomputed independently, mutants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The papers' formulas, tails, regret and lower bounds, each along another path."""
+"""The papers' tails, regret and lower bounds, each recomputed independently."""
 
 from __future__ import annotations
 

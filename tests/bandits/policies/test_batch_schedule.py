@@ -1,4 +1,4 @@
-"""Schedules are what they say, sizes those of some run; SDP-AE and VB-SDP-AE on all data so far."""
+"""Tests of batch schedules against enumeration, and of SDP-AE and VB-SDP-AE on all data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phased elimination: its designs, what it plays and drops, and that its widths cover."""
+"""Tests of linear phased elimination: designs, pulls, eliminations and coverage of widths."""
 
 from __future__ import annotations
 

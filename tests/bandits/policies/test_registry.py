@@ -1,4 +1,4 @@
-"""Algorithms by name, and what a policy sees: released sums, and nothing else."""
+"""Tests of `bandits.policies.registry`: algorithms by name; policies see released sums only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batched elimination and DP-SE: regret against play round by round, epochs, and p."""
+"""Tests of batched elimination and DP-SE: regret against round-by-round play, epochs, and p."""
 
 from __future__ import annotations
 

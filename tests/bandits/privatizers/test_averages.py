@@ -1,4 +1,4 @@
-"""Averages of several actions: ranges, laws of the noise and what it truly keeps."""
+"""Tests of `bandits.privatizers.averages`: ranges, noise laws and true guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of running sums: the same numbers as the streams of dpcore; what one user moves."""
+"""Tests of tables of running sums: equal to `dpcore.continual` streams; sensitivity per user."""
 
 from __future__ import annotations
 

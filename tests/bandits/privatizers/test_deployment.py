@@ -1,4 +1,4 @@
-"""Who stays, and what a run promises: derived before it starts, held by what it releases."""
+"""Tests of dropouts: the guarantee of a run is derived before it starts and holds afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Released sums: their exact law, what is read from it, and what each batch promises."""
+"""Tests of released sums: exact noise law, decoding, and the guarantee of each batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users who come back: charged before every release, turned away when spent, promised the total."""
+"""Tests of returning users: charged before each release, refused when spent, total guarantee."""
 
 from __future__ import annotations
 

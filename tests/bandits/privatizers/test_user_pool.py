@@ -1,4 +1,4 @@
-"""Who comes to a pool and what each has spent: equally likely, charged once, in any thread."""
+"""Tests of the user pool: uniform arrivals, one charge per release, thread safety."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Radii: certified against brute-force convolution, below the papers' and the plain union bound."""
+"""Tests of certified radii: against brute-force convolution, papers' radii and the union bound."""
 
 from __future__ import annotations
 

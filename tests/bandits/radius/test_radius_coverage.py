@@ -1,4 +1,4 @@
-"""Widths cover: no run is likelier than p to be too far off, and no tail or bound is too small."""
+"""Tests of the coverage of widths and gaps over whole runs, and of upper bounds on tails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear and combinatorial worlds, covers, hard instances and their lower bounds."""
+"""Tests of linear and combinatorial worlds: covers, hard instances and their lower bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presets: the worlds they make, and the files that two of them read."""
+"""Tests of presets: their worlds, and the data files that two of them read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated rewards and tables: their laws, their encodings, and what is refused."""
+"""Tests of simulated rewards and reward tables: laws, encodings and invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chromium without a window: what a page shows, how it looks, and what it asks the network for."""
+"""Headless Chromium: the rendered text, the picture and the network requests of a page."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-r"""The output laws of the catalogue, written a second time: exact masses, by mpmath, from the
-definitions and not from the code that draws. Other laws are in ``laws.py``.
+r"""Output laws of the catalogue, derived independently: exact masses by mpmath, from definitions
+and not from the sampling code. Other laws are in ``laws.py``.
 
-A law maps a dataset to the masses of its outcomes inside a window; an outcome a law does not list
-has mass 0 or lies outside. For each law of finite epsilon the window is the same in both worlds and
-holds every ratio there is: beyond it, Laplace tails repeat the last one.
+A law maps a dataset to the masses of its outcomes inside a window. An outcome that a law does not
+list has mass 0 or lies outside the window. If epsilon is finite, both datasets have the same
+window, and it contains every likelihood ratio: beyond the window, Laplace tails repeat the last
+ratio.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``dpcore`` command as a user starts it, the audit group registered as when installed."""
+"""The ``dpcore`` command as a user starts it, with the audit group registered."""
 
 from __future__ import annotations
 

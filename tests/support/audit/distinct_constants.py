@@ -1,4 +1,4 @@
-"""Pairs of outputs that a recipient can tell apart, of every type."""
+"""Pairs of outputs of every type that a recipient can tell apart."""
 
 from __future__ import annotations
 

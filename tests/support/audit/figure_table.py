@@ -1,4 +1,4 @@
-"""Figures of many kinds: what a histogram may have to name, by the kind of its outputs."""
+"""Figures for every kind of output that a histogram can contain."""
 
 from __future__ import annotations
 

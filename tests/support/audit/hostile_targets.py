@@ -1,4 +1,4 @@
-"""Targets that do anything but answer: what each is, and how its audit has to end."""
+"""Targets that exit, hang or damage their process, with the expected end of each audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports that pages are made of: one of each kind, from audits of the catalogue."""
+"""Reports for HTML pages: one of each kind, from audits of the catalogue."""
 
 from __future__ import annotations
 

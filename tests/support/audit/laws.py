@@ -1,4 +1,4 @@
-"""Output laws of the catalogue: noise, its lowest bit, local answers, shuffles and selection."""
+"""Output laws of the catalogue: noise, its lowest bit, local reports, shuffles and selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets of every kind; the tests copy this file to targets.py and audit what is in it."""
+"""Targets of every kind; the tests copy this file to targets.py and audit its functions."""
 
 from __future__ import annotations
 

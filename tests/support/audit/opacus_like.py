@@ -1,4 +1,4 @@
-"""A stand-in for torch and Opacus: of their interface what the step uses, on numpy."""
+"""A numpy stand-in for the parts of torch and Opacus that the step check uses."""
 
 from __future__ import annotations
 

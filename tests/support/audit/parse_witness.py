@@ -1,4 +1,4 @@
-"""The words of a witness's event, read back by another path than the one that made them."""
+"""An independent parser for the event text of a witness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running small suites under the plugin, by night each in a process of its own."""
+"""Run small suites under the pytest plugin; nightly, each in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of DP-SGD: one as stated, and others that are each broken in one place."""
+"""DP-SGD steps: a correct one, and others that each have one fault."""
 
 from __future__ import annotations
 

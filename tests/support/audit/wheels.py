@@ -1,4 +1,4 @@
-r"""A small package as a wheel in a folder, which pip installs without any network."""
+r"""Write a small package as a wheel that pip installs without a network."""
 
 from __future__ import annotations
 

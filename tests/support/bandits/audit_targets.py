@@ -1,4 +1,4 @@
-"""What the tests of the audit target share: an audit of a spelling, and privatizers that err."""
+"""Helpers for tests of bandit audits: an audit of a target by name, and broken privatizers."""
 
 from __future__ import annotations
 

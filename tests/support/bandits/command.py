@@ -1,4 +1,4 @@
-r"""``dpcore bandit`` in this process, and in one of its own."""
+r"""``dpcore bandit`` in this process, and in a process of its own."""
 
 from __future__ import annotations
 

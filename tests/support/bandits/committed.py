@@ -1,4 +1,4 @@
-"""The committed figures: their numbers, and whether page and pictures are those of the numbers."""
+"""The committed figures: their numbers, and a check of the page and pictures against them."""
 
 from __future__ import annotations
 

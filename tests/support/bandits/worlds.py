@@ -1,4 +1,4 @@
-"""What the tests of policies share: widths that are given, and a world that counts its draws."""
+"""Helpers for tests of policies: fixed widths, and a world that counts its draws."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Small mechanisms to be replayed: with one fault each, or with none."""
+"""Small mechanisms to be replayed: each with one fault, or with none."""

@@ -1,4 +1,4 @@
-"""Mechanisms without a fault, however their draws are set."""
+"""Mechanisms that stay correct for every value of their random draws."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: NPY002 - the legacy door of numpy is one of those under test
-"""Mechanisms with one fault each; the twins are in correct.py unless they stand beside."""
+"""Mechanisms with one fault each; correct twins are in correct.py or follow the mechanism."""
 
 from __future__ import annotations
 

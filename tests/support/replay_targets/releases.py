@@ -1,4 +1,4 @@
-"""What people release: tables, records, text. Each fault has its twin beside it."""
+"""Releases of tables, records and text; the correct twin of each fault is next to it."""
 
 from __future__ import annotations
 
