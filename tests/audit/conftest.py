@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., Shell]:
-    """A shell of these first words, in an empty folder."""
+    """A shell that starts every command with these words, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return partial(Shell, monkeypatch, capfd)
 

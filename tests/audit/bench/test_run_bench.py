@@ -83,11 +83,11 @@ def test_a_twin_that_fails_or_that_chance_does_not_excuse_fails_the_bench() -> N
         assert (found.sampled_twins, found.chance, found.passed) == ((), 1.0, False)
 
 
-# -- what is audited -----------------------------------------------------------------------------
+# -- audited mechanisms --------------------------------------------------------------------------
 
 
 def test_every_layer_catches_its_slip_and_spares_the_twin() -> None:
-    # A sample at the bench's own level, seeds fixed; a replay of a leak; a law that is known.
+    # A sample at the bench's own level with fixed seeds, a replay of a leak, and a known law.
     leak = entry("raw-in-a-hundred", layer=Layer.REPLAY)
     found = bench([entry("lemma-bits"), HALF, leak])
     assert [row.entry.number for row in found.rows] == [1, 31, 47]
@@ -103,8 +103,8 @@ def test_every_layer_catches_its_slip_and_spares_the_twin() -> None:
 
 
 def test_a_time_that_tells_is_caught_by_the_clock_alone() -> None:
-    # By the clock of this machine: a thousand comparisons or one. Nobody proves that a machine is
-    # even, so the twin is not asked.
+    # This uses the clock of this machine: a thousand comparisons or one. The correct twin is not
+    # tested, because timing noise is not proven to be equal for both datasets.
     early = entry("found-early")
     assert bench([early]).rows[0].broken.refuted
     assert not bench([replace(early, layer=Layer.SAMPLE)]).rows[0].broken.refuted
@@ -150,7 +150,7 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
 
 
 def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
-    """The twin in the place of the slip: three tries at a third of alpha."""
+    """With the correct twin in place of the broken mechanism: three tries at alpha/3 each."""
     alpha = buy_alpha("bench: three tries at a third of alpha", "1e-9")
     mock = replace(HALF, run=HALF.twin.run, runs=48)
     caught = sum(

@@ -37,9 +37,9 @@ REPEATS = 6
 LEVEL = 0.05
 RUNS = 40_000
 TELLING_RUNS = 100_000
-MANY = 500_000  # more runs than are repeated here
+MANY = 500_000  # more runs than the tests below repeat
 MOST_CELLS = 60
-SEEN = 1e-6  # more than the ends of a law's window hold
+SEEN = 1e-6  # more than the mass outside a law's window
 TOLERANCE = mpf(2) ** -60
 
 TWINS = tuple({entry.twin.name: entry.twin for entry in ENTRIES}.values())
@@ -67,7 +67,7 @@ def laws(subject: Subject) -> tuple[Masses, Masses]:
     return first, second
 
 
-# -- what an entry says --------------------------------------------------------------------------
+# -- fields of an entry --------------------------------------------------------------------------
 
 
 def test_what_an_entry_says() -> None:
@@ -76,7 +76,7 @@ def test_what_an_entry_says() -> None:
     numbers = [entry.number for entry in ENTRIES]
     assert numbers == sorted(set(numbers))
     assert [find(entry.name) for entry in ENTRIES] == list(ENTRIES)
-    assert find("count") is None  # a twin is no entry
+    assert find("count") is None  # a twin is not an entry
     assert [find_subject(subject.name) for subject in SUBJECTS] == list(SUBJECTS)
     for entry in ENTRIES:
         assert entry.sentence.endswith(".")
@@ -101,7 +101,7 @@ def test_a_slip_is_not_listed_without_a_twin_and_a_law() -> None:
     assert set(LAWS) == {subject.name for subject in SUBJECTS}
 
 
-# -- what an entry costs, derived a second time --------------------------------------------------
+# -- the epsilon of an entry, recomputed independently -------------------------------------------
 
 
 @by_day(3)
@@ -109,17 +109,17 @@ def test_a_slip_is_not_listed_without_a_twin_and_a_law() -> None:
 def test_the_true_epsilon_is_derived(entry: Entry) -> None:
     a, b = laws(entry)
     stated = entry.true_epsilon
-    # Where the time tells, the outputs keep the claim.
+    # If the fault is in the timing, the outputs alone satisfy the claim.
     assert stated.upper <= entry.epsilon if by_time(entry) else stated.lower > entry.epsilon
     if entry.name in GROWING:
-        # Without end: each doubling of the window adds a step.
+        # Infinite epsilon: each doubling of the window increases epsilon by more than 1.
         seen = [GROWING[entry.name](reach) for reach in (5, 10, 20, 40)]
         assert all(wider > narrower + 1 for narrower, wider in pairwise(seen))
         assert stated.lower == math.inf
     elif stated.lower == math.inf:
         assert revealing(a, b) > SEEN
     elif entry.delta:
-        # delta falls with epsilon, so the epsilon at the claim's delta lies between the two.
+        # delta decreases in epsilon, so the epsilon at the claim's delta lies between both bounds.
         assert delta_between(a, b, exact(stated.lower) - TOLERANCE) > exact(entry.delta)
         assert delta_between(a, b, exact(stated.upper) + TOLERANCE) < exact(entry.delta)
     else:
@@ -154,11 +154,11 @@ def test_a_twin_keeps_its_claim_and_nearly_spends_it(twin: Twin) -> None:
     assert exact(twin.epsilon) / 2 < epsilon <= exact(twin.epsilon) + mpf(2) ** -60
 
 
-# -- the code draws from that law ----------------------------------------------------------------
+# -- the code samples from that law --------------------------------------------------------------
 
 
 def looked_at(subject: Subject, dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
-    """The outputs, through the first feature that shows the slip where one is named."""
+    """The outputs, mapped by the first feature that reveals the fault, if the entry names one."""
     outputs = subject.run(dataset, n, rng)
     for name in subject.features[:1]:
         outputs = np.asarray(read_feature(name).apply(outputs))
@@ -191,7 +191,7 @@ def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: fl
     assert surprise(subject, subject.pair[world], laws(subject)[world], seed=world) > fit_alpha
 
 
-# Where broken and right are one mechanism, only the claim is wrong, and there is nothing to tell.
+# Entries whose broken and correct versions are one mechanism are skipped: only the claim is wrong.
 @by_day(8)
 @pytest.mark.parametrize(
     "entry",
@@ -204,7 +204,7 @@ def test_the_fit_tells_a_slip_from_its_twin(entry: Entry, fit_alpha: float) -> N
     assert surprise(entry, dataset, law, seed=3, runs=TELLING_RUNS) < fit_alpha
 
 
-# -- the audit tells them apart ------------------------------------------------------------------
+# -- the audit refutes the broken mechanism and not its twin -------------------------------------
 
 
 def audited(subject: Subject, runs: int, seed: int) -> Evidence:
@@ -243,7 +243,7 @@ def test_a_twin_is_not_refuted(entry: Entry) -> None:
     assert evidence.epsilon_lower(alpha, twin.delta) <= twin.epsilon
 
 
-# -- the shape that a target must have -----------------------------------------------------------
+# -- the signature of a target -------------------------------------------------------------------
 
 
 @each_entry

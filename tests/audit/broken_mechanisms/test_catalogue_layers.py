@@ -224,7 +224,7 @@ def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:
 
 
 def test_no_sum_with_one_is_finer() -> None:
-    # The arithmetic itself, at the edges of every power of two.
+    # The arithmetic itself, tested around every power of two.
     for power in range(-60, 12):
         for step in range(-2, 3):
             for sign in (-1.0, 1.0):
@@ -233,7 +233,7 @@ def test_no_sum_with_one_is_finer() -> None:
 
 
 def test_floats_pass_where_only_their_size_is_looked_at() -> None:
-    # The slip is in the last bits and nowhere else: rounded, the claim is kept.
+    # The fault is in the last bits only: rounded outputs satisfy the claim.
     entry = entry_of("float-laplace")
     p_values = []
     for name in (*entry.features, "round:0"):
@@ -253,7 +253,7 @@ def test_the_twin_gives_the_same_floats_whatever_the_data() -> None:
     assert gather(looked, worlds, seed=4).p_value(twin.epsilon) > LEVEL
 
 
-# -- chances in thousandths ----------------------------------------------------------------------
+# -- probabilities in thousandths ----------------------------------------------------------------
 
 
 def test_thousandths_are_rounded_to_the_private_side() -> None:

@@ -13,7 +13,7 @@ from tests.effort import by_day
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "published_bandits.py"
 
-# What the example asks of such a file, and nothing else; the braces are where the faults are.
+# The interface that the example requires of such a file; the braces mark the places of the faults.
 TEXT = """
 import itertools
 import sys

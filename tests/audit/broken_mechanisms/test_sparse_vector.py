@@ -53,7 +53,7 @@ def test_a_wrong_sum_is_noticed(old: str, new: str) -> None:
 
 
 def law_of(mass: object) -> Enclosure:
-    # Forty decimals, cut at 60 scales: good to 20.
+    # Forty decimals, with the law truncated at 60 scales: accurate to 20 decimals.
     value = Fraction(str(mass))
     return Enclosure(lower=value - Fraction(1, 10**20), upper=value + Fraction(1, 10**20))
 

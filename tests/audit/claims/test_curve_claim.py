@@ -32,12 +32,12 @@ DIGITS = 40
 
 
 def written(value: Fraction) -> mpmath.mpf:
-    """An exact rational in mpmath."""
+    """Return an exact rational as an mpmath number."""
     return mpmath.mpf(value.numerator) / value.denominator
 
 
 def reached(masses: dict[int, mpmath.mpf], shift: int, epsilon: Fraction) -> mpmath.mpf:
-    """delta at epsilon of a law against itself moved by ``shift``, the worse way round."""
+    """delta at epsilon between a law and its shift by ``shift``, the larger of both directions."""
     growth = mpmath.exp(written(epsilon))
     places = range(min(masses) - shift, max(masses) + shift + 1)
     found = []
@@ -51,7 +51,7 @@ def reached(masses: dict[int, mpmath.mpf], shift: int, epsilon: Fraction) -> mpm
 
 
 def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
-    """The discrete Gaussian's masses, the sum of all for what is left out as well."""
+    """The discrete Gaussian's masses, normalised over a window whose omitted mass is negligible."""
     far = 30 + math.isqrt(math.ceil(200 * sigma_squared))
     raw = {x: mpmath.exp(-x * x / (2 * written(sigma_squared))) for x in range(-far, far + 1)}
     total = mpmath.fsum(raw.values())
@@ -61,9 +61,9 @@ def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
 def below(
     points: Iterable[tuple[Fraction, Fraction]], true: Callable[[Fraction], Any]
 ) -> list[Any]:
-    """The points that a curve does not imply."""
+    """The points that lie below the true curve, so that the curve does not imply them."""
     with mpmath.workdps(DIGITS):
-        # The sums leave out less than this.
+        # The truncation error of the sums is below this slack.
         slack = mpmath.mpf(10) ** -30
         return [(e, d) for e, d in points if written(d) < true(e) - slack]
 
@@ -71,7 +71,7 @@ def below(
 def loose(
     points: Iterable[tuple[Fraction, Fraction]], true: Callable[[Fraction], Any]
 ) -> list[Any]:
-    """The points that lie further above a curve than six digits need."""
+    """The points that lie further above the true curve than rounding to six digits explains."""
     with mpmath.workdps(DIGITS):
         return [
             (e, d) for e, d in points if d and written(d) > true(e) * (1 + mpmath.mpf(10) ** -5)
@@ -135,8 +135,9 @@ def test_a_delta_that_is_rounded_down_is_caught() -> None:
 
 @pytest.mark.parametrize("rho", ["1/1000", "0.1", "0.5", "2"])
 def test_points_of_zcdp_are_promised_by_it(rho: str) -> None:
-    # What is rho-zCDP lies below: the Gaussian of variance 1/(2 rho), and randomised response at
-    # sqrt(2 rho), which is pure (Bun and Steinke 2016, Propositions 1.6 and 1.4).
+    # Two rho-zCDP mechanisms whose curves lie below the points: the Gaussian of variance 1/(2 rho),
+    # and randomised response with pure epsilon sqrt(2 rho) (Bun and Steinke 2016, Propositions 1.6
+    # and 1.4).
     points = exact(read_claim(f"rho={rho}"))
     mu = mpmath.sqrt(2 * written(Fraction(rho)))
 
@@ -149,7 +150,7 @@ def test_points_of_zcdp_are_promised_by_it(rho: str) -> None:
 
     assert not below(points, gaussians)
     assert not below(points, response)
-    # And no lower than the theorem's best order on a fine grid, which is an independent search.
+    # The points are not below the theorem's best order on a fine grid, found independently.
     for epsilon, delta in points[1:]:
         orders = (1 + 1.01**k for k in range(-700, 900))
         best = min(at_order(float(Fraction(rho)), float(epsilon), a) for a in orders)
@@ -205,7 +206,7 @@ def test_points_are_few_distinct_short_and_in_order(text: str) -> None:
     assert all(0 <= d < 1 and e <= 500 for e, d in points)
     assert all(len(str(point)) <= 40 and "/" not in str(point) for point in claim.points)
     assert [float(e) for e, d in points if d == 0] == ([pure] if pure else [])
-    assert CurveClaim(spelling=text).points == claim.points  # by the claim alone
+    assert CurveClaim(spelling=text).points == claim.points  # derived from the claim alone
 
 
 SPELLINGS = {
@@ -270,7 +271,7 @@ REFUSED = [
     "discrete-laplace@1",
     "no-such-law:scale=2@1",
     "@1",
-    "discrete-laplace:scale=1/1000@1",  # pure at 1000 only: nothing below what audits weigh
+    "discrete-laplace:scale=1/1000@1",  # pure at epsilon = 1000 only, which audits do not test
 ]
 
 
@@ -321,7 +322,7 @@ def test_a_claim_that_is_nearly_one(text: str, what: str) -> None:
 
 
 def test_the_claim_that_is_offered_is_that_of_the_noise() -> None:
-    """gdp=D/sigma is the curve of Gaussian noise of that sigma under a shift of D."""
+    """gdp=D/sigma is the curve of Gaussian noise of standard deviation sigma under a shift of D."""
     curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1)
     for epsilon in ("0", "1/2", "2"):
         offered = read_claim("gdp=1/2")

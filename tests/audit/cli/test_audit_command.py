@@ -162,7 +162,7 @@ def test_no_report_is_half_written(
     answer = audit(*at("laplace", n=100), "-o", "kept.json")
     assert answer.code == 2
     assert "error: --output = kept.json: No space left on device" in answer.err
-    assert answer.out.startswith("NOT REFUTED")  # what was paid for is still shown
+    assert answer.out.startswith("NOT REFUTED")  # a finished audit is still printed
     assert (here / "kept.json").read_text() == "old"
     assert [path.name for path in here.iterdir() if "kept" in path.name] == ["kept.json"]
 
@@ -179,7 +179,7 @@ def test_a_link_is_followed_and_a_pipe_is_written_to(audit: Shell, here: Path) -
     answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
     assert os.read(reader, 1 << 16).decode() == answer.out
     os.close(reader)
-    assert (here / "pipe").is_fifo()  # a rename would have put a file in its place
+    assert (here / "pipe").is_fifo()  # a rename would replace the pipe by a file
 
 
 def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> 
         [sys.executable, "-c", START, *words], cwd=here, stdout=write, check=False, timeout=60
     )
     os.close(write)
-    assert running.returncode == 141  # and not 1, which would say: refuted
+    assert running.returncode == 141  # not 1, which would mean "refuted"
     assert json.loads((here / "kept.json").read_text())["verdict"] == "refuted"
 
 
@@ -210,7 +210,7 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
     assert rb"output in {'\xe9'}" in answer.stdout or b"output in {'x'}" in answer.stdout
 
 
-# -- bad input --------------------------------------------------------------------------------
+# -- invalid input ----------------------------------------------------------------------------
 
 
 def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
@@ -326,12 +326,12 @@ def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list
     )
     os.close(screen)
     shown = b""
-    with contextlib.suppress(OSError):  # how a terminal ends
+    with contextlib.suppress(OSError):  # as if the terminal closed
         while piece := os.read(keyboard, 4096):
             shown += piece
     os.close(keyboard)
     out, _ = running.communicate(timeout=20)
-    assert running.returncode == 4  # so few runs measure nothing
+    assert running.returncode == 4  # too few runs to measure anything
     assert b"runs" in shown
     assert b"%" in shown
     assert "\x1b" not in out
@@ -358,7 +358,7 @@ except SystemExit as ended:
 
 
 def loaded(folder: Path, *words: object) -> list[str]:
-    """The modules that an audit loads late, in a fresh process."""
+    """The lazily imported modules that an audit loads, in a fresh process."""
     (folder / "t.py").write_text(COUNTED)
     run = subprocess.run(
         [sys.executable, "-c", PROBE, *map(str, words)],
@@ -379,7 +379,7 @@ SAMPLED = ("t.py:count", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--s
 def test_a_sampled_audit_loads_what_it_needs_and_draws_no_run_twice(
     tmp_path: Path,
 ) -> None:
-    """But the 8 runs, never tested, that show whether the target keeps to its seed."""
+    """The only extra runs are 8 per dataset, never tested, that check reproducibility by seed."""
     assert loaded(tmp_path, *SAMPLED) == []
     assert len((tmp_path / "calls").read_text()) == 200 + 2 * 8
 
@@ -430,10 +430,10 @@ def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
     assert code("token", 1, 1.25) == 4
     assert code("hardly", '"ada"', '"bob"') == 4
     assert code("token", 1, 1.25, "--feature", "sum") == 4
-    # Less than half: but among the others, outputs that name the person have a large probability.
+    # Unmeasured outputs are less than half, but they name the person with a large probability.
     assert code("mostly", '"ada"', '"bob"') == 0
     assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
-    # What the measured half refutes is refuted.
+    # A refutation from the measured half still counts.
     assert code("shown", '"ada"', '"bob"') == 1
 
 
@@ -452,6 +452,6 @@ def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) ->
     told = " ".join(found.out.split())
     assert (found.code, "epsilon at least 0.5" in told) == (1, True)
     assert (why in told, above in told) == (True, True)
-    # A bound that exceeds the claim needs no explanation.
+    # If the bound exceeds the claim, no explanation is printed.
     found = audit(*options, "--claim", "epsilon=0.1")
     assert (found.code, "not above the refuted" in found.out) == (1, False)

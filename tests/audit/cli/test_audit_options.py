@@ -110,7 +110,7 @@ def test_an_extra_that_is_missing_is_named(
 
 
 def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
-    """Of a noise the exact layer decides alone, unless something is asked that only runs answer."""
+    """The exact layer decides a noise alone, unless an option needs runs."""
     words = ("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1, "--seed", 7)
     alone = audit(*words, "--json").json
     assert [layer["layer"] for layer in alone["layers"]] == ["exact"]
@@ -195,7 +195,7 @@ def test_what_an_output_prints_is_not_the_report(audit: Shell, here: Path) -> No
 
 
 def test_a_resumed_search_tests_the_pair_that_was_found(audit: Shell, here: Path) -> None:
-    """A target with randomness of its own would find another one."""
+    """The target has randomness of its own, so a second search would find another pair."""
     (here / "own.py").write_text(
         "import random\ndef own(x):\n    return x + random.choice((-1, 0, 1, 2))\n"
     )

@@ -40,7 +40,7 @@ def shell(command: Callable[..., Shell], monkeypatch: pytest.MonkeyPatch) -> She
     return command("exact")
 
 
-# -- what is printed -----------------------------------------------------------------------------
+# -- printed output ------------------------------------------------------------------------------
 
 
 def test_without_anything_asked_it_prints_a_table(shell: Shell) -> None:
@@ -111,7 +111,7 @@ def test_json_is_one_document_with_every_key(shell: Shell) -> None:
     assert (witness["direction"], witness["event"]) == ("p_against_q", "output <= 1")
     in_p, in_q = witness["probability_p"][0], witness["probability_q"][1]
     assert in_p > math.e * in_q + 0.01
-    # A noise whose one direction is not computed, and never worse.
+    # One direction of this noise is not computed; it is never the larger one.
     half = shell("polya:shape=1/2,scale=3@0", "polya:shape=1/2,scale=3@1", "--epsilon", 1, "--json")
     row = half.json["delta"][0]
     assert row["q_against_p"] is None
@@ -185,7 +185,7 @@ def test_a_plot_shows_both_directions(shell: Shell, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".curve*"))
 
 
-# -- what is proven ------------------------------------------------------------------------------
+# -- proofs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -231,15 +231,15 @@ def binomial_masses(noise: Binomial, place: int) -> dict[int, Fraction]:
     }
 
 
-# -- at the boundary -----------------------------------------------------------------------------
+# -- claims at the exact boundary ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("p", "q", "epsilon", "boundary"),
     [
-        # delta(0) is a sum of masses: thirds, which no ball holds exactly.
+        # delta(0) is a sum of masses of 1/3, which no binary ball contains exactly.
         ({"a": "2/3", "b": "1/3"}, {"a": "1/3", "b": "2/3"}, 0, Fraction(1, 3)),
-        # Q never gives a: delta is P(a) at every epsilon that is large enough.
+        # Q never gives outcome a, so delta equals P(a) at every epsilon that is large enough.
         ({"a": "1/3", "b": "2/3"}, {"b": 1}, 5, Fraction(1, 3)),
         ({"b": 1}, {"a": "1/3", "b": "2/3"}, 5, Fraction(1, 3)),
     ],
@@ -251,7 +251,7 @@ def test_a_claim_of_pmfs_exactly_at_the_boundary_is_decided(
     below = decide(p, q, Claim(epsilon=epsilon, delta=boundary - TINY))
     assert below.verdict == "refuted"
     assert below.event is not None
-    # The mutant: an enclosure of 1/3 never tells 1/3 from the number itself.
+    # The mutant: an enclosure of 1/3 cannot distinguish 1/3 from a nearby number.
     one, other = (p, q) if below.direction == "p_against_q" else (q, p)
     if epsilon:
         found = hockey_stick(one, other, epsilon, bits=4096)
@@ -277,7 +277,7 @@ def test_binomial_noise_at_the_boundary_is_decided_by_its_masses(
     p, q = Shifted(noise, 0), Shifted(noise, 1)
     one, other = binomial_masses(noise, 0), binomial_masses(noise, 1)
     none = Fraction()
-    if epsilon:  # only what the other world never gives
+    if epsilon:  # only outcomes that are impossible on the other dataset
         boundary = max(one[0], other[13])
     else:
         seen = one.keys() | other.keys()
@@ -291,7 +291,7 @@ def test_binomial_noise_at_the_boundary_is_decided_by_its_masses(
 def test_what_no_precision_tells_is_undecided(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No law of the toolkit is known to reach it: an enclosure that stays wide stands in.
+    # No law of dpcore is known to reach this case, so a wide enclosure is substituted.
     wide = hockey_stick({"a": 1}, {"b": 1}, 0)
 
     def stuck(*_: object, **__: object) -> Any:

@@ -112,7 +112,7 @@ def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], rea
 
 
 def replayed(*words: str) -> tuple[int, str]:
-    """Exit code and standard output; a refusal is raised, as ``dpcore.cli.app`` expects it."""
+    """Exit code and standard output; an error is raised, as ``dpcore.cli.app`` expects it."""
     app = typer.Typer()
     app.command()(replay_command)
     outcome = CliRunner().invoke(app, [*words])
@@ -155,6 +155,6 @@ def test_a_target_that_fails_exits_with_3() -> None:
 
 
 def test_a_pair_that_was_left_out_is_asked_for_by_name() -> None:
-    # The target is called by another process, which is who finds out.
+    # The target runs in another process, so the missing pair is detected there.
     with pytest.raises(InvalidParameter, match=r"^--pair: must be given"):
         replayed("examples/broken_counter.py:visitors")

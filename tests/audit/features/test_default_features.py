@@ -29,7 +29,7 @@ _VECTORS = ["identity", "coordinates", "learned"]
 
 
 def _cut(number: float) -> float | int:
-    # As a library cuts it off: the bound is an int.
+    # Clipping as in a library whose bound is an int.
     return max(min(number, 2), -2)
 
 
@@ -71,7 +71,7 @@ def test_the_family_follows_the_outputs(outputs: Any, features: list[str]) -> No
 def test_floats_in_steps_are_read_by_what_remains_after_whole_ones() -> None:
     steps = 0.3 * np.random.default_rng(1).integers(0, 9999, 32)
     moved = steps + np.arange(32) % 2 / 7
-    # What the outputs themselves have does not depend on it.
+    # Features of the outputs themselves do not depend on the grid.
     family = {each.name: each.share for each in default_features(moved, floats=True)}
     assert list(family) == ["identity", "precision", "modulo:0.3"]
     assert (family["identity"], sum(family.values())) == (Fraction(4, 5), 1)
@@ -109,7 +109,7 @@ def test_floats_leak_by_precision_where_their_lowest_bits_alone_tell_nothing(
     found = audit(law, f"epsilon={claim}", pair=pair, seed=1)
     refuted = {row.feature for row in found.outcomes if row.refuted}
     assert (found.verdict, refuted) == ("refuted", {"precision"})
-    # What was looked at before, of which nobody could tell.
+    # The former default features detect no difference here.
     before = audit(law, f"epsilon={claim}", pair=pair, seed=1, features=["identity", "lowest-bit"])
     assert before.verdict == "not_refuted"
 
@@ -126,8 +126,8 @@ def _geometric(n: int, rng: np.random.Generator) -> Floats:
 
 
 def test_a_mean_leaks_through_floats_and_its_sum_does_not() -> None:
-    """150/50 and 151/50: between -2 and -1 only one of them gives 51 binary places, so that it is
-    right to refute every epsilon, although ideal Laplace noise of scale 1 would keep 1/50.
+    """150/50 and 151/50: between -2 and -1 only one of them gives 51 binary places. Refuting every
+    epsilon is therefore right, although ideal Laplace noise of scale 1 would give epsilon = 1/50.
     """
     pair = [3] * 50, [3] * 49 + [4]
     options: Any = {"pair": pair, "seed": 1, "runs": 20_000}
@@ -149,7 +149,7 @@ def test_a_mean_leaks_through_floats_and_its_sum_does_not() -> None:
 
 
 def _cents(answer: float, n: int, rng: np.random.Generator) -> Floats:
-    # Rounded before it is added, and not behind.
+    # The noise is rounded before it is added; the sum is not rounded.
     return answer + np.round(_textbook(1000.0)(0.0, n, rng), 2)
 
 
@@ -185,13 +185,13 @@ def test_every_pair_has_the_features_of_its_own_outputs(order: int, sequential: 
     assert looked[pairs.index((0, 1))] == {None}
     assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS)
     assert set(report.features) == set(_FLOAT_VECTORS)
-    # Of pairs that are alike, each is read as the first.
+    # If all pairs have outputs of the same kind, each pair has the features of the first.
     alike = audit(vectors, "epsilon=0.5", pairs=[(2, 3), (4, 5)], **options)
     assert alike.features == tuple(default_family(_NOISE))
 
 
 def _exact(unit: float) -> Law:
-    # Whole multiples of a unit in both worlds, with the noise of this package.
+    # Whole multiples of a unit on both datasets, with the noise of this package.
     def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
         own = SeededRng(int(rng.integers(1 << 62)))
         steps = round(1 / unit)
@@ -220,7 +220,7 @@ def test_floats_on_the_same_grid_in_both_worlds_leak_nothing(
     found = audit(law, "epsilon=1", pair=pair, seed=2)
     assert found.features[:2] == ("identity", "precision")
     assert found.verdict == "not_refuted"
-    # The test can fail: it does at a claim that they do not keep.
+    # The test can fail: a claim below the true epsilon is refuted.
     assert audit(law, "epsilon=0.8", pair=pair, seed=2).verdict == "refuted"
 
 
@@ -241,7 +241,7 @@ def of_step(step: float) -> Noise:
 
 
 def between(noise: Noise, a: float, b: float) -> list[float | None]:
-    """What is found of noise that is added to either of two answers."""
+    """The step that is found for noise added to either of two answers."""
     found = []
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
@@ -264,7 +264,8 @@ def test_the_steps_of_noise_are_found(noise: Noise, step: float, pair: tuple[flo
     found = [each for each in between(noise, *pair) if each is not None]
     assert len(found) >= 0.9 * len(SEEDS)
     for each in found:
-        # A few steps at once tell as much; what is left of 10,000 of them is less than a 64th.
+        # A multiple of a few steps reveals as much. Over 10,000 steps the error is below 1/64 of a
+        # step.
         times = round(each / step)
         assert 1 <= times <= 4
         assert abs(each / (times * step) - 1) < 1e-6
@@ -289,7 +290,7 @@ def test_steps_that_all_outputs_share_tell_nothing_and_are_left_out() -> None:
     shared: list[tuple[Any, float, float]] = [(of_step(2.0**-9), 0.0, 1.0), (cents, 3.25, 4.5)]
     for noise, a, b in shared:
         assert sum(step is not None for step in between(noise, a, b)) <= 0.1 * len(SEEDS)
-        # A mutant that forgets what chance does to classes of a finer lattice takes them.
+        # A mutant that ignores chance variation on a finer lattice reports false steps.
         careless = rewired(
             step_of,
             _more_than_chance=mutated(numbers._more_than_chance, "if not part:", "if part >= 0:"),

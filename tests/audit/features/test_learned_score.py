@@ -38,7 +38,7 @@ ScoreJson = dict[str, Any]
 
 
 def shifted(d: int, n: int, rng: np.random.Generator) -> Any:
-    """Six floats, of which one moves by a tenth of its noise: about 0.1-DP."""
+    """Six floats; one of them moves by a tenth of its noise scale: about 0.1-DP."""
     return np.concatenate((d + rng.laplace(0, 10, (n, 1)), rng.laplace(0, 10, (n, 5))), axis=1)
 
 
@@ -57,7 +57,7 @@ PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, seed=7)
 
 
 def response(runs: int, width: int, rng: np.random.Generator) -> tuple[Any, Any]:
-    """At the boundary of epsilon = 1 in one coordinate, the others noise: much to overfit."""
+    """Randomised response at epsilon = 1 in one coordinate; the others are noise to overfit."""
     worlds = draw_worlds(runs, rng)
     outputs = rng.normal(size=(runs, width))
     outputs[:, 0] = np.where(rng.random(runs) < 1 / (1 + math.exp(-1)), worlds, ~worlds)
@@ -81,7 +81,7 @@ def honest(outputs: Any, worlds: Any) -> Any:
 
 
 def peeking(outputs: Any, worlds: Any) -> Any:
-    """A mutant: what is scored was learned from."""
+    """A mutant: the score is learned from the runs that it scores."""
     teacher = OnlineLearner()
     teacher.scores(outputs, worlds)
     teacher.learn()
@@ -139,7 +139,7 @@ def test_a_score_reads_each_output_by_itself() -> None:
 
 
 def a_column(name: str, row: Any, plain: list[float]) -> float:
-    """What a column of that name holds, nan where it holds no number."""
+    """The value of the column with that name, nan if it has no number."""
     known = [x for x in plain if not math.isnan(x)]
     place = int(match[1]) if (match := re.search(r"output\[(\d+)\]", name)) else 0
     if name.endswith("number before it"):
@@ -159,7 +159,7 @@ def a_column(name: str, row: Any, plain: list[float]) -> float:
 
 
 def by_hand(row: Any, score: ScoreJson) -> float:
-    """The score of a row of numbers from its JSON, in plain Python, before it is rounded."""
+    """The score of a row of numbers, recomputed from its JSON in plain Python, before rounding."""
     plain = [math.nan if x in score["flags"] else float(x) for x in row]
     total = 0.0
     for each in score["linear"]:
@@ -176,7 +176,7 @@ def by_hand(row: Any, score: ScoreJson) -> float:
 
 @pytest.mark.parametrize("function", [broken, shifted])
 def test_the_witness_is_counted_again_from_its_json(function: Any) -> None:
-    # The floats also tell the datasets apart by their lowest bits, which is another test.
+    # The lowest bits of the floats also reveal the dataset; another test covers them.
     plan = Plan(
         claim=Claim(epsilon="0.01"),
         pair=(0, 6),
@@ -199,7 +199,8 @@ def test_the_witness_is_counted_again_from_its_json(function: Any) -> None:
     assert score["learned_from"] <= block.start
     outputs, worlds = np.asarray(drawn.outputs())[block], drawn.worlds()[block]
     found = np.array([by_hand(row, score) for row in outputs.tolist()])
-    # Sums in another order: one between two multiples, or at the threshold, may fall elsewhere.
+    # Sums in another order: a value between two multiples or at the threshold may be rounded
+    # differently.
     near = np.abs(found - score["threshold"]) < 1e-9
     if unit := score["unit"]:
         near = np.abs(np.abs(found / unit - np.rint(found / unit)) - 0.5) < 1e-6
@@ -255,14 +256,15 @@ def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
         return np.rint(rng.laplace(0, 20, (n, 100)) * 1024) / 1024 + d / 100
 
     runs = 40_000
-    sample(of(vectors), replace(PLAN, runs=500))  # what is imported and compiled late
+    sample(of(vectors), replace(PLAN, runs=500))  # lazy imports and compilation
     tracemalloc.start()
     try:
         sample(of(vectors), replace(PLAN, claim=Claim(epsilon=1), runs=runs))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # Seven times where each step had a copy of its own. Stretches of 16,384 runs are half of it.
+    # The peak was seven times larger when each step copied the data. Stretches of 16,384 runs
+    # account for half of it.
     assert peak < MOST_MEMORY * runs * 800
 
 
@@ -270,7 +272,7 @@ def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
 def test_some_of_many_runs_teach_what_all_of_them_do(
     monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """Where only every second run is looked at, both halves are still there to check each other."""
+    """If only every second run is used, both halves still cross-validate each other."""
     rng = np.random.default_rng(1)
     worlds = rng.random(8000) < 0.5
     vectors = rng.normal(size=(8000, 4))
@@ -292,7 +294,7 @@ SUMS = np.tril(np.ones((WIDTH, WIDTH))) @ np.tril(np.ones((WIDTH, WIDTH))).T
 
 
 def drawn(moves: Any, covariance: Any) -> tuple[Any, Any, Any]:
-    """Standardised columns, centred worlds, and the scales."""
+    """Standardised columns, centred dataset labels, and the scales."""
     rng = np.random.default_rng(1)
     worlds = rng.random(RUNS) < 0.5
     outputs = rng.multivariate_normal(np.zeros(WIDTH), covariance, RUNS) + np.outer(worlds, moves)
@@ -301,7 +303,7 @@ def drawn(moves: Any, covariance: Any) -> tuple[Any, Any, Any]:
 
 
 def efficiency(slope: Any, moves: Any, covariance: Any) -> float:
-    """How far a direction tells the worlds apart, as a part of what the best one does."""
+    """The separation that a direction achieves, relative to the best direction."""
     best = math.sqrt(moves @ np.linalg.solve(covariance, moves))
     return float(slope @ moves / math.sqrt(slope @ covariance @ slope) / best)
 
@@ -309,9 +311,9 @@ def efficiency(slope: Any, moves: Any, covariance: Any) -> float:
 @pytest.mark.parametrize(
     ("moves", "covariance", "reached", "by_means"),
     [
-        (ALIKE, PLAIN, 0.999, 0.98),  # the sum of all: nothing to learn
+        (ALIKE, PLAIN, 0.999, 0.98),  # the sum of all coordinates: nothing to learn
         (APART, PLAIN, 0.95, 1.0),
-        (SUMS[:, 0], SUMS, 0.93, 0.5),  # running sums, of which the first item moves
+        (SUMS[:, 0], SUMS, 0.93, 0.5),  # running sums when the first item changes
         (SUMS[:, 9], SUMS, 0.9, 0.75),
     ],
 )
@@ -329,14 +331,15 @@ def test_what_is_said_of_a_run_was_learned_from_others() -> None:
     columns = rng.normal(size=(400, 150))
     y: Any = (rng.random(400) < 0.5) - 0.5
     slope, crossed = learn_linear(Stretches.of(columns), y, np.arange(400) % 2 == 0)
-    # Noise alone: five standard deviations, and what a learner that peeks would see.
+    # On pure noise: five standard deviations, and the correlation that a peeking learner would
+    # have.
     assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20
     assert np.corrcoef(columns @ slope, y)[0, 1] > 0.5
 
 
 @pytest.mark.parametrize("moves", [np.full(12, 1.0), np.repeat([1.0, -1.0], 6)])
 def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: Any) -> None:
-    # |x| - |x - 1| jumps at x = 1/2 and is flat elsewhere: a sum of signs, nearly.
+    # |x| - |x - 1| jumps at x = 1/2 and is flat elsewhere, so it is nearly a sum of signs.
     rng = np.random.default_rng(3)
     worlds = rng.random(30_000) < 0.5
     outputs = rng.laplace(0.0, 30.0, (30_000, 12)) + np.outer(worlds, moves)
@@ -347,7 +350,7 @@ def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: A
     told = dict(zip(CANDIDATES, np.corrcoef(found.T, ratio)[-1, :-1], strict=True))
     assert told["sides"] > 0.8
     assert told["sides"] > told["linear"] + 0.1
-    # The score that is shown is what was tested.
+    # The reported score is the tested one.
     for place in (CANDIDATES.index("sides"), CANDIDATES.index("joint")):
         score = parts.score(np.eye(len(CANDIDATES))[place])
         np.testing.assert_allclose(score(table), found[:, place], atol=1e-9)

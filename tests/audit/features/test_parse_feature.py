@@ -37,7 +37,7 @@ ROWS = ["length", "coordinate:1", "coordinate:-1", "argmax", "sum", "sorted", "d
 
 
 def settled(outputs: Outputs) -> list[str]:
-    # As a test reads them: -0.0 is 0, 3.0 is 3, a row is a tuple, nan is nan.
+    # Values as a test compares them: -0.0 is 0, 3.0 is 3, a row is a tuple, nan is nan.
     def one(value: Any) -> str:
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
@@ -49,7 +49,7 @@ def settled(outputs: Outputs) -> list[str]:
 
 
 class Hostile:
-    """Raises whatever is asked of it, but for its name."""
+    """Raises for every access except its class name."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
@@ -165,12 +165,12 @@ def test_the_fast_way_and_the_plain_one_agree(name: str, array: NDArray[Any]) ->
     fast = read_feature(name).apply
     assert isinstance(fast, Map)
     plain = replace(fast, of_array=lambda *_: None)
-    # One by one as the numpy scalars and rows they are: a float32 keeps its own bits.
+    # The plain path gets numpy scalars and rows one by one, so a float32 keeps its own bits.
     assert settled(fast(array)) == settled([plain([output])[0] for output in array])
 
 
 def test_a_fast_way_that_rounds_is_seen() -> None:
-    # 2^63 - 1 has no float: frexp of it alone is off by one.
+    # 2^63 - 1 is not representable as a float: frexp alone is off by one.
     fast: Any = read_feature("exponent").apply
     mutant = mutated(fast.of_array, "power -= np.right_shift(", "_ = np.right_shift(")
     top = np.array([2**63 - 1])
@@ -246,7 +246,7 @@ def test_a_hash_is_the_same_in_every_process_and_spreads() -> None:
     )
     again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert again.stdout.strip() == str(list(read_feature("hash:1048576").apply(outputs)))
-    # Equal values in other clothes are one output.
+    # Equal values of different types are one output.
     same: list[Any] = [7, 7.0, np.int8(7), np.float32(7), np.array([7])]
     assert len(set(read_feature("hash:1048576").apply(same))) == 1
     cells = np.bincount(np.asarray(read_feature("hash:16").apply(np.arange(16_000))), minlength=16)
@@ -311,11 +311,11 @@ def test_a_map_of_ones_own(own: Callable[[str], Feature]) -> None:
     parity = own("parity")
     assert list(parity.apply(np.array([3, 4]))) == [1, 0]
     require_fixed(parity, [1, 2, 3])
-    # It travels to another process by its spelling.
+    # A feature is pickled by its spelling.
     again = pickle.loads(pickle.dumps(parity))  # noqa: S301 - made one line above
     assert again == parity
     assert list(again.apply([5])) == [1]
-    # What it is given is a copy: another feature still reads the output as it came.
+    # The map gets a copy, so that another feature still reads the original output.
     outputs = [[1], [2]]
     require_fixed(own("spoil"), outputs)
     assert outputs == [[1], [2]]

@@ -45,7 +45,7 @@ LAWS: tuple[Noise, ...] = (
 
 
 def of(noise: Noise, change: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A sampler that draws from a noise and then spoils it."""
+    """A sampler that draws from a noise and then changes the draws."""
 
     def draw(n: int, rng: np.random.Generator) -> Any:
         return change(noise.sample(n, rng=SeededRng(int(rng.integers(1 << 62)))))
@@ -103,7 +103,7 @@ def test_tails_are_cells_of_their_own_and_every_value_has_one() -> None:
 
 @pytest.mark.parametrize("noise", LAWS[1:4], ids=repr)
 def test_residues_are_enclosed(noise: Noise) -> None:
-    # Of few draws every law has wide cells.
+    # With few draws, every law has wide cells.
     cells = FitCells.of(noise, 30)
     assert cells.moduli == (2, 3, 5)
     reach = int(noise.quantile(1 - 2.0**-50))
@@ -119,7 +119,7 @@ def test_residues_are_enclosed(noise: Noise) -> None:
 
 
 def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 12) -> float:
-    """P(p <= level) over every outcome, in exact weights."""
+    """P(p <= level) over every outcome, with exact weights."""
     return sum(weight for seen, weight in outcomes(THREE, draws) if p_of(seen) <= level)
 
 
@@ -131,7 +131,7 @@ def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
 
 
 def test_a_cell_chosen_from_the_draws_is_caught() -> None:
-    # The mutant reports its best cell as if it had been named beforehand.
+    # The mutant reports its smallest p-value without a correction for the number of cells.
     peeking = mutated(statistics._binomial, " * len(counts)", "")
     noise = DiscreteLaplace(scale=3)
     cells = FitCells.of(noise, 1000)
@@ -160,7 +160,7 @@ def test_a_wealth_against_the_wrong_cells_is_caught() -> None:
     def mean(cells: FitCells) -> float:
         return sum(w * math.exp(log_wealth(cells, seen)) for seen, w in outcomes(THREE, 9))
 
-    # Probabilities off by one cell; and alternatives that are not divided by their mean.
+    # Two mutants: probabilities shifted by one cell, and alternatives not normalised by their mean.
     shifted = replace(THREE, upper=np.maximum(np.roll(THREE.upper, 1), 1e-3))
     assert mean(shifted) > 1.1
     unfair = mutated(statistics._tilted_wealths, "- seen.draws * norms", "")
@@ -257,7 +257,7 @@ BROKEN: dict[str, tuple[Any, Noise, str]] = {
     ids=["clamped", "drawn again"],
 )
 def test_a_sampler_without_tails_is_refuted(change: Callable[[Any], Any]) -> None:
-    # No cell beyond three sigma is large enough to refute by itself.
+    # No single cell beyond three sigma is large enough to refute.
     noise = DiscreteGaussian(sigma_squared=10_000)
     sampler = of(noise, lambda x: x)
 

@@ -43,7 +43,7 @@ from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import DOCUMENTS, NASTY, curve, failed, kept
 from tests.support.dpcore.mutants import rewired
 
-# What the JUnit schema of Jenkins and GitLab asks for, of the elements that are written here.
+# The part of the JUnit schema of Jenkins and GitLab for the elements that dpcore writes.
 JUNIT = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
 <xs:complexType name="fault" mixed="true"><xs:attribute name="message" type="xs:string"/>
   <xs:attribute name="type" type="xs:string" use="required"/></xs:complexType>
@@ -75,7 +75,7 @@ def closed(required: Sequence[str], **properties: Any) -> dict[str, Any]:
     }
 
 
-# Of SARIF 2.1.0 the sections 3.13, 3.14, 3.19, 3.27, 3.28 and 3.49, of what is written here.
+# Sections 3.13, 3.14, 3.19, 3.27, 3.28 and 3.49 of SARIF 2.1.0, for the properties dpcore writes.
 TEXT = {"type": "string", "minLength": 1}
 MESSAGE = closed(["text"], text=TEXT)
 PHYSICAL = closed(
@@ -155,7 +155,7 @@ def test_every_view_of_a_result_keeps_its_schema() -> None:
         assert bool(log["runs"][0]["results"]) >= failing
         assert result.to_format("text") == f"{result}\n"
         assert result.to_format("json") == result.to_text()
-        if name in DOCUMENTS:  # their pages: tests/audit/report/test_html.py
+        if name in DOCUMENTS:  # their HTML pages: tests/audit/report/test_html.py
             continue
         shown = Visible.of(result.to_html())
         assert result.statement().verdict in shown.words
@@ -179,7 +179,7 @@ def counts(text: str) -> tuple[str, ...]:
 
 
 def test_each_finding_is_a_case_and_an_audit_that_did_not_end_is_an_error() -> None:
-    assert counts(curve().to_format("junit")) == ("3", "2", "0")  # and a warning
+    assert counts(curve().to_format("junit")) == ("3", "2", "0")  # one of them is a warning
     assert counts(kept().to_format("junit")) == ("1", "0", "0")
     assert counts(replace(kept(), interrupted=True).to_format("junit")) == ("1", "0", "1")
     assert counts(failed().to_format("junit"))[2] == "1"
@@ -217,7 +217,7 @@ PROBABILITIES = [Fraction(k, n) for n in (7, 100, 1999, 10**6 + 3) for k in (1, 
 
 
 def safe(write: Callable[[Fraction], str]) -> bool:
-    """Whether what is written is never below the probability, and near it."""
+    """Whether the written fraction is never below the probability, and close to it."""
     found = []
     for exact in PROBABILITIES:
         cases, group = write(exact).split(" of ")

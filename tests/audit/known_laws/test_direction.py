@@ -69,7 +69,7 @@ def noise_of(spelling: str) -> Noise:
 
 @cache
 def masses(spelling: str) -> dict[int, Any]:
-    """The law by its second path."""
+    """The masses of the law by an independent computation."""
     name = spelling.partition(":")[0].replace("-", "_")
     law: ModuleType = import_module(f"tests.support.laws.{name}")
     noise = noise_of(spelling)
@@ -93,7 +93,7 @@ def better_direction(spelling: str, pair: tuple[int, int]) -> bool:
 def excess(spelling: str, pair: tuple[int, int], epsilon: str) -> Any:
     p, q = (moved(spelling, place) for place in pair)
     growth = mpmath.exp(number(epsilon))
-    # Both windows: outside of them there is nothing, or less than 1e-30 of it.
+    # Outside both windows the mass is 0 or below 1e-30.
     return mpmath.fsum(max(mass - growth * q.get(x, mpf(0)), mpf(0)) for x, mass in p.items())
 
 
@@ -127,7 +127,7 @@ def test_the_directions_of_a_one_sided_law_differ(spelling: str) -> None:
     noise = noise_of(spelling)
     there = hockey_stick(Shifted(noise, 0), Shifted(noise, 1), 1)
     back = hockey_stick(Shifted(noise, 1), Shifted(noise, 0), 1)
-    # The mutant: one direction taken for the other misses the sums by far.
+    # The mutant swaps the directions: its values are far from the sums.
     assert not near(there, excess(spelling, (1, 0), "1"))
     assert not near(back, excess(spelling, (0, 1), "1"))
 
@@ -162,7 +162,7 @@ def inside(words: str) -> Any:
 
 @pytest.mark.nightly
 def test_an_interval_is_named_from_end_to_end() -> None:
-    """A law that is not log-concave has a worst event with two ends."""
+    """A law that is not log-concave has a worst event that is an interval with two ends."""
     spelling = "polya-difference:shape=1/3,scale=4"
     noise, named = noise_of(spelling), set()
     for level in ("1/5", "2/7", "2/5", "3/5", "9/10", "6/5"):
@@ -269,7 +269,7 @@ def breaks(report: AuditReport, epsilon: str, delta: Fraction) -> None:
         Fraction(rare.lower)
     )
     assert excess > number(delta) - mpf("1e-15")
-    # The mutant: the same event pointing the other way breaks nothing.
+    # The mutant: the same event in the other direction violates nothing.
     assert number(Fraction(rare.upper)) <= mpmath.exp(number(epsilon)) * number(
         Fraction(likely.lower)
     ) + number(delta)

@@ -57,7 +57,7 @@ def test_the_extremes_of_epsilon() -> None:
         assert worst_event(here, here, 0) is None
 
 
-# -- pmfs a user gives ------------------------------------------------------------------------
+# -- probability mass functions given by a user -----------------------------------------------
 
 P: Law = {"a": "1/2", "b": "1/4", "c": "1/4"}
 Q: Law = {"a": "1/4", "b": "1/2", "d": "1/4"}
@@ -116,7 +116,7 @@ def test_renyi_of_pmfs() -> None:
 
 
 def test_the_two_kinds_of_law_agree() -> None:
-    # What is left of a noise on 81 values, with one more for the rest.
+    # A noise restricted to 81 values, with one more outcome for the remaining mass.
     noise = DiscreteLaplace(scale=1)
 
     def cut(shift: int) -> dict[Hashable, Fraction]:
@@ -181,11 +181,12 @@ def test_both_layers_make_one_report() -> None:
     assert isinstance(target, NoiseAdded)
     proven, sampled = prove(target, plan), sample(target, plan)
     assert join_layers(proven, sampled).verdict == "proven"
-    # A law that keeps the claim and a sampler that does not: the sampler is what runs.
+    # The law satisfies the claim but the sampler does not: the sampler decides, since it is what
+    # runs.
     wrong = sample(read_target("discrete-laplace:scale=1/4"), plan)
     joined = join_layers(proven, wrong)
     assert (joined.verdict, joined.witness) == ("refuted", wrong.witness)
-    # A sampler that was not refuted does not save a law that breaks the claim.
+    # A sampler that was not refuted does not excuse a law that violates the claim.
     loose = read_target("discrete-laplace:scale=9/10")
     assert isinstance(loose, NoiseAdded)
     assert join_layers(prove(loose, plan), sampled).verdict == "refuted"

@@ -58,7 +58,7 @@ def test_one_law_is_read_from_every_form(file: File, name: str, content: str) ->
 def test_a_float_is_read_by_its_shortest_decimals(file: File) -> None:
     written = read_law("P", file("law.json", '{"a": 0.1, "b": 0.9}')).checked()
     assert written.law == {"a": Fraction(1, 10), "b": Fraction(9, 10)}
-    # The mutant: a binary float in between, whose sum is not 1.
+    # The mutant parses through binary floats, whose sum is not 1.
     assert Fraction(0.1) + Fraction(0.9) != 1
 
 
@@ -70,7 +70,7 @@ def test_outputs_are_told_apart_by_their_text(file: File) -> None:
         '[0, "x", 0.5, null]': Fraction(1, 4),
         "true": Fraction(1, 2),
     }
-    # The same from CSV, where commas want quotes.
+    # The same law from CSV, where commas need quotes.
     text = '0,1/4\n"[0, ""x"", 0.5, null]",1/4\ntrue,1/2\n'
     assert read_law("P", file("law.csv", text)).law == law
     big = read_law("P", file("law.json", "[[12345678901234567890123, 1]]"))

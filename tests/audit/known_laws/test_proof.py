@@ -34,7 +34,7 @@ def decided(spelling: str, claim: str, *pairs: Any) -> AuditReport:
         (GAUSSIAN + "4", GAUSSIAN + "4@1", (5, 4), "proven"),
         (GAUSSIAN + "4", GAUSSIAN + "4@1", (0, 2), "refuted"),
         (GAUSSIAN + "2", GAUSSIAN + "4@1", (0, 1), "refuted"),
-        # Better than its claim: the points are kept, the curve between them is not looked at.
+        # Better than its claim: the points hold, but the curve between them is not checked.
         (GAUSSIAN + "9", GAUSSIAN + "4@1", (0, 1), "not_refuted"),
         (GAUSSIAN + "4", "rho=1/8", (0, 1), "not_refuted"),
         (GAUSSIAN + "4", "rho=1/80", (0, 1), "refuted"),
@@ -67,7 +67,9 @@ def test_each_pair_is_decided_and_the_one_that_breaks_the_claim_is_shown() -> No
 
 
 def test_curves_that_cross_need_the_larger_of_both_directions() -> None:
-    """Binomial noise with chance 0.3: at 0.1 one direction is worse, at delta 0.171 the other."""
+    """Binomial noise with probability 0.3: one direction is worse at epsilon = 0.1, the other at
+    delta 0.171.
+    """
     noise = read_target("binomial:trials=20,probability=0.3")
     assert isinstance(noise, NoiseAdded)
     report = decided(noise.spelling, "epsilon=0.1,delta=0.171", (0, 1))
@@ -103,10 +105,10 @@ def test_the_row_of_a_joined_report_says_what_its_verdict_says(
         row = report.outcomes[report.row]
         assert row.refuted is (report.verdict == "refuted")
         assert row.epsilon_lower == report.epsilon_lower
-        assert (row.p_value, row.e_value) == (None, None)  # it is the proven one
+        assert (row.p_value, row.e_value) == (None, None)  # the bound is the proven one
 
 
 def test_a_proven_bound_is_not_replaced_by_one_with_confidence() -> None:
-    """At alpha 0.3 the runs overshoot the truth now and then: what is proven stands."""
+    """At alpha 0.3 the sampled bound sometimes exceeds the truth; the proven bound is reported."""
     sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(8)]
     assert {report.epsilon_lower for report in sampled} == {1.0}

@@ -33,7 +33,7 @@ def test_the_watchdog_leaves_no_trace() -> None:
         watchdog.stop()
     with Watchdog(0.05) as watchdog, pytest.raises(TimeUp, match=r"0\.05 s"):
         spin(watchdog)
-    sum(range(10**6))  # no alarm is left to ring
+    sum(range(10**6))  # no alarm is pending
 
 
 def test_streams_that_were_closed_inside_are_open_after(capfd: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_stdout_is_back_after_a_failure(capfd: pytest.CaptureFixture[str]) -> No
     assert set(err.split()) == {"inside", "child"}
 
 
-# -- the last door ----------------------------------------------------------------------------
+# -- exit codes at the end of the process -----------------------------------------------------
 
 
 class Closed:

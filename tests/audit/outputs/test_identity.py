@@ -30,14 +30,14 @@ PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=200, alpha="1e-3", seed=7)
 
 
 def verdict(one: Any, other: Any) -> str | None:
-    """Of a target that always returns the one in world A, and the other in world B."""
+    """The verdict on a target that returns ``one`` on dataset A and ``other`` on dataset B."""
     target = Scalar(spelling="constants", function=lambda d: (one, other)[d], seeded=False)
     return sample(target, PLAN).verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines(Target):
-    """Of a program, one line in each world."""
+    """A program that prints one constant line on each dataset."""
 
     lines: ClassVar[bool] = True
     one: str
@@ -53,7 +53,7 @@ class Lines(Target):
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
 def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"
-    for same in (one, other):  # a target that only ever returns None has failed
+    for same in (one, other):  # a target that only returns None counts as failed
         assert verdict(same, same) == (None if same is None else "nothing_measured")
 
 
@@ -99,7 +99,7 @@ EQUAL = [
     (np.array(["a"], "<U1"), np.array(["a"], "<U9")),
     (Own(1), Own(1)),
     (Hidden(1), Hidden(1)),
-    (Silent(Bare(1)), Silent(Bare(2))),  # only attributes that hold plain data are read
+    (Silent(Bare(1)), Silent(Bare(2))),  # only attributes with plain data are read
 ]
 
 
@@ -129,7 +129,7 @@ def test_what_nobody_tells_apart_is_not_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "nothing_measured"
 
 
-# Values beside what they are, put together without looking at the value.
+# Values with labels of their identity, built without looking at the value.
 def _named(name: str, drawn: st.SearchStrategy[Any], make: Any = None) -> st.SearchStrategy[Any]:
     return drawn.map(lambda x: ((make or (lambda y: y))(x), (name, repr(x))))
 
@@ -183,7 +183,7 @@ def test_identity_is_type_and_value(one: Any, other: Any) -> None:
 def _refuted_where_apart(one: Any, other: Any) -> None:
     wanted: str | None = "nothing_measured" if one[1] == other[1] else "refuted"
     if one[0] is other[0] is None:
-        wanted = None  # a target that only ever returns None has failed
+        wanted = None  # a target that only returns None counts as failed
     assert verdict(one[0], other[0]) == wanted
 
 
@@ -255,7 +255,7 @@ _ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.u
 def test_rows_of_an_array_are_told_apart_as_one_by_one(
     rows: Any, collide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if collide:  # all rows have one hash
+    if collide:  # all rows have the same hash
         monkeypatch.setattr(told, "_hashes", lambda words: np.zeros(len(words), np.uint64))
     found, names = read(rows), [identity(row) for row in rows]
     assert tuple(found.names) == tuple(dict.fromkeys(names))

@@ -30,7 +30,7 @@ _UNIT: Final = 20
 
 
 def noise(rng: Rng, size: int | None = None) -> Any:
-    """Of a count with epsilon = 1/2, in units of 2^-20."""
+    """Noise for a count at epsilon = 1/2, in units of 2^-20."""
     p = -math.expm1(-(2.0**-_UNIT) / 2)
     return rng.geometric(p, size) - rng.geometric(p, size)
 
@@ -45,13 +45,13 @@ def whole(answer: int, rng: Rng) -> int:
 
 
 def keys(d: int, rng: Rng, broken: bool) -> Any:
-    """A city that nobody lives in is left out."""
+    """Leaves out a city without inhabitants."""
     cities = ["Oslo", "Rome"][: 1 + d] if broken else ["Oslo", "Rome"]
     return {city: real(d * (city == "Rome"), rng) for city in cities}
 
 
 def record(d: int, rng: Rng, broken: bool) -> Any:
-    """One number of a record, beside a token and numbers that tell nothing."""
+    """One number of a record leaks, beside a token and numbers that are independent of the data."""
     token = f"{rng.integers(1 << 60):x}"
     size = {"low": real(0, rng), "mean": real(6 * d if broken else d, rng)}
     return {"id": token, "size": size, "rows": [real(0, rng), real(0, rng)]}
@@ -69,7 +69,7 @@ class Pair(NamedTuple):
 
 
 class Plain:
-    """Of a class that nobody knows, with a repr."""
+    """An object of an unknown class, with a repr."""
 
     def __init__(self, mean: float) -> None:
         self.mean = mean
@@ -134,7 +134,7 @@ def sentence(d: int, rng: Rng, broken: bool) -> Any:
 
 
 def sentences(d: int, rng: Rng, broken: bool) -> Any:
-    """The words around a number that is safe."""
+    """The text leaks around a number with correct noise."""
     return f"{'mean' if d and broken else 'average'} = {real(d, rng):.6f} kg"
 
 
@@ -158,7 +158,7 @@ def length(d: int, rng: Rng, broken: bool) -> Any:
 
 
 def wide_steps(d: int, rng: Rng, broken: bool) -> Any:
-    """Noise in steps of a thousand, added to any answer."""
+    """Noise in steps of 1000, added to an answer that is not a multiple of 1000."""
     return 1000 * int(noise(rng)) + (d if broken else 1000 * d)
 
 
@@ -186,7 +186,7 @@ def matrix(d: int, rng: Rng, broken: bool) -> Any:
 
 
 def labels(d: int, rng: Rng, broken: bool) -> Any:
-    """Three hundred names, of which one belongs to one dataset."""
+    """Three hundred names, of which one occurs on one dataset only."""
     name = int(rng.integers(1, 300))
     if rng.random() < 0.1:
         name = 300 + (d if broken else int(rng.integers(2)))
@@ -230,7 +230,7 @@ def lines(d: int, rng: Rng, broken: bool) -> Any:
 
 
 def members(d: int, rng: Rng, broken: bool) -> Any:
-    """A set of names; one of them is there by a coin that is too sure."""
+    """A set of names; the inclusion probability of one depends too much on the data."""
     names = {name for name in "abcdefghijklmnopqrst" if rng.random() < 0.5}
     sure = 0.97 if broken else 0.6
     return names | {"zoe"} if rng.random() < (sure if d else 1 - sure) else names

@@ -30,7 +30,7 @@ ALPHA = buy_alpha("time: an even clock refutes nothing", "1e-9")
 
 
 class Clock:
-    """Stands in for the clock: what a call takes is what it says."""
+    """A fake clock; a target sets the duration of a call by advancing ``now``."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -129,8 +129,8 @@ def test_a_search_is_refused() -> None:
 
 
 def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
-    # By the clock of this machine: 3,000 comparisons or one. The twin is not asked, as nobody
-    # proves that a machine is even.
+    # This uses the clock of this machine: 3,000 comparisons or one. The correct twin is not tested,
+    # because timing noise is not proven to be equal for both datasets.
     a, b = ('{"first": 1, "others": 3000}', '{"first": 0, "others": 3000}')
     words = ("--claim", "epsilon=1", "--pair", a, b, "-n", 1500, "--seed", 7)
     told = audit(f"{EXAMPLE}:found_early", *words, "--feature", "time")
@@ -142,8 +142,8 @@ def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
-    # Of two, one lay better in the caches: a call whose time tells nothing was refuted in one
-    # audit of six.
+    # With two generators, one had better cache locality: a call whose time is independent of the
+    # data was refuted in one audit of six.
     handed: dict[int, np.random.Generator] = {}
 
     def noted(value: int, rng: np.random.Generator) -> float:
@@ -155,7 +155,7 @@ def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
     drawn = draw(as_target("noted", noted), plan)
     assert (handed[0] is handed[1]) == timed
     outputs = [each[0] if timed else each for each in drawn.outputs()]
-    assert len(set(outputs)) == 32  # nothing is drawn twice
+    assert len(set(outputs)) == 32  # no draw occurs twice
 
 
 def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
@@ -193,7 +193,8 @@ def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int
 def test_which_dataset_is_copied_last_does_not_depend_on_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Dataset B was always copied last and lay better in the caches: correct targets were refuted.
+    # If dataset B is always copied last, it has better cache locality and correct targets are
+    # refuted.
     def p_value() -> float:
         handed = made_last_and_handed_over(monkeypatch)
         table = [[handed.count((last, world)) for world in (0, 1)] for last in (0, 1)]

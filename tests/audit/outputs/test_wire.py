@@ -112,7 +112,7 @@ def test_other_objects_arrive_as_stand_ins_that_are_one_where_they_are_equal() -
     assert type(one).__name__ == "Equal"
     today = through([dt.date(2020, 1, 1), os.getpid])
     assert repr(today[0]) == "datetime.date(2020, 1, 1)"
-    assert isinstance(today[1], StandIn)  # also a function that has a name here
+    assert isinstance(today[1], StandIn)  # also for a function that exists in this process
 
 
 def test_stand_ins_come_home_as_the_objects_they_are() -> None:
@@ -122,7 +122,7 @@ def test_stand_ins_come_home_as_the_objects_they_are() -> None:
     home = unpack(pack(away, Objects()), {}, objects)
     assert home[0] is mine[0]
     assert home[1][0] is mine[1][0]  # type: ignore[index]  # a tuple within a list
-    # To a process that never saw them they are what they are here.
+    # In a third process that never saw the objects, the stand-ins have the same repr.
     assert repr(unpack(pack(away, Objects()), {}, Objects())) == repr(away)
 
 
@@ -134,7 +134,7 @@ def test_several_processes_number_alike_what_shows_itself() -> None:
     assert first[0] is second[0]
     assert first[1] is second[1]
     mine, other = (unpack(pack([object()], Objects(shared=True)), known)[0] for _ in range(2))
-    assert mine is not other  # by its address, which is of a process
+    assert mine is not other  # its repr contains its address, which differs between processes
 
 
 def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omits_numbers() -> (
@@ -184,7 +184,7 @@ def test_bytes_of_any_other_kind_are_refused(data: bytes) -> None:
 
 
 def test_nothing_of_an_object_s_pickling_runs() -> None:
-    (found,) = through([Hostile()])  # a pickle of it would end this process
+    (found,) = through([Hostile()])  # unpickling it would end this process
     assert isinstance(found, StandIn)
 
 

@@ -113,7 +113,7 @@ def test_the_corpus_is_well_formed() -> None:
     assert len({entry.name for entry in found}) == len(found)
     assert sum(entry.twin is not None for entry in found) >= 25
     for entry in found:
-        # What the measured bounds say is what the verdicts must be.
+        # The expected verdicts must agree with the measured bounds.
         assert entry.broken.seen > 0, entry.name
         assert entry.broken.requires[0].lower().endswith(f"=={entry.version}".lower()), entry.name
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name)
@@ -181,7 +181,7 @@ def _number(value: float) -> str:
 
 
 def test_the_page_shows_every_entry_as_it_is() -> None:
-    # To write it: print(page_table(entries())).
+    # To print the table for the page: print(page_table(entries())).
     assert page_table(entries()) in PAGE.read_text(encoding="utf-8")
 
 
@@ -192,20 +192,20 @@ def test_a_figure_that_moved_is_noticed() -> None:
 
 
 def peers_shown(found: dict[str, Any], page: str) -> bool:
-    """Whether the page has both tables of the auditors."""
+    """Whether the page contains both tables of the auditors."""
     return page_counts(found) in page and peers_table(found["rows"]) in page
 
 
 def test_the_page_shows_what_other_auditors_said() -> None:
-    # To write it: print(page_counts(found), page_table(found["rows"]))
-    # of benchmarks/auditing/peers_on_corpus.py.
+    # To print them for the page: print(page_counts(found), page_table(found["rows"])) of
+    # benchmarks/auditing/peers_on_corpus.py.
     results = ROOT / "benchmarks" / "results" / "corpus.json"
     found = json.loads(results.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")
     assert peers_shown(found, page)
     assert {row["name"] for row in found["rows"]} <= {entry.name for entry in entries()}
     assert set(found["auditors"]) == {"dpcore", *(peer.name for peer in PEERS)}
-    # A verdict that changed is noticed: of a failure in both tables, of a twin as an alarm.
+    # A changed verdict is detected: for a failure in both tables, for a twin as a false alarm.
     for role, says in (("broken", "missed"), ("twin", "false alarm")):
         changed = deepcopy(found)
         changed["rows"][0][role]["dpcore"]["says"] = says

@@ -94,7 +94,7 @@ def test_a_failure_is_refuted_and_its_twin_is_not(judged: Callable[[Entry], Judg
 def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None:
     one = entry()
     assert one.twin is not None
-    # The repaired package in the place of the failure, and the failure in that of the twin.
+    # Swapped: the repaired package as the failure, and the failure as the twin.
     swapped = replace(
         one,
         broken=replace(one.broken, requires=one.twin.requires),
@@ -104,7 +104,7 @@ def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None
     assert not found.right
     assert [result.right for result in found.results.values()] == [False, False]
     assert not found.missing
-    # A bound above what is true is as wrong as none.
+    # A bound above the true epsilon is as wrong as a missing one.
     assert not judged(replace(one, true=("epsilon", "1.01"), twin=None)).right
 
 
@@ -158,7 +158,7 @@ def test_an_environment_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What would be run to make an environment; a Python appears where the first command says."""
+    """The recorded commands of an environment; the first one only creates an empty Python file."""
     commands: list[list[str]] = []
 
     def stand_in(_: str, command: list[str]) -> None:
@@ -181,12 +181,12 @@ def test_environments_are_kept_only_where_asked(tmp_path: Path, asked: list[list
         python = make(wanted)
         make(wanted)
     assert len(asked) == 2 * 2
-    # One that an interrupted run left is made anew: it has no marker.
+    # An environment without a marker, left by an interrupted run, is created anew.
     (wanted.folder(tmp_path) / "ready").unlink()
     python.unlink()
     with environments(tmp_path, keep=True) as make:
         assert make(wanted).is_file()
-    # What was there before stays.
+    # Existing environments are kept.
     with environments(tmp_path, keep=False) as make:
         make(wanted)
     assert wanted.python(tmp_path).is_file()

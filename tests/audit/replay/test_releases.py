@@ -111,7 +111,7 @@ def test_sensitivity_of_a_table_a_record_and_a_text() -> None:
     ):
         assert replay(function, pair, sensitivity=1, changes=20).verdict == "nothing_found"
         below = replay(function, pair, sensitivity="1/4", changes=20)
-        # The numbers of a text are rounded to a unit of their last digit: 1/4 is within that.
+        # Numbers in a text are rounded to a unit of their last digit, and 1/4 is within that unit.
         told = function is releases.told_unclipped
         assert (below.verdict == "refuted") is not told
     far = replay(releases.told_unclipped, ([3, 4], [3, 40]), sensitivity=1, changes=20)
@@ -204,7 +204,7 @@ def test_tables_that_differ_beyond_what_is_printed_are_different() -> None:
     pandas = pytest.importorskip("pandas")
     rows = np.zeros((200, 3))
     other = rows.copy()
-    other[100, 1] = 1e-9  # the repr leaves the row out
+    other[100, 1] = 1e-9  # the repr omits this row
     one, two = pandas.DataFrame(rows), pandas.DataFrame(other)
     assert repr(one) == repr(two)
     assert identity(one) != identity(two)

@@ -117,7 +117,7 @@ def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -
     assert (found.severity, found.refutes) == ("error", False)
     assert report.verdict == "found"
     assert (found.witness["a"], found.witness["b"]) == AMOUNTS
-    # The witness can be played again.
+    # The witness can be replayed.
     changes = {
         (place.rpartition("[")[0], int(place.rpartition("[")[2][:-1])): value
         for place, value in found.witness["changed"].items()
@@ -211,7 +211,7 @@ def test_a_part_without_noise() -> None:
     assert "unnoised-part" not in kinds(replay(faulty.size, ([1, 0], [1, 1])))
 
 
-# -- where the randomness comes from -----------------------------------------------------------
+# -- sources of randomness ---------------------------------------------------------------------
 
 
 def test_nothing_drawn_is_an_error_and_no_proof() -> None:
@@ -274,7 +274,7 @@ def test_what_a_module_made_early_is_as_before() -> None:
     assert faulty.SEEDED_EARLY._stream is states[1]
 
 
-# -- what cannot be replayed, and what fails ---------------------------------------------------
+# -- targets that cannot be replayed, and failures ---------------------------------------------
 
 
 @pytest.mark.parametrize("function", [faulty.keeps_state, faulty.other_thread])

@@ -25,7 +25,7 @@ _KEPT: dict[int, int] = {}
 
 
 def remembered(dataset: int) -> int:
-    """A permanent answer: noise drawn once for each dataset, and kept."""
+    """A permanent answer: noise is drawn once for each dataset and stored."""
     if dataset not in _KEPT:
         _KEPT[dataset] = dataset + secrets.randbelow(1000) - 500
     return _KEPT[dataset]
@@ -93,7 +93,7 @@ def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> No
     )
 
 
-# Native code that does not end cannot be interrupted: a process of its own can.
+# Native code in an endless loop cannot be interrupted in-process, so a separate process runs it.
 DEALS = """
 import random, sys
 import numpy as np
@@ -125,14 +125,14 @@ with hooked_rngs() as session:
 
 
 def test_no_distribution_of_numpy_or_python_is_without_an_end_on_a_changed_tape() -> None:
-    # numpy's geometric(1 - exp(-1/2)) had none at 1 - 2^-53.
+    # numpy's geometric(1 - exp(-1/2)) did not terminate at 1 - 2^-53.
     words = [sys.executable, "-c", DEALS, str(effort(20, 2000))]
     subprocess.run(words, check=True, timeout=300, cwd=Path(__file__).parents[3])
 
 
 def searches(value: int) -> int:
     u, total, found = random.random(), 0.0, value
-    while total < u:  # never at u = 1 - 2^-40: the sum ends at 1 - 2^-30
+    while total < u:  # endless at u = 1 - 2^-40: the sum ends at 1 - 2^-30
         found += 1
         total = 1 - max(2.0**-found, 2.0**-30)
     return found

@@ -138,7 +138,7 @@ def test_extremes_reach_every_kind_of_float() -> None:
 
 
 def doors() -> list[Any]:
-    """What every door holds, by identity."""
+    """The objects behind every RNG hook, compared by identity."""
     classes = [vars(cls) for cls in (SystemRng, SeededRng, random.Random)]
     modules = [vars(module) for module in (random, secrets, os, np.random, dpcore.noise)]
     own = [np.random.mtrand.get_bit_generator()]
@@ -192,7 +192,7 @@ def test_one_session_at_a_time() -> None:
 
 def test_noise_drawn_ahead_is_neither_used_nor_made() -> None:
     noise = DiscreteLaplace(scale=1000)
-    noise.sample()  # fills what is dealt ahead
+    noise.sample()  # fills the buffer of noise drawn ahead
     with hooked_rngs() as session:
         taped = [session.play(Tape(7), lambda: [noise.sample() for _ in range(50)]) for _ in "ab"]
     assert taped[0] == taped[1]

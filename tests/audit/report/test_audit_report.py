@@ -192,7 +192,7 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
         "value + dpcore.DiscreteLaplace(scale=sensitivity / epsilon).sample()" in told["lowest-bit"]
     )
     assert "To audit the values alone: --floats ignore" in told["lowest-bit"]
-    # The option that it names does audit the scale alone, and has nothing to say about bits.
+    # The option --floats ignore audits the values alone; a report on values does not mention bits.
     assert told["identity"].startswith("NOT REFUTED")
     assert "not from its scale" not in told["identity"]
 
@@ -220,7 +220,7 @@ def test_a_cause_is_named_and_values_come_first() -> None:
     ignored = audit(textbook, floats="ignore", **given)
     assert (ignored.verdict, ignored.refuted_by) == ("not_refuted", None)
     assert ignored.features == ("identity",)
-    # The lowest bit of an integer is its value.
+    # The lowest bit of an integer is part of its value.
     assert audit(shows, features=["lowest-bit"], **given).refuted_by == "values"
     assert audit("discrete-laplace:scale=1", "epsilon=0.9", pair=(0, 1)).refuted_by == "values"
     with pytest.raises(InvalidParameter, match="contradicts the feature precision"):

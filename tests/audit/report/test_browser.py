@@ -22,7 +22,8 @@ from tests.support.audit.html_documents import (
 
 ROOT = Path(__file__).parents[3]
 
-# In a browser. Each document once: most of a start is waiting, so several run at a time.
+# Each document is opened once in a browser. Most of the start-up is waiting, so several run in
+# parallel.
 
 LOOKS: dict[str, dict[str, Any]] = {
     "refuted": {},
@@ -55,7 +56,7 @@ FIGURES = {"proven": 1}
 def browsed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Shown]:
-    """The documents of the cases that run."""
+    """The rendered documents of the selected cases."""
     folder = tmp_path_factory.mktemp("pages")
     cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     pages = {name: shown_of(name) for name in LOOKS if {"name": name} in cases}

@@ -98,7 +98,7 @@ def test_what_is_not_there_is_left_out(key: str, monkeypatch: pytest.MonkeyPatch
 
 
 def told_by(report: AuditReport, text: str) -> AuditReport:
-    """The report with ``text`` wherever a target or a command can put a text."""
+    """The report with ``text`` in every place that a target or a command can fill."""
     assert report.histogram is not None
     assert isinstance(report.witness, Witness)
     first, *rest = report.histogram.bins
@@ -134,7 +134,7 @@ def test_everything_of_a_target_is_shown_as_text() -> None:
 
 
 def bulky(sign: str) -> AuditReport:
-    """Everything that a target or a command can make long, long; and many of it."""
+    """A report in which every text from a target or a command is long, and every list too."""
     long, many = sign * 10**4, 300
     report = told_by(curve(), long)
     assert report.histogram is not None
@@ -203,7 +203,7 @@ def heights(picture: str, world: str, part: str = "bar") -> dict[int, float]:
 
 
 def agree(picture: str, found: Histogram) -> bool:
-    """Whether the bars are as high as the counts say."""
+    """Whether the heights of the bars are proportional to the counts."""
     tallest = max(max(cell.count_a, cell.count_b) for cell in found.bins)
     drawn = [heights(picture, world) for world in "ab"]
     unit = max(max(side.values()) for side in drawn) / tallest
@@ -234,7 +234,7 @@ def test_bars_of_the_wrong_world_are_caught() -> None:
 def test_the_shading_ends_where_the_event_ends() -> None:
     worlds = np.arange(4000) % 2 == 0
     for outputs, event, share in (
-        (np.arange(4000), "output <= 1039", 0.2),  # of 1000 to 1199, 40 whole numbers
+        (np.arange(4000), "output <= 1039", 0.2),  # 40 integers a bin: 1000 to 1199
         (np.arange(4000) + 0.5, "output < 1040.5", 0.2025),
     ):
         covered = [cell.covered for cell in worded(outputs, worlds, event).bins]

@@ -37,7 +37,7 @@ NUMBER = r"(-?[\d.,]+(?:e-?\d+)?|infinity)"
 
 
 def report_of(seed: int) -> AuditReport:
-    """Numbers of full length, which no four digits are equal to."""
+    """A report whose numbers have full precision, so that four digits never equal them."""
     rng = random.Random(seed)
     claim = Claim(epsilon="1/2", delta="1/1000")
     low, delta = rng.uniform(0.5, 3), rng.uniform(0, 0.1)
@@ -75,7 +75,7 @@ def found(pattern: str, text: str) -> list[str]:
 
 
 def in_page(document: dict[str, Any], text: str) -> Iterator[Printed]:
-    """What the page prints, beside what the document says."""
+    """Numbers printed on the page, each with its value in the JSON document."""
     alpha = document["alpha"]
     places: list[tuple[str, float, Side]] = [
         (r"Sampled</dt><dd>at least NUMBER at", document["epsilon_lower"], "down"),
@@ -101,7 +101,7 @@ def in_page(document: dict[str, Any], text: str) -> Iterator[Printed]:
 
 
 def cases(text: str, pattern: str, value: float) -> Iterator[Printed]:
-    """So many of so many runs: a probability, rounded up."""
+    """Probabilities printed as "k of n runs", rounded up."""
     for cells in found(pattern, text):
         some, of = cells[0], cells[1]
         yield str(Fraction(some) / int(of.replace(",", ""))), value, "up"
@@ -115,7 +115,7 @@ def between(document: dict[str, Any], text: str, pattern: str) -> Iterator[Print
 
 
 def in_table(document: dict[str, Any], text: str) -> Iterator[Printed]:
-    """What the lines of text print."""
+    """Numbers printed in the text report, each with its value in the JSON document."""
     for shown in found(r"p-value NUMBER;", text):
         yield shown, document["p_value"], "up"
     yield from cases(text, r"fewer than NUMBER of NUMBER runs", document["resolution"])
@@ -126,7 +126,7 @@ def in_table(document: dict[str, Any], text: str) -> Iterator[Printed]:
 
 
 def wrong(printed: Iterator[Printed], least: int = 0) -> list[Printed]:
-    """Those on the wrong side of their number."""
+    """The printed numbers that are on the unsafe side of their value."""
     everything = list(printed)
     assert len(everything) >= least, "a bound that is printed was not found"
     return [

@@ -27,7 +27,7 @@ def true_curve(mu: float) -> NDArray[np.float64]:
 
 
 def below(band: TradeoffBand, mu: float) -> bool:
-    """Whether the drawn curve is below the true one somewhere: the statement is false."""
+    """Whether the drawn curve is below the true one somewhere, so that the band is wrong."""
     drawn = np.interp(GRID, *np.array(band.points).T)
     return bool((drawn < true_curve(mu) - 1e-12).any())
 
@@ -66,13 +66,13 @@ def test_at_every_number_of_runs_at_once() -> None:
     assert float(stats.binom.sf(errors - 1, repeats, ALPHA)) > bought
 
 
-# One bound for each event, and no mixture that pays for looking: what a single point would take.
+# A mutant: one pointwise bound per event, without the mixture that allows repeated looks.
 POINTWISE = mutated(
     tradeoff_band, "(2 * len(events))", "1",
     _upper=lambda hits, runs, level: hits / runs
     + float(stats.norm.isf(float(level)) * np.sqrt(hits * (runs - hits) / runs) / runs),
 )  # fmt: skip
-# Events learned on the runs that are counted, however many cells that takes.
+# A mutant that learns events on the runs it counts, with any number of cells.
 SEEN = mutated(
     tradeoff_band, "events = _events(cells[:learned], truth[:learned])",
     "cells = np.arange(len(cells)); events = _own(truth)",

@@ -42,7 +42,7 @@ class Plain:
     pass
 
 
-# -- an audit in pieces -----------------------------------------------------------------------
+# -- an audit in parts ------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "scalar": ("targets.py:coin", {}),
@@ -114,7 +114,7 @@ def test_another_plan_is_refused_by_name(more: dict[str, Any], words: str, tmp_p
     audited(path, target, plan())
     with pytest.raises(InvalidParameter, match=words):
         audited(path, target, plan(**more))
-    # What does not change a run may change.
+    # Options that do not affect runs may change on resume.
     audited(path, target, plan(timeout=5.0, deadline=50.0))
 
 
@@ -158,7 +158,7 @@ def test_the_seed_of_a_state_is_known_before_it_is_resumed(tmp_path: Path) -> No
     audited(path, target, plan(seed=12))
     assert stored_seed(path) == 12
     data = path.read_bytes()
-    # A header that was torn holds no block: another seed may begin there.
+    # A torn header has no blocks, so another seed may start in this file.
     for torn in (data[:10], data[:100], b"my notes " * 99):
         path.write_bytes(torn)
         assert stored_seed(path) is None
@@ -250,7 +250,7 @@ def test_a_target_with_its_own_randomness_is_not_asked_again_after_it_failed(
     target, path = Scalar(spelling="moody", function=moody, seeded=False), tmp_path / "state"
     first = audited(path, target, plan())
     assert first.error is not None
-    calls["left"] = 10**6  # it would answer now, if it were asked
+    calls["left"] = 10**6  # a further call would succeed now
     again = audited(path, target, plan())
     assert again.error is not None
     assert again.error.reason == first.error.reason
@@ -275,7 +275,7 @@ def test_a_target_that_keeps_to_its_seed_is_asked_again(tmp_path: Path) -> None:
 
 # -- kill -9 ----------------------------------------------------------------------------------
 
-# Imports once; each child is a process of its own, killed after it has stored something new.
+# Imports once. Each child is a process of its own, killed after it has stored a new record.
 SCRIPT = f"""
 import os, random, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
@@ -323,7 +323,7 @@ def test_kill_9_at_random_moments_changes_nothing(here: Path) -> None:
     )
     sizes = [int(word) for word in ran.stderr.splitlines()[-1].split()]
     assert len(sizes) > 3
-    # No block that was stored is ever lost, and each process stored some.
+    # No stored block is lost, and each process stored at least one block.
     assert sizes == sorted(set(sizes))
     target = read_target("targets.py:slow")
     assert ran.stdout == sample(target, plan(runs=3_000)).to_text()

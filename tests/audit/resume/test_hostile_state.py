@@ -38,7 +38,7 @@ def opened(path: Path, planned: Plan | None = None) -> State:
 
 
 def refusal(path: Path) -> str:
-    """What resume says, which left the file as it was."""
+    """The error message of resume, which must not change the file."""
     before = path.read_bytes()
     with pytest.raises(InvalidParameter) as caught:
         opened(path)
@@ -50,7 +50,7 @@ def refusal(path: Path) -> str:
 
 
 def of_records(path: Path, *payloads: bytes) -> Path:
-    """A file with right checksums."""
+    """A state file with these records and valid checksums."""
     chain, data = started(SCHEMA), b""
     for payload in payloads:
         record, chain = next_record(chain, payload)
@@ -173,7 +173,7 @@ def test_sizes_are_held_against_the_file(tmp_path: Path) -> None:
         after_header(path)
         path.write_bytes(path.read_bytes() + head + b"x" * 100)
         if length < 1 << 31:
-            opened(path)  # the last record, torn
+            opened(path)  # the last record is torn
         else:
             assert "is damaged at byte" in refusal(path)
     with path.open("wb") as file:
@@ -182,14 +182,14 @@ def test_sizes_are_held_against_the_file(tmp_path: Path) -> None:
         opened(path)
 
 
-# -- what is no plain file --------------------------------------------------------------------
+# -- paths that are not regular files ---------------------------------------------------------
 
 
 def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     paths = [tmp_path / "pipe", tmp_path / "link", Path("/dev/zero"), tmp_path]
-    # In a process of its own: what waits for a pipe waits for ever.
+    # In a process of its own, because opening a pipe may block for ever.
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
@@ -223,13 +223,13 @@ def test_a_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert stored_seed(tmp_path / "state") is None
 
 
-# -- a header that was torn -------------------------------------------------------------------
+# -- a torn header ----------------------------------------------------------------------------
 
 
 def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No power is cut here, and the versions stay what they are.
+    # No power is cut here, so fsync is skipped; the versions are fixed.
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr("audit.resume.checkpoint.versions", dict(versions()).copy)
     path, sizes = tmp_path / "state", []
@@ -243,7 +243,7 @@ def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
     for cut in spread(range(len(data) + 1), 150):
         torn = [data[:cut]]
         if cut >= sizes[-2]:
-            # The size is there and the bytes are not.
+            # After a power cut the file has its full size but zeros in place of bytes.
             torn.append(data[:cut].ljust(len(data), b"\0"))
         for left in torn:
             path.write_bytes(left)
@@ -265,7 +265,7 @@ def test_zeros_in_place_of_the_header_are_a_new_file_unless_something_follows(
         assert stored_seed(path) is None
         opened(path)
         assert path.read_bytes() == data
-    # Another seed may begin where nothing was kept.
+    # A file without blocks may be reused with another seed.
     path.write_bytes(data[:60].ljust(len(data), b"\0"))
     opened(path, plan(seed=12345))
     assert stored_seed(path) == 12345
@@ -288,11 +288,11 @@ def test_a_flipped_bit_is_never_taken_for_what_was_written(tmp_path: Path) -> No
         elif i < last + 12:
             assert "is damaged at byte" in refusal(path)
         else:
-            # The last record: torn, for all that can be known.
+            # A damaged last record is indistinguishable from a torn one.
             assert len(opened(path).blocks) == 1
 
 
-# -- as a user meets it -----------------------------------------------------------------------
+# -- from the command line --------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("here")

@@ -41,7 +41,7 @@ def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bo
         mine = [block.runs for block in blocks if block.pair == i]
         assert mine[0] == min(share, TRAINING)
         if sequential:
-            # Every look of the anytime test is the end of a block.
+            # Every look of the anytime-valid test is at the end of a block.
             assert set(LOOKS) & set(range(share)) <= set(itertools.accumulate(mine))
 
 
@@ -76,7 +76,7 @@ def test_no_two_purposes_or_blocks_share_randomness() -> None:
     keys += [*probe.seeds, probe.mixing, stream(7, Stream.TEST)]
     states = {tuple(key.generate_state(4)) for key in keys}
     assert len(states) == len(keys)
-    # Nor does a child that a target may spawn.
+    # Children that a target may spawn from a seed are distinct too.
     children = {tuple(key.spawn(1)[0].generate_state(4)) for key in keys}
     assert len(children | states) == 2 * len(keys)
 
@@ -86,7 +86,7 @@ def test_worlds_are_fair_and_those_of_two_blocks_are_independent() -> None:
     planned = plan(runs=200_000, seed=11)
     worlds = [worlds_of(planned, block) for block in planned.blocks()]
     first, second = worlds[-3], worlds[-2]
-    bound = np.sqrt(np.log(2 * 3 / alpha) / 2)  # Hoeffding, three means
+    bound = np.sqrt(np.log(2 * 3 / alpha) / 2)  # Hoeffding's inequality, for three means
     everything = np.concatenate(worlds)
     for coins in (everything, first ^ second, everything[:-1] ^ everything[1:]):
         assert abs(coins.mean() - 0.5) * np.sqrt(len(coins)) < bound
@@ -107,7 +107,7 @@ def test_a_block_does_not_depend_on_the_blocks_before_it() -> None:
 
 
 def shows_five(dataset: int, n: int, rng: np.random.Generator) -> Any:
-    """Private but where the dataset is 5 or 6."""
+    """Private unless the dataset is 5 or 6."""
     noise = rng.geometric(0.632, n) - rng.geometric(0.632, n)
     return dataset + noise * (dataset < 5)
 
@@ -133,7 +133,7 @@ def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
 
 
 def hides(dataset: int, n: int, rng: np.random.Generator) -> Any:
-    """The dataset is the sign of a number that is new each time."""
+    """The dataset is the sign of a fresh random number."""
     return rng.random(n) * (2 * dataset - 1)
 
 
@@ -145,7 +145,7 @@ def test_a_feature_shows_what_outputs_hide(sequential: bool) -> None:
     report = sample(Vectorised(spelling="hides", function=hides), planned)
     assert report.verdict == "refuted"
     told = [(o.feature, o.refuted) for o in report.outcomes]
-    led = [] if sequential else [("leader", True)]  # watched as they come, views have none
+    led = [] if sequential else [("leader", True)]  # views watched sequentially have no leader
     assert told == [("kind", False), ("sign", True), *led]
 
 

@@ -26,7 +26,7 @@ def cluster() -> Iterator[str]:
         warnings.simplefilter("ignore")
         from distributed import LocalCluster
 
-        make: Any = LocalCluster  # it has no types
+        make: Any = LocalCluster  # Dask has no type annotations
         with make(
             n_workers=2,
             threads_per_worker=1,

@@ -89,7 +89,7 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_objects_stay_where_they_are_made(tmp_path: Path) -> None:
-    # One that would run code where it is unpickled, and one that cannot be pickled.
+    # One target would run code when unpickled; the other cannot be pickled.
     for name in ("runs_when_unpickled", "locks"):
         report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=300))
         assert report.error is None
@@ -97,7 +97,7 @@ def test_objects_stay_where_they_are_made(tmp_path: Path) -> None:
     assert not (tmp_path / "unpickled").exists()
 
 
-# -- what happens to workers ------------------------------------------------------------------
+# -- workers that fail or are interrupted -----------------------------------------------------
 
 
 @pytest.mark.usefixtures("here")
@@ -135,10 +135,10 @@ def test_a_feature_is_under_the_time_limit_where_others_draw() -> None:
 @pytest.mark.usefixtures("here")
 def test_a_deadline_ends_the_drawing_of_workers() -> None:
     target = read_target("targets.py:tired")
-    sample(target, plan(jobs=2, runs=2))  # the workers have started
+    sample(target, plan(jobs=2, runs=2))  # starts the workers
     report = sample(target, plan(jobs=2, runs=100_000, deadline=0.6))
     assert report.stopped == "the deadline was reached"
-    # Two at a time, each run a hundredth of a second; parts of blocks count.
+    # Two workers, each run takes 0.01 s; runs of unfinished blocks count.
     assert 10 < report.runs <= 140
 
 
@@ -189,13 +189,13 @@ def children(process: int) -> list[int]:
 def test_ctrl_c_ends_workers_and_keeps_what_was_drawn(here: Path) -> None:
     running = script("tired_and_loud", 100_000, here)
     workers, before = at_work(running)
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the whole process group
     out, err = running.communicate(timeout=20)
     runs, stopped, error = json.loads(out)
     assert (stopped, error) == ("interrupted", None)
     assert 0 < runs < 5000
     assert "Traceback" not in err
-    # What is printed in workers goes where it belongs, too.
+    # Output of workers goes to the streams of the auditor.
     for printed in ("hello from the target", "and again", "from a child", "from the descriptor"):
         assert printed in before + err
     await_end(workers)
@@ -228,7 +228,7 @@ def await_end(workers: list[int]) -> None:
         time.sleep(0.05)
 
 
-# -- how far ahead ----------------------------------------------------------------------------
+# -- how far workers draw ahead ---------------------------------------------------------------
 
 
 @pytest.mark.nightly
@@ -244,7 +244,7 @@ def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None
     report = sample(target, planned)
     drawn = sum(map(int, (tmp_path / "drawn").read_text().split()))
     assert report.verdict == "refuted"
-    # At most six blocks beyond the one that decided, and a few runs to see whether seeds repeat.
+    # At most six blocks beyond the deciding one, and the runs that check reproducibility by seed.
     ends = [block.drawn + block.runs for block in islice(planned.blocks(), 40)]
     stop = next(i for i, end in enumerate(ends) if end >= report.runs)
     assert drawn <= ends[stop + 6] + 16
@@ -262,7 +262,7 @@ def test_one_job_needs_no_joblib() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-# -- what a target is written in --------------------------------------------------------------
+# -- the source files of a target -------------------------------------------------------------
 
 
 def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Pat
 
 
 def test_a_block_draws_the_same_twice() -> None:
-    # Spawning from a seed sequence changes it: a block must not notice.
+    # Spawning changes a seed sequence; repeated draws of a block must not depend on this.
     planned = plan(runs=64)
     block = block_of(planned, next(planned.blocks()))
     states = [block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2)]

@@ -70,7 +70,7 @@ def test_a_process_that_ended_says_in_which_run() -> None:
         )
         assert report.error.dataset in {"A", "B"}
         assert 0 < report.runs < 3000
-        # And a map is applied all the same: by another process.
+        # A map is still applied, by another process.
         doubled = sandbox.feature("targets.py:coin_of")
         assert doubled.apply([1, 2]) == [2, 4]
 
@@ -97,10 +97,10 @@ def last(answer: Any) -> Any:
 
 
 def children() -> set[int]:
-    """Of this process, zombies too, whichever test they are of."""
+    """The children of this process, including zombies and those of other tests."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 found.add(int(stat.parent.name))
     return found
@@ -135,7 +135,9 @@ def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -
 def test_what_the_auditor_left_behind_is_not_finalized_there(
     frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A finalizer may wait for a lock that a thread of the auditor holds: here it would hang."""
+    """A finalizer may wait for a lock that a thread of the auditor holds; in the child it would
+    hang.
+    """
     if not frozen:
         monkeypatch.setattr(gc, "freeze", lambda: None)
 
@@ -155,7 +157,7 @@ def test_what_the_auditor_left_behind_is_not_finalized_there(
 
 
 def glances(memory: SharedMemory, packs: bool) -> set[float]:
-    """What another process sees while one writes as fast as it can."""
+    """The values that a process reads while another one writes as fast as it can."""
     packed = struct.Struct("<Qd")
     if not (writer := os.fork()):
         for _ in range(60_000):
@@ -173,12 +175,12 @@ def glances(memory: SharedMemory, packs: bool) -> set[float]:
 
 def test_shared_memory_is_never_seen_half_written() -> None:
     assert glances(SharedMemory(), packs=False) <= {1e4, math.inf}
-    # The twin, which once ended processes that were in time.
+    # The mutant writes in two steps; readers saw wrong values, and live processes were ended.
     assert any(0.0 in glances(SharedMemory(), packs=True) for _ in range(100))
 
 
 class Glimpsed(SharedMemory):
-    """A memory of which one glance is wrong, or every one."""
+    """Shared memory of which one read, or every read, returns a wrong value."""
 
     times: float = 1
 

@@ -29,8 +29,8 @@ from tests.support.dpcore.mutants import mutated
 ONE = Claim(epsilon=1)
 RUNS = 200_000
 
-# Entries 9 to 14 of the catalogue, all claimed to have epsilon = 1: where to search. Thresholds are
-# 0, counts are not negative.
+# Entries 9 to 14 of the catalogue, each claiming epsilon = 1, with the space to search. Thresholds
+# are 0 and counts are not negative.
 ENTRIES = {
     "sparse-vector-value-reused": "vector:dimension=6,low=-1,high=1",
     "sparse-vector-unscaled": "vector:dimension=5,low=-1,high=1",
@@ -47,7 +47,7 @@ def search(target: Target, space: Space, progress: Any = None, **more: Any) -> S
 
 
 def p_value(name: str, found: SearchResult, runs: int, seed: int) -> float:
-    r"""Of the claim on the pair found, from ``runs`` fresh ones."""
+    r"""The p-value of the claim on the found pair, from ``runs`` fresh runs."""
     entry = find(name)
     assert entry is not None
     rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_a_correct_twin_is_not_refuted(name: str) -> None:
 
 
 def sharper_near_37(dataset: int, n: int, rng: np.random.Generator) -> Any:
-    r"""The nearer to 37, the smaller the noise."""
+    r"""The noise is smaller for datasets nearer to 37."""
     return np.rint(dataset + rng.laplace(0, 0.5 + abs(dataset - 37) / 10, n))
 
 
@@ -115,7 +115,7 @@ def test_repeats_with_its_seed_and_differs_with_another() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder(Target):
-    r"""Answers with coins of its own, and keeps the randomness of each block."""
+    r"""Answers with randomness of its own, and records the seeds of each block."""
 
     blocks: list[Block] = field(default_factory=list)
 
@@ -130,7 +130,7 @@ def test_every_draw_has_randomness_that_no_other_draw_and_no_audit_has() -> None
     keys = [seed.spawn_key for block in recorder.blocks for seed in block.seeds]
     assert len(set(keys)) == len(keys) > 10
     assert {first for first, *_ in keys} == {STREAM}
-    # What an audit draws with begins with the number of a stream.
+    # The seeds of an audit begin with the number of a stream.
     assert STREAM not in set(map(int, Stream))
     assert {seed.entropy for block in recorder.blocks for seed in block.seeds} == {7}
 
@@ -145,7 +145,7 @@ def test_spends_its_share_and_counts_what_it_spent() -> None:
     assert found.runs > 0.9 * training_runs(8000)
     assert heard == sorted(heard)
     assert sum(tried.runs for tried in found.tried) == drawn
-    # Each candidate once, and the one that was chosen first.
+    # Each candidate is tried once, and the chosen one comes first.
     assert len({key(tried.pair) for tried in found.tried}) == len(found.tried)
     assert found.tried[0].pair == found.pair
 
@@ -178,7 +178,7 @@ def test_a_dataset_that_the_target_does_not_take_is_refused() -> None:
 
 
 def hides_in_the_sum(dataset: int, n: int, rng: np.random.Generator) -> Any:
-    # Only the sum of a row tells: no row comes twice.
+    # Only the sum of a row reveals the dataset; no row occurs twice.
     first = rng.integers(2**40, size=n)
     return np.stack((first, (dataset == 3) - first), axis=1)
 
@@ -197,7 +197,7 @@ def test_too_few_runs_are_refused(runs: int) -> None:
 
 
 def test_the_score_is_near_zero_where_nothing_is_to_be_found() -> None:
-    r"""What chance alone scores is taken off: the mutant without that would call it a finding."""
+    r"""The score that chance explains is subtracted; a mutant without this reports a finding."""
     rng = np.random.default_rng(7)
     per_cell = rng.multinomial(4000, [1 / 200] * 200)
     counts = np.stack((in_a := rng.binomial(per_cell, 0.5), per_cell - in_a))

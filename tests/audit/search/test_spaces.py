@@ -43,7 +43,7 @@ def _without_one(records: list[Any]) -> list[list[Any]]:
 def _datasets(one: list[int], other: list[int], relation: str) -> bool:
     if relation == "add-remove":
         return one in _without_one(other) or other in _without_one(one)
-    # The same once the record at one place is taken from both.
+    # Substitution: equal after one record at the same place is removed from both.
     both = zip(_without_one(one), _without_one(other), strict=True)
     return one != other and any(x == y for x, y in both)
 
@@ -162,7 +162,7 @@ def test_the_patterns_of_the_literature() -> None:
 
 
 def answers(relation: str) -> dict[str, st.SearchStrategy[Any]]:
-    """What the strategies give, by a space that must hold it."""
+    """Pairs from the Hypothesis strategies, by the space that must contain them."""
     bits, l1, l2 = st.integers(0, 1), Sensitivity.l1(2), Sensitivity.l2_squared(2)
     streams: dict[str, Any] = {"steps": 4, "users": 2, "relation": relation}
     return {
