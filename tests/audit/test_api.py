@@ -100,7 +100,7 @@ def shell(audit: Shell) -> Shell:
 def test_what_is_printed_is_what_the_command_prints(shell: Shell) -> None:
     answer = shell("half-scale", "-n", 2000, "--seed", 7)
     assert f"{audit.audit('half-scale', runs=2000, seed=7)}\n" == answer.out
-    # A known law that is drawn from, too.
+    # A known law that is also sampled.
     answer = shell("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1,
                    "-n", 500, "--seed", 7, "--alpha", ALPHA)  # fmt: skip
     noise = DiscreteLaplace(scale=1)
@@ -155,7 +155,7 @@ def test_a_target_that_fails_and_ctrl_c_come_through() -> None:
     def raises(dataset: int) -> int:
         raise KeyError("age")
 
-    # A run of tests in the background may ignore it.
+    # A background process may ignore SIGINT.
     calls = iter(range(10**6))
 
     def stopped(dataset: int) -> int:

@@ -32,7 +32,7 @@ LAPLACE = "discrete-laplace:scale=1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrong(NoiseAdded):
-    """A target that claims a law and draws from another one."""
+    """A target that claims a law and samples from another one."""
 
     drawn: NoiseAdded
 
@@ -68,11 +68,11 @@ def test_every_layer_says_its_own() -> None:
 
 
 def test_a_sampler_without_its_law_takes_the_proof_away() -> None:
-    # More noise than is claimed: the claim holds, and the proof is about something else.
+    # More noise than stated: the claim holds, but the proof is for another law.
     report = audited(wrong("discrete-laplace:scale=2"), "exact", "fit", "sample")
     assert (report.verdict, report.exit_code) == ("not_refuted", 1)
     assert [finding.kind for finding in report.findings] == ["not-its-law"]
-    # Less noise: the runs refute the claim, whatever is proven of the law.
+    # Less noise: the runs refute the claim, whatever is proven for the stated law.
     report = audited(wrong("discrete-laplace:scale=1/3"), "exact", "fit", "sample")
     assert report.verdict == "refuted"
     assert report.epsilon_lower > 1
@@ -144,7 +144,7 @@ def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
     assert (report.epsilon_lower, report.at_delta) == (shown.epsilon_lower, shown.claim.exact[1])
     assert report.histogram is not None
     assert report.trace is not None
-    # A leader shows what it followed.
+    # A leader reports the view it followed.
     assert isinstance(report.witness, Witness)
     assert sequential or shown.feature in (LEADER, report.witness.feature)
     assert (report.histogram.pair, report.histogram.feature) == (shown.pair, report.witness.feature)

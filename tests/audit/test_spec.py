@@ -88,7 +88,7 @@ def test_a_file_says_what_options_say(here: Path, audit: Shell) -> None:
     assert (found.code, found.out) == (1, audit(*words).out)
     (here / "audit.json").write_text(json.dumps({"target": "half-scale", "runs": 2000, "seed": 7}))
     assert audit("--spec", "audit.json", "--json").json["runs"] == 2000
-    # Options replace what the file says.
+    # Options override the file.
     assert audit("--spec", "audit.toml", "--seed", 8, "--json").json["seed"] == 8
 
 

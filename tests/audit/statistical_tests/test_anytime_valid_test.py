@@ -25,13 +25,14 @@ from tests.audit.statistical_tests.test_fixed_sample_test import laplace
 from tests.effort import by_day, effort
 from tests.support.dpcore.refusals import refused
 
-Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass in world A, in world B
+Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass on dataset A, on dataset B
 
 
 def response(right: Fraction, *, leak_a: Fraction, leak_b: Fraction) -> Law:
-    """Binary randomised response that shows the world itself with these masses.
+    """Binary randomised response that reveals the dataset itself with these masses.
 
-    (ln(right / (1 - right)), delta)-DP with delta = max(leak_a, leak_b) when both agree.
+    It is (ln(right / (1 - right)), delta)-DP with delta = max(leak_a, leak_b) if both leaks are
+    equal.
     """
     rest_a, rest_b = 1 - leak_a, 1 - leak_b
     return {
@@ -43,7 +44,7 @@ def response(right: Fraction, *, leak_a: Fraction, leak_b: Fraction) -> Law:
 
 
 def drawn(law: Law, worlds: np.ndarray, rng: np.random.Generator) -> list[Any]:
-    """One output a run."""
+    """One output per run."""
     outputs = list(law)
     sides = [
         rng.choice(len(law), len(worlds), p=[float(m[w]) for m in law.values()]) for w in (0, 1)
@@ -52,7 +53,7 @@ def drawn(law: Law, worlds: np.ndarray, rng: np.random.Generator) -> list[Any]:
 
 
 def hockey_stick(law: Law, growth: Fraction) -> Fraction:
-    """The exact delta of a law at e^epsilon = growth, both ways round."""
+    """The exact delta of a law at e^epsilon = growth, the larger of both directions."""
     one = sum((max(a - growth * b, Fraction(0)) for a, b in law.values()), Fraction(0))
     other = sum((max(b - growth * a, Fraction(0)) for a, b in law.values()), Fraction(0))
     return max(one, other)
@@ -61,7 +62,7 @@ def hockey_stick(law: Law, growth: Fraction) -> Fraction:
 def expected_factor(
     state: EProcess, law: Law, step: Callable[[EProcess, Any, bool], EProcess]
 ) -> float:
-    """E[wealth after one more run / wealth before], over every world and output of the law."""
+    """E[wealth after one more run / wealth before], over both datasets and every output."""
     total = 0.0
     for output, masses in law.items():
         for world, mass in zip((False, True), masses, strict=True):
@@ -71,7 +72,7 @@ def expected_factor(
 
 
 def plain(state: EProcess, output: Any, world: bool) -> EProcess:
-    """One more run, as it should be."""
+    """One more run, by the correct update."""
     return state.update([output], [world])
 
 
@@ -95,7 +96,7 @@ LAWS: dict[str, tuple[Law, Fraction]] = {
 
 
 def pasts(law: Law, growth: Fraction, delta: Fraction) -> Iterator[EProcess]:
-    """States at the exact boundary after various pasts, the law's own and a very unlucky one."""
+    """States at the exact boundary after various histories: typical ones and very unlikely ones."""
     biased: Law = {x: (a, b) for x, (a, b) in response(
         Fraction(9, 10), leak_a=Fraction(1, 5), leak_b=Fraction(1, 5)).items()}  # fmt: skip
     for seed, (source, runs) in enumerate([(law, 45), (law, 300), (biased, 70), (biased, 200)]):
@@ -110,12 +111,12 @@ def test_one_step_never_grows_at_the_boundary(name: str) -> None:
     delta = hockey_stick(law, growth)
     factors = [expected_factor(state, law, plain) for state in pasts(law, growth, delta)]
     assert max(factors) <= 1.0
-    if delta == 0:  # and gives nothing away
+    if delta == 0:  # no wealth is wasted either
         assert min(factors) > 1 - 1e-9
 
 
 def growing(step: Callable[[EProcess, Any, bool], EProcess], name: str) -> float:
-    """The largest one-step growth that a mutant shows at the boundary of a law."""
+    """The largest expected growth in one step of a mutant at the boundary of a law."""
     law, growth = LAWS[name]
     delta = hockey_stick(law, growth)
     return max(expected_factor(state, law, step) for state in pasts(law, growth, delta))
@@ -147,7 +148,7 @@ def test_worlds_swapped_after_looking_are_caught() -> None:
 
 
 def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
-    # (0, 1/20)-DP exactly. Without the pay of the silent runs this rejects with certainty.
+    # Exactly (0, 1/20)-DP. A mutant without the gain in silent runs rejects this with certainty.
     law, _ = LAWS["revealing atom only"]
     rng = np.random.default_rng(1)
     worlds = draw_worlds(4000, rng)
@@ -198,7 +199,7 @@ def test_the_bound_is_the_scan_it_says() -> None:
 
 
 def first_rejections(scale: float, shift: int, epsilon: Any, repeats: int, most: int) -> list[int]:
-    """Runs at the first crossing of 1/0.05, or ``most``, for discrete Laplace noise."""
+    """The first run at which the wealth reaches 1/0.05, or ``most``, for discrete Laplace noise."""
     found = []
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
@@ -223,7 +224,7 @@ def test_it_holds_with_a_look_at_every_run() -> None:
     repeats = effort(160, 300)
     wrong = sum(stop < 600 for stop in first_rejections(1, 1, 1, repeats, 600))
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    # The mutant is a fixed-sample test looked at as often: it must fail the same check.
+    # The mutant, a fixed-sample test applied after every run, must fail the same check.
     caught = 0
     for seed in range(repeats):
         rng = np.random.default_rng(seed)

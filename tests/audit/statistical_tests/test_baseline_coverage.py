@@ -32,19 +32,19 @@ from tests.support.dpcore.mutants import mutated, rewired
 Bound: TypeAlias = Callable[[Scores, BaselineParameters], float]
 Sampler: TypeAlias = Callable[[NDArray[np.bool_], np.random.Generator], NDArray[Any]]
 
-ALPHA = 0.3  # large, so that a level spent twice shows in few repeats
+ALPHA = 0.3  # large, so that a level spent twice is visible in few repeats
 REPEATS = 200
 VALID = [name for name, baseline in BASELINES.items() if baseline.valid]
 
 
 def response(worlds: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[Any]:
-    # Randomised response: epsilon = 1 and no less.
+    # Randomised response with epsilon = 1 exactly.
     truth = np.where(worlds, 1, -1)
     return np.where(rng.random(len(worlds)) < 1 / (1 + math.e), -truth, truth)
 
 
 def revealing(delta: float) -> Sampler:
-    # (1, delta)-DP and no less: the worst pair of laws there is.
+    # (1, delta)-DP exactly: the dominating pair of laws.
     def sampler(worlds: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[Any]:
         shown = rng.random(len(worlds)) < delta
         return np.where(shown, np.where(worlds, 2, -2), response(worlds, rng))
@@ -84,7 +84,7 @@ def errors(bound: Bound, law: str, repeats: int = REPEATS) -> int:
 
 
 def p_value(wrong: int, repeats: int = REPEATS) -> float:
-    # Of "errs with probability at most alpha".
+    # The p-value of the hypothesis that errors have probability at most alpha.
     return float(stats.binom.sf(wrong - 1, repeats, ALPHA))
 
 
@@ -127,27 +127,28 @@ def test_a_broken_one_is_seen(mutant: str) -> None:
 
 
 def test_bayes_claims_something_of_identical_worlds_whatever_happens() -> None:
-    # Every time, where a confidence bound may in 3 of 10.
+    # It errs in every audit, where a valid confidence bound may err in 3 of 10.
     assert errors(BASELINES["bayes"].bound, "identical", 20) == 20
 
 
 def test_plug_in_is_infinite_on_identical_worlds() -> None:
     bound = BASELINES["plug-in"].bound
     assert all(math.isinf(found(bound, identical, "0", seed)) for seed in range(60))
-    # Where outputs come often enough to have frequencies, it exceeds the truth every other time.
+    # If outputs repeat often enough to have frequencies, the bound is too large in half of the
+    # audits.
     assert p_value(errors(bound, "response")) < 1e-10
 
 
 def test_gaussian_dp_picks_its_threshold_on_the_runs_it_tests() -> None:
-    # Identical worlds: Gaussian with mu = 0, so the family is right.
+    # Identical laws are Gaussian with mu = 0, so the assumed family is correct.
     assert p_value(errors(gaussian_dp, "identical", 100), 100) < 1e-6
 
 
 def test_a_lost_sign_of_mu_gives_the_known_over_claim() -> None:
-    # mu enters the Gaussian curve as 1/sigma, so a library that is asked for sigma = 1/|mu| takes a
-    # threshold that shows nothing (mu far below 0) for strong evidence. jax_privacy's
-    # epsilon_from_gdp is known to report 5.67 on identical worlds with n = 10^4; this formula, ours
-    # and not its code, gives the same size.
+    # mu enters the Gaussian curve as 1/sigma, so a library called with sigma = 1/|mu| mistakes an
+    # uninformative threshold (mu far below 0) for strong evidence. jax_privacy's epsilon_from_gdp
+    # is known to report 5.67 on identical laws with n = 10^4; this formula, which is ours and not
+    # its code, gives a similar value.
     sum_of = "ndtri(p[both]) - ndtri(q[both])"
     lost = mutated(gaussian_dp, sum_of, f"abs({sum_of})")
     values = [found(lost, identical, "1e-5", seed, 10_000, 0.05) for seed in range(5)]

@@ -29,7 +29,7 @@ ALPHA = Fraction(1, 20)
 
 
 def responses(runs: int, views: int, seed: int, *, epsilon: float = 1.0) -> list[View]:
-    """Randomised response at exactly epsilon, answered anew for each view."""
+    """Randomised response at exactly epsilon, with independent answers for each view."""
     rng = np.random.default_rng([11, seed])
     worlds = draw_worlds(runs, rng)
     right = rng.random((views, runs)) < expit(epsilon)
@@ -60,9 +60,9 @@ def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
     wrong = sum(each.p_value(1) <= level for each in leaders)
     assert {len(each.beside) for each in leaders} == {2}
     assert stats.binom.sf(wrong - 1, repeats, level) > alpha
-    # Some must be that small: of answers at the boundary the p-value is nearly uniform.
+    # The test is not too conservative: at the boundary the p-value is nearly uniform.
     assert stats.binom.cdf(sum(each.p_value(1) <= 0.9 for each in leaders), repeats, 0.7) > alpha
-    # The mutant chooses whom to follow by the block that it is tested on as well.
+    # The mutant also uses the tested block to choose the expert that it follows.
     monkeypatch.setattr(fixed, "follow", PEEKING)
     wrong = sum(replace(each).p_value(1) <= level for each in leaders)
     assert stats.binom.sf(wrong - 1, repeats, level) < 1e-3
@@ -79,7 +79,7 @@ def test_bounds_of_a_family_with_a_leader_hold() -> None:
 
 
 def promised_by_hand(trial: Trial, e: int, q: float) -> float | None:
-    """What an expert says of itself, from its guesses and what the runs before taught of each."""
+    """The score that an expert predicts for itself, from its guesses and its training runs."""
     guesses = trial.rule.experts[e].guesses(math.log(q / (1 - q)))
     learned = guesses * trial.rule.lean
     odds = {2: learned, 3: np.abs(trial.rule.experts[e].signed), 4: learned}.get(e)
@@ -133,7 +133,7 @@ def test_whom_it_follows_by_hand(epsilon: float, delta: float) -> None:
 
 
 def telling(runs: int, seed: int) -> list[View]:
-    """Three views of noise, and one that tells the world in a rare output."""
+    """Three views of noise, and one that reveals the dataset by a rare output."""
     rng = np.random.default_rng(seed)
     worlds = draw_worlds(runs, rng)
     rare = np.where(rng.random(runs) < 0.05 + 0.05 * worlds, 1, 0)
@@ -170,7 +170,7 @@ def test_the_bound_is_the_scan_that_it_claims_to_be(delta: str) -> None:
     below = np.linspace(0, place, 5).astype(int)
     p_values = [leader.p_value(float(GRID[i]), delta, spend=spend) for i in (*below, place + 1)]
     assert [p <= 0.02 for p in p_values] == [True] * 5 + [False]
-    # What others know is where it begins: past its own end that is the bound.
+    # The scan starts at the known bound of another test, and never returns less.
     assert leader.epsilon_lower("0.02", delta, known=bound / 2) == bound
     assert leader.epsilon_lower("0.02", delta, known=3.0) == 3.0
 
@@ -199,7 +199,7 @@ def test_who_has_a_leader_and_what_is_left_to_the_others() -> None:
 
 
 def right(rule: Any) -> float:
-    """How often its zero cut guesses N(-1/2, 1) against N(1/2, 1) right, by their law."""
+    """The exact probability that the zero cut guesses N(-1/2, 1) against N(1/2, 1) correctly."""
     ends = [-math.inf, *rule.cells.ends(integral=False), math.inf]
     of_a, of_b = (np.diff(ndtr(np.array(ends) - mean)) for mean in (-0.5, 0.5))
     to_b = rule.lean[: rule.cells.intervals] > 0
@@ -217,12 +217,12 @@ def test_odds_of_scores_never_fall_and_lose_next_to_nothing() -> None:
             steps = np.diff(rule.lean[: rule.cells.intervals])
             assert bool((steps >= 0).all()) == isotonic
             found.append(float(ndtr(0.5)) - right(rule))
-    # The best rule is one cut. Odds that go up and down with chance lose guesses.
+    # The best rule is one cut. Odds that fluctuate by chance lose correct guesses.
     assert 0 <= 2 * np.mean(lost[True]) < np.mean(lost[False]), lost
 
 
 def test_a_score_that_speaks_for_a_is_left_alone() -> None:
-    # Odds that only rise say nothing of a number that falls: the mutant of the other direction.
+    # Isotonic odds learn nothing from a score that decreases; unconstrained odds do.
     rng = np.random.default_rng(1)
     worlds = draw_worlds(3000, rng)
     tally = Tally.empty().add(read(0.5 - worlds + rng.normal(size=3000)), worlds)

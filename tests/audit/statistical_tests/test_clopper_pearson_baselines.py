@@ -100,8 +100,8 @@ def test_shared_levels_against_plain_ones() -> None:
 
 
 def guessing_law(canaries: int, guesses: int, epsilon: float, delta: float) -> list[float]:
-    # P(k right guesses), exactly: each run reveals its coin with probability delta, else answers
-    # randomly; the revealed are guessed first, as many as there are guesses.
+    # The exact law of the number of right guesses: each run reveals its coin with probability delta
+    # and otherwise answers at random. Revealed coins are guessed first.
     q = E(epsilon) / (1 + E(epsilon))
     law = [0.0] * (guesses + 1)
     for revealed in itertools.product((False, True), repeat=canaries):
@@ -128,7 +128,7 @@ def test_the_tail_of_one_run_against_an_enumeration(
             assert tail <= p_value * (1 + 1e-9)
             if delta == 0.0:
                 assert tail == pytest.approx(p_value)
-            # The formula, read off the page.
+            # The formula as printed in the paper.
             worst = max((sum(pmf[right - i : right]) / i for i in range(1, right + 1)), default=0.0)
             stated = sum(pmf[right:]) + 2 * canaries * delta * worst
             assert p_value == pytest.approx(min(1.0, stated))
@@ -136,7 +136,7 @@ def test_the_tail_of_one_run_against_an_enumeration(
 
 @pytest.mark.parametrize(("factor_canaries", "factor_delta"), [(1, 0.1), (6, 0.0)])
 def test_a_tail_with_less_delta_is_too_small(factor_canaries: int, factor_delta: float) -> None:
-    # With delta once and not once a canary, or without it, the enumeration refutes the tail.
+    # The enumeration refutes the tail with delta used once instead of once per canary, or omitted.
     law = guessing_law(6, 1, 1.0, 0.1)
     tail = one_run_p_value(factor_canaries, 1, 1, epsilon=1.0, delta=factor_delta)
     assert law[1] > tail
@@ -167,7 +167,7 @@ def test_the_posterior_against_draws_from_it(k: int, n: int, j: int, m: int, del
         up = E(epsilon)
         allowed = (p <= up * q + delta) & (q <= up * p + delta)
         allowed &= (1 - p <= up * (1 - q) + delta) & (1 - q <= up * (1 - p) + delta)
-        # Ten standard deviations, and the error of 512 nodes.
+        # A tolerance of ten standard deviations, plus the error of 512 quadrature nodes.
         found = _allowed(counts, quantiles, epsilon, delta)
         assert found == pytest.approx(allowed.mean(), abs=0.012)
 

@@ -32,14 +32,14 @@ ALPHA = Fraction(1, 20)
 
 
 def closed(values: Sequence[float], reject: Callable[[Sequence[float]], bool]) -> list[bool]:
-    """Closed testing by brute force: rejected is what every set that holds it rejects."""
+    """Closed testing by brute force: i is rejected if every subset that contains i is rejected."""
     places = range(len(values))
     sets = [s for k in range(1, len(values) + 1) for s in itertools.combinations(places, k)]
     kept = {s for s in sets if not reject([values[i] for i in s])}
     return [all(i not in s for s in kept) for i in places]
 
 
-# k/1009 times a whole number is never exactly 1/20: no case hangs on the last bit.
+# A multiple of k/1009 never equals 1/20, so no case depends on rounding.
 @given(st.lists(st.integers(0, 200).map(lambda k: k / 1009), min_size=1, max_size=7))
 def test_holm_is_closed_testing_by_bonferroni(p_values: list[float]) -> None:
     by_hand = closed(p_values, lambda some: min(some) * len(some) <= 0.05)
@@ -74,7 +74,7 @@ SEEN = Tally.empty().add(read([0, 1] * 50), np.arange(100) < 50)
 
 @dataclass(frozen=True, kw_only=True)
 class Chance:
-    """Evidence of a layer proven elsewhere: p-values exactly uniform, as if the claim just held."""
+    """Evidence with exactly uniform p-values, as at the boundary of the claim."""
 
     coins: Any
     tally: Tally = SEEN
@@ -90,7 +90,7 @@ class Chance:
 
 
 def false_alarms(monkeypatch: pytest.MonkeyPatch, repeats: int) -> int:
-    """Audits of three views of three true points that refute any of them."""
+    """The number of audits, of three views and three true points each, that refute any point."""
     rng = np.random.default_rng(5)
     empty = np.zeros(0, dtype=bool)
     views = [View(pair=pair, outputs=empty, worlds=empty) for pair in range(3)]
@@ -113,9 +113,10 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
     alpha, repeats = buy_alpha("family of tests: Holm", "1e-9"), 600
     wrong = false_alarms(monkeypatch, repeats)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    # And it is not wasteful: with independent tests 1 - (1 - 1/180)^9 = 4.89% are expected.
+    # The procedure is not too conservative: 1 - (1 - 1/180)^9 = 4.89% is expected for independent
+    # tests.
     assert stats.binom.cdf(wrong, repeats, 0.0489) > alpha
-    # Two mutants: the level is not shared, or only within each view.
+    # Two mutants: the level is not shared, or shared only within each view.
     monkeypatch.setattr(multiple_testing, "holm", lambda found, _: list(found))
     assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < alpha
 
@@ -127,7 +128,7 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
 
 
 def row(point: Claim, epsilon_lower: float, *, refuted: bool) -> Outcome:
-    """What a test came to."""
+    """The outcome of one test."""
     return Outcome(claim=point, epsilon_lower=epsilon_lower, refuted=refuted)
 
 
@@ -135,7 +136,7 @@ def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None
     near, far = Claim(epsilon="0.1"), Claim(epsilon="0.1", delta="0.01")
     rows = [row(near, bound, refuted=True) for bound in (0.3, 0.7, 0.7)]
     assert [reported_row(rows, i) for i in range(3)] == [1, 1, 2]
-    # Bounds at another delta are about something else, and what is not marked refutes nothing.
+    # A bound at another delta does not count, and neither does a row without the refuted flag.
     others = [row(far, 3.0, refuted=True), row(near, 3.0, refuted=False)]
     assert reported_row([*others, rows[0]], 2) == 2
     assert reported_row([row(near, bound, refuted=False) for bound in (0.3, 0.2, 0.5)], 0) == 2

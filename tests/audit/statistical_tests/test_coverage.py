@@ -42,12 +42,12 @@ PLAN = Plan(claim=Claim(epsilon="0.1"), pair=(0, 1), runs=3000, alpha=LEVEL, see
 
 
 def vectors(d: int, n: int, rng: np.random.Generator) -> Any:
-    """Laplace noise of scale 1/10 for a shift of 1: far from private, and never the same twice."""
+    """Laplace noise of scale 1/10 for a shift of 1: far from private; no output occurs twice."""
     return d + rng.laplace(0, 0.1, size=(n, 5))
 
 
 def tokens(d: int, n: int, rng: np.random.Generator) -> Any:
-    """Texts that never come twice and have no order."""
+    """Texts that never repeat and have no order."""
     return ["ab"[d] + f"{x:x}".translate(LETTERS) for x in rng.integers(1 << 60, size=n).tolist()]
 
 
@@ -101,7 +101,7 @@ def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: boo
 def test_a_constant_that_is_meant_is_accepted() -> None:
     report = sample(of(constant), replace(PLAN, allow_constant=True))
     assert (report.verdict, report.exit_code) == ("not_refuted", 0)
-    # It is about one output only: new ones are no more measured than before.
+    # allow_constant is about one repeated output only: outputs that never repeat remain unmeasured.
     report = sample(of(tokens), replace(PLAN, allow_constant=True))
     assert report.verdict == "nothing_measured"
 
@@ -185,7 +185,7 @@ def test_an_audit_that_takes_all_runs_for_looked_at_is_caught(
 
 
 def named(share: float, *, telling: bool = False) -> Any:
-    """Outputs that name the person and never come twice, except for a share of "nothing"."""
+    """Outputs that name the person and never repeat, except for a share of "nothing"."""
 
     def function(d: int, n: int, rng: np.random.Generator) -> Any:
         odd = tokens(d, n, rng)
@@ -207,7 +207,7 @@ def test_more_than_half_not_measured_is_nothing_measured(
     report = sample(of(named(share)), plan)
     assert (report.verdict, report.exit_code) == (verdict, 4 * (verdict == "nothing_measured"))
     assert any("outputs occurred once and have no order" in w for w in report.warnings)
-    # In the runs that were not measured any output may name the person.
+    # Any output of the unmeasured runs may name the person.
     lost = report.coverage[0].missed / report.runs
     assert report.resolution >= lost > 0.4
     # A claim that the measured runs refute is refuted.
@@ -250,7 +250,7 @@ def test_outputs_that_a_feature_cannot_read_are_not_measured() -> None:
         given: Any = {"pair": (0.0, 0.25), "seed": 7, "runs": 2000, **options}
         return audit(function, "epsilon=3", features=features, **given).exit_code
 
-    # All are "no sum: dict of 1", which comes again: that is not the output.
+    # The feature maps all outputs to "no sum: dict of 1", which repeats but is not the output.
     assert code(record, "sum") == code(record, "sum", allow_constant=True) == 4
     assert code(half, "sign") == 0
     report = audit(half, "epsilon=3", pair=(0.0, 0.25), features=["sign"], seed=7, runs=2000)
@@ -258,7 +258,7 @@ def test_outputs_that_a_feature_cannot_read_are_not_measured() -> None:
     assert f"for {report.coverage[0].unread:,} outputs that a feature could not read" in words(
         report
     )
-    # One feature that reads enough is enough.
+    # It suffices that one feature measures enough runs.
     assert code(record, "sum", "hash:16") == 0
 
 
@@ -272,7 +272,7 @@ def test_every_pair_must_be_measured() -> None:
             assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
             assert f"everything on pair {place}: every output was the same" in words(report)
             assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
-            with pytest.MonkeyPatch.context() as patch:  # a rule for all pairs together
+            with pytest.MonkeyPatch.context() as patch:  # the mutant counts all pairs together
                 patch.setattr(
                     "audit.statistical_tests.sample_outcome.unmeasured_pairs", lambda _: []
                 )
@@ -314,7 +314,7 @@ RESTS: dict[str, tuple[Rest, Any]] = {
 
 
 def revealing(eta: float, rest: str, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Outputs and worlds; in world B one value comes with this probability, in A never."""
+    """Outputs and datasets; one value has probability eta on dataset B and 0 on dataset A."""
     rng = np.random.default_rng(seed)
     worlds = draw_worlds(runs, rng)
     draw, shown = RESTS[rest]
@@ -322,7 +322,7 @@ def revealing(eta: float, rest: str, runs: int, seed: int) -> tuple[np.ndarray, 
 
 
 def seen(eta: float, rest: str, runs: int, claim: Claim, *, anytime: bool = False) -> int:
-    """How many of the audits refute."""
+    """The number of audits that refute."""
     count = 0
     for seed in range(AUDITS):
         outputs, worlds = revealing(eta, rest, runs, seed)
@@ -336,7 +336,9 @@ def seen(eta: float, rest: str, runs: int, claim: Claim, *, anytime: bool = Fals
 
 
 def by_luck_alone(runs: int) -> float:
-    """The mutant: a perfect score must be long enough, and learning takes no runs (epsilon = 1)."""
+    """A mutant: only the length of a perfect score counts, and learning needs no runs (epsilon =
+    1).
+    """
     least = math.ceil(math.log(1 / (WEIGHTS[-1] * 0.05)) / math.log1p(math.exp(-1)))
     return float(betaincinv(least, runs // 2 - least + 1, 0.95))
 
@@ -364,7 +366,7 @@ def test_delta_hides_what_it_allows() -> None:
     eta = resolution(1500, 1, ALPHA, "1/100")
     hits = seen(eta, "nothing else", 1500, claim)
     assert stats.binom.cdf(hits, AUDITS, 0.95) > alpha
-    # The mutant forgets delta, and is below what delta itself explains.
+    # The mutant ignores delta, so its resolution is below the mass that delta allows.
     mutant = seen(resolution(1500, 1), "nothing else", 1500, Claim(epsilon=1, delta="1/10"))
     assert stats.binom.cdf(mutant, AUDITS, 0.95) < alpha
     assert resolution(10**7, 1, ALPHA, "1/100") > 0.01

@@ -58,7 +58,7 @@ def test_an_output_has_one_cell_whatever_stands_beside_it(past: list[Any], new: 
     together = cells.locate(read(new)).tolist()
     assert together == [int(cells.locate(read([output]))[0]) for output in new]
     assert all(0 <= cell < cells.counts.shape[1] for cell in together)
-    # What was learned from is counted where it would be found again.
+    # The runs used for learning, counted again, fall into the same cells.
     again = cells.count(read(past), np.ones(len(past), dtype=bool))
     assert (again[:, :-1] == cells.counts[:, :-1]).all()
 
@@ -75,9 +75,9 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
     assert cells.intervals <= 3 * (8 + 4 * math.isqrt(len(numbers)))
     assert (cells.cuts.places[1:] > cells.cuts.places[:-1]).all()
     assert cells.counts.sum() == len(numbers)
-    if many:  # the number repeated fifty times has a cell to itself
+    if many:  # a number repeated fifty times has its own cell
         found = int(cells.locate(read(np.array([float(heavy)])))[0])
-        same = (numbers == heavy) & ~np.signbit(numbers)  # -0.0 is another number
+        same = (numbers == heavy) & ~np.signbit(numbers)  # -0.0 is a different value
         assert cells.counts[:, found].sum() == np.count_nonzero(same)
 
 
@@ -160,7 +160,7 @@ def test_counts_are_not_rebuilt_from_rates() -> None:
     witness = trial.witness(0, 0.0)
     assert witness is not None
     assert (witness.event, witness.inside_b, witness.runs_b) == ("output >= 1", 29, 100)
-    assert int(29 / 100 * 100) == 28  # what a rate would have given
+    assert int(29 / 100 * 100) == 28  # a count recomputed from a rate is wrong
 
 
 def test_wordings_of_edges() -> None:
@@ -178,7 +178,7 @@ def test_wordings_of_edges() -> None:
 
 
 def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
-    """Beyond 2^53 one less is the same float: a half-open cell must not take its end in."""
+    """Beyond 2^53, x - 1 is the same float: a half-open cell must not contain its end."""
     rng = np.random.default_rng(1)
     worlds = draw_worlds(400, rng)
     rare = rng.random(400)
@@ -198,7 +198,7 @@ def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
 def test_the_best_attested_pieces_are_named_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = [0] * 5 + [1] * 2 + [2] * 9 + ["x"] * 4 + ["y"] * 7 + ["z"]
     cells = Tally.empty().add(read(outputs), np.ones(len(outputs), dtype=bool)).cells()
-    chosen = np.array([True, False, True, True, True, True, True])  # all but 1, and what is unknown
+    chosen = np.array([True, False, True, True, True, True, True])  # all but 1; unknown values too
     fresh = np.arange(14).reshape(2, 7)
     places = []
     for most in (1, 2, 3, 9):

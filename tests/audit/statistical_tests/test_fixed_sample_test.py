@@ -28,18 +28,18 @@ from tests.support.dpcore.refusals import refused
 
 
 def flips(worlds: np.ndarray, right: float, rng: np.random.Generator) -> np.ndarray:
-    """Randomised response: the world, right with this probability; 2 for a leak is added later."""
+    """Randomised response on the dataset label; a caller may add the leak 2 afterwards."""
     return np.where(rng.random(len(worlds)) < right, worlds, ~worlds).astype(np.int64)
 
 
 def laplace(size: int, scale: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Laplace noise as a difference of geometrics."""
+    """Discrete Laplace noise as a difference of geometric variables."""
     p = -math.expm1(-1 / scale)
     return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def learned(outputs: Any, worlds: Any) -> ThresholdFamily:
-    """The rule one batch teaches."""
+    """The rule learned from one batch."""
     return learn_rule(Tally.empty().add(read(outputs), np.asarray(worlds, dtype=bool)))
 
 
@@ -47,20 +47,20 @@ BINARY = learned([0] * 20 + [1] * 20, [False] * 19 + [True] * 20 + [False])
 
 
 def one_block(rule: ThresholdFamily, counts: Any, u: float) -> Evidence:
-    """Evidence of a single block, with its coin given."""
+    """Evidence from a single block with a given coin."""
     trial = Trial(rule=rule, counts=np.array(counts), integral=True)
     coins = np.full((1, len(EXPERTS)), u)
     return Evidence(trials=(trial,), uniforms=coins, runs=trial.runs)
 
 
-# The zero cut's p-value by itself: the same code, and none of it for the other experts.
+# Uses the production code, with no weight on the other experts.
 def alone(evidence: Evidence, epsilon: float) -> dict[str, float]:
-    """The zero cut, and nobody else, with all of the level."""
+    """The p-value of the zero cut with the whole level."""
     return replace(evidence, weights=(1.0, 0.0, 0.0, 0.0, 0.0)).p_values(epsilon)
 
 
 def mass_of_coins(p_of: Callable[[float], float], level: float) -> float:
-    """The measure of {u in [0, 1]: p(u) <= level}, for p that never falls in u."""
+    """The measure of {u in [0, 1]: p(u) <= level}, for p that is nondecreasing in u."""
     low, high = 0.0, 1.0
     for _ in range(30):
         middle = (low + high) / 2
@@ -74,9 +74,9 @@ def exact_level(
     p_of: Callable[[Any, float], float],
     level: float,
 ) -> float:
-    """P(p <= level) over every outcome of a block and the coin, in exact weights.
+    """P(p <= level) over every outcome of a block and the coin, with exact weights.
 
-    ``cells[i]`` are the probabilities of cell i in world A and in world B.
+    ``cells[i]`` are the probabilities of cell i on dataset A and on dataset B.
     """
     total = 0.0
     flat = [mass / 2 for pair in zip(*cells, strict=True) for mass in pair]
@@ -98,7 +98,7 @@ THIRDS = [(Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4))]
 
 
 def padded(table: np.ndarray) -> np.ndarray:
-    """Counts of the binary rule's cells: two intervals and the cell of labels never seen."""
+    """Counts of the binary rule's cells: two intervals and the cell of unseen labels."""
     return np.pad(table, ((0, 0), (0, 1)))
 
 
@@ -110,12 +110,12 @@ def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
 
     found = exact_level(6, THIRDS, p_of, level)
     assert found <= level + 1e-8
-    # Exact, not only valid, above the luck of six right guesses: nothing is given away.
+    # The level is exact, not only an upper bound, above the probability of six right guesses.
     assert level < 0.75**6 or found == pytest.approx(level, abs=1e-6)
 
 
 def test_a_rule_that_peeks_is_caught() -> None:
-    # The mutant learns from the block it is tested on; the same enumeration must refuse it.
+    # The mutant learns from the block it is tested on; the same enumeration must reject it.
     @cache
     def trial(counts: tuple[int, ...]) -> Trial:
         worlds = np.repeat([False, False, True, True], counts)
@@ -138,7 +138,7 @@ LEAK = learned([0] * 30 + [1] * 30 + [5] * 30, [False] * 15 + [True] * 15 + [Fal
 @by_day(1)
 @pytest.mark.parametrize(("level", "spend"), [(0.1, "1/1000"), (0.5, "1/20")])
 def test_a_block_is_honest_with_delta(level: float, spend: str) -> None:
-    # 5 has mass 1/5 in world B only: exactly (0, 1/5)-DP, and most experts bet on it.
+    # Value 5 has mass 1/5 on dataset B only: exactly (0, 1/5)-DP, and most experts bet on it.
     fifth = Fraction(1, 5)
     cells = [(Fraction(3, 5), 2 * fifth), (2 * fifth, 2 * fifth), (Fraction(0), fifth)]
 
@@ -152,9 +152,9 @@ def test_a_block_is_honest_with_delta(level: float, spend: str) -> None:
 def joint_p_values(
     repeats: int, seed: int, score: Callable[[Evidence, float], float]
 ) -> np.ndarray:
-    """P-values at the boundary when luck decides what comes: once ahead, the rule falls silent.
+    """P-values at the boundary under adaptive stopping: once ahead, the rule stays silent.
 
-    Weights that forgot a silent block would let the sum stop while it is ahead.
+    If silent blocks were left out of the sum, it would stop while it is ahead.
     """
     rng = np.random.default_rng(seed)
     silent = learned([0, 1], [True, False])
@@ -178,12 +178,12 @@ def joint_p_values(
 
 
 def joined(evidence: Evidence, epsilon: float) -> float:
-    """The zero cut's p-value as it is."""
+    """The p-value of the zero cut."""
     return float(alone(evidence, epsilon)["zero cut"])
 
 
 def forgetful(evidence: Evidence, epsilon: float) -> float:
-    """The mutant: blocks in which the expert is silent are left out of the sum."""
+    """The mutant leaves blocks in which the expert is silent out of the sum."""
     loud = [i for i, t in enumerate(evidence.trials) if t.rule.experts[0].reach.any()]
     kept = tuple(evidence.trials[i] for i in loud)
     short = Evidence(trials=kept, uniforms=evidence.uniforms[loud], runs=evidence.runs)
@@ -276,7 +276,7 @@ def test_epsilon_lower_is_the_scan_it_says(delta: Any) -> None:
 
 
 def test_the_bound_spends_what_the_p_value_spends() -> None:
-    # The mutant buys the leader's bounds on kappa with all of alpha/50, beyond its share of it.
+    # The mutant spends all of alpha/50 on the leader's bounds on kappa, more than its share.
     def mutant(evidence: Evidence) -> float:
         tail = ndtr(-evidence._score(4, GRID, 0.1, 0.001)) / WEIGHTS[4] + 0.001
         return float(GRID[int(np.argmax(tail > 0.05)) - 1])
@@ -291,7 +291,7 @@ def test_the_bound_spends_what_the_p_value_spends() -> None:
 
 
 def test_the_coins_are_never_zero() -> None:
-    # A coin of 0 would refute by itself, at levels below 2^-53.
+    # A coin of 0 would refute without evidence, at levels below 2^-53.
     worlds = draw_worlds(100, np.random.default_rng(0))
     coins = gather(worlds.astype(int), worlds, seed=5).uniforms
     assert (coins == 1.0 - np.random.default_rng(5).random(coins.shape)).all()
@@ -304,7 +304,7 @@ def test_no_p_value_is_below_what_a_float_can_say() -> None:
 
 
 def test_the_randomisation_alone_refutes_nothing() -> None:
-    # Two guesses, both right, and the luckiest coins: p stays at q^2; silence stays at 1.
+    # Two right guesses and the smallest coins: p is at least q^2. Without guesses, p is 1.
     assert one_block(BINARY, [[1, 0, 0], [0, 1, 0]], 1e-9).p_value(50) == 1.0
     assert one_block(BINARY, [[0, 0, 4], [0, 0, 4]], 1e-9).p_value(0) == 1.0
 
@@ -316,7 +316,7 @@ def test_gather_is_deterministic_and_learns_from_the_past_only() -> None:
     first, again = (gather(outputs, worlds, seed=9) for _ in range(2))
     assert first.p_value("0.4") == again.p_value("0.4")
     assert first.p_value("0.4") != gather(outputs, worlds, seed=10).p_value("0.4")
-    # Changing the last block changes no rule.
+    # A change of the last block changes no rule.
     last = first.trials[-1].runs
     outputs[-last:] += 100
     changed = gather(outputs, worlds, seed=9)
@@ -336,7 +336,7 @@ def test_few_runs_prove_nothing(runs: int) -> None:
 
 
 def test_delta_is_needed_for_what_it_allows() -> None:
-    # Mass 1/20 shows the world itself: (0, 1/20)-DP, and nothing smaller.
+    # Mass 1/20 reveals the dataset: (0, 1/20)-DP exactly.
     rng = np.random.default_rng(8)
     worlds = draw_worlds(6000, rng)
     outputs = np.where(rng.random(6000) < 0.05, 10 + worlds, 0)

@@ -41,20 +41,20 @@ LAPLACE = CurveClaim(spelling="discrete-laplace:scale=2@1")
 
 
 def gaussian(size: int, variance: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Gaussian noise, from its masses."""
+    """Discrete Gaussian noise, sampled from its masses."""
     places = np.arange(-60, 61)
     masses = np.exp(-(places**2) / (2 * variance))
     return rng.choice(places, size, p=masses / masses.sum())
 
 
 def noisy(runs: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Worlds plus discrete Laplace noise: 1/scale-DP."""
+    """Dataset labels plus discrete Laplace noise: 1/scale-DP."""
     rng = np.random.default_rng(seed)
     worlds = draw_worlds(runs, rng)
     return worlds + laplace(runs, scale, rng), worlds
 
 
-# -- one view and one point: the plain test -------------------------------------------------------
+# -- one view and one point: equal to the single test ---------------------------------------------
 
 
 @by_day(3)
@@ -92,7 +92,7 @@ def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
     process = watch_views(CURVE).update(0, [outputs], worlds)
     alone = watch_curve([point.exact for point in CURVE.points]).update(outputs, worlds)
     assert process.path.tolist() == alone.path.tolist()
-    # The wealth of each point at the run where their mean was largest.
+    # The wealth of each point at the run with the largest mean wealth.
     at = int(np.argmax(alone.path)) + 1
     each = [
         watch(*point.exact).update(outputs[:at], worlds[:at]).path[-1] for point in CURVE.points
@@ -153,7 +153,7 @@ def _turned(point: Claim, share: Fraction) -> tuple[Fraction, Fraction, Fraction
 
 
 def test_only_what_fails_is_marked() -> None:
-    # World B shows itself on the second pair, and only to the second feature.
+    # Dataset B is revealed on the second pair only, and by the second feature only.
     rng = np.random.default_rng(3)
     process = watch_views(Claim(epsilon="0.5"), pairs=2, features=("sign", "last"))
     views: dict[tuple[int, str], list[Any]] = {}
@@ -189,7 +189,7 @@ def _joined(parts: list[Any]) -> dict[str, Any]:
     return {"outputs": outputs, "worlds": worlds}
 
 
-# -- one wealth for all views ---------------------------------------------------------------------
+# -- one wealth process for all views -------------------------------------------------------------
 
 
 def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
@@ -199,7 +199,7 @@ def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
     process = watch_views(Claim(epsilon=1), pairs=2)
     for pair, outputs, worlds in blocks:
         process = process.update(pair, [outputs], worlds)
-    # By hand, one run at a time.
+    # Recomputed one run at a time.
     states, path = [watch(1), watch(1)], []
     for pair, outputs, worlds in blocks:
         for output, world in zip(outputs, worlds, strict=True):
@@ -227,8 +227,8 @@ def two_answers(right: Fraction) -> Law:
 
 
 def expected_growth(state: FamilyProcess, law: Law) -> float:
-    """E[wealth after one more run / wealth before], over every world and output of the law, of
-    which each feature reads one answer.
+    """E[wealth after one more run / wealth before], over both datasets and every output of the law,
+    of which each feature reads one answer.
     """
     total = 0.0
     for (x, y), masses in law.items():
@@ -258,7 +258,7 @@ def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
 
 
 def rejections(level: float, repeats: int) -> int:
-    """Audits of three pairs at the exact boundary, every run looked at, that refute."""
+    """The number of audits that refute: three pairs at the boundary, a look after every run."""
     count = 0
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
@@ -274,23 +274,23 @@ def rejections(level: float, repeats: int) -> int:
 def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, repeats = buy_alpha("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
-    # The mutant adds the wealths up: three times what it may claim.
+    # The mutant adds the wealths instead of averaging them, a factor of three.
     monkeypatch.setattr(
         multiple_testing, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
     )
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
 
 
-# -- the curve against the point ------------------------------------------------------------------
+# -- a curve compared with a point ----------------------------------------------------------------
 
 
 def audits(
     claim: Claim | CurveClaim, variance: float, repeats: int, monkeypatch: pytest.MonkeyPatch
 ) -> int:
-    """Audits of 10,000 runs that refute discrete Gaussian noise of this variance."""
+    """The number of audits of 10,000 runs that refute discrete Gaussian noise of this variance."""
     monkeypatch.setattr(
         Evidence, "epsilon_lower", lambda *_, **__: 0.0
-    )  # has no part in the verdict
+    )  # does not affect the verdict
     count = 0
     for seed in range(repeats):
         rng = np.random.default_rng(seed)

@@ -34,10 +34,11 @@ CURVE = [(0.1 * k, gaussian(1.0, 0.1 * k) + 1e-12) for k in range(60)]
 
 
 def worst(canaries: int, guesses: int, right: int, points: Points) -> float:
-    """The largest P(V >= right) of the mechanisms that treat all canaries alike: exact, by LP.
+    """The largest P(V >= right) over mechanisms symmetric in the canaries, by linear programming.
 
-    Such a mechanism reveals `guesses` canaries chosen at random, j of the answers right with
-    probability h_j, every set of j alike. Flipping a coin turns a right answer into a wrong one.
+    Such a mechanism reveals `guesses` canaries chosen at random, with j right answers with
+    probability h_j, uniformly over sets of size j. Flipping a coin turns a right answer into a
+    wrong one.
     """
     r, size = guesses, guesses + 1
     columns = size + 2 * guesses * len(points)
@@ -92,8 +93,9 @@ def test_a_tail_with_delta_once_is_exceeded() -> None:
 
 
 def test_the_theorem_of_steinke_nasr_and_jagielski_fails_below_the_mean() -> None:
-    # Three coins, and guesses that are any of the eight but all wrong with probability 1/8 - 7d/8:
-    # two neighbours' outputs differ by d in total variation, so it is (0, d)-DP.
+    # Three coins. The guesses are any of the eight outcomes, but all wrong with probability 1/8 -
+    # 7d/8 only. Two neighbours' outputs differ by d in total variation, so the mechanism is (0,
+    # d)-DP.
     d = Fraction(1, 100)
     wrong, other = Fraction(1, 8) - 7 * d / 8, Fraction(1, 8) + d / 8
     outputs = [tuple(k >> i & 1 for i in range(3)) for k in range(8)]
@@ -106,7 +108,7 @@ def test_the_theorem_of_steinke_nasr_and_jagielski_fails_below_the_mean() -> Non
             assert sum(max(law[s][t] - law[near][t], Fraction(0)) for t in outputs) == d
     printed = one_run_p_value(3, 3, 1, epsilon=0, delta=d)
     assert 1 - wrong > Fraction(printed)
-    # Ours holds there, and so does the exact worst case.
+    # Our bound holds for this mechanism, and equals the exact worst case.
     assert curve_p_value(3, 3, 1, lines_of([(0, d)])) >= 1 - wrong
     assert worst(3, 3, 1, [(0.0, 0.01)]) == pytest.approx(float(1 - wrong))
 
@@ -176,7 +178,7 @@ def test_the_tail_is_rounded_up() -> None:
 def least_total(
     canaries: int, guesses: int, right: int, lines: Sequence[LossLine], alpha: float
 ) -> mpf:
-    """The recursion as the paper has it, in 200 digits, with the largest of all lines."""
+    """The recursion as printed in the paper, in 200 digits, with the maximum over all lines."""
     with mp.workdps(200):
         inside, outside = mpf(alpha) * right / canaries, mpf(alpha) * (guesses - right) / canaries
         for k in range(right, 0, -1):

@@ -46,7 +46,7 @@ def traced(outputs: Outputs, worlds: Any, claim: Claim = CLAIM, *, watched: bool
 
 
 def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool:
-    """Whether the mask has the witness's own counts on some block the audit was tested on."""
+    """Whether the mask has the witness's counts on some block that the audit tested."""
     ends = block_ends(len(worlds))
     counts = []
     for start, end in pairwise(ends):
@@ -133,7 +133,7 @@ def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
     )
 
 
-# -0.0 has a bin of its own, so there is none here.
+# -0.0 has a bin of its own, so these inputs exclude it.
 @given(
     st.lists(st.floats(-1e6, 1e6).map(lambda x: x + 0.0), min_size=50, max_size=300),
     st.integers(0, 2**32),
@@ -154,7 +154,7 @@ def test_few_integers_have_a_bin_each_and_many_share() -> None:
     many = histogram(np.arange(4000), worlds)
     assert [cell.label for cell in many.bins[:2]] == ["0 to 199", "200 to 399"]
     assert sum(cell.runs for cell in many.bins) == 4000
-    # An outlier does not stretch the others into one bin.
+    # An outlier does not merge the other values into one bin.
     stretched = histogram(np.append(np.arange(3999), 10**9), worlds)
     assert len(stretched.bins) > 20
     assert stretched.bins[-1].low is not None

@@ -45,7 +45,7 @@ def test_a_level_without_noise_is_refuted() -> None:
 
 
 def redrawn(T: int, *, anew: bool) -> Catalogued:
-    """A tree over T items, in arrays; ``anew``: each node gets new noise whenever it is used."""
+    """A tree over T items, in arrays; if ``anew``, a node gets new noise each time it is used."""
     noise = DiscreteLaplace(scale=Fraction(T.bit_length(), 4))
     claimed = target_of(TreeSum(horizon=T, noise=noise), Fraction(4), spelling="tree in arrays")
 

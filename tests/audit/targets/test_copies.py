@@ -39,7 +39,7 @@ class Record:
 
 
 class Opaque:
-    """No equality of its own."""
+    """An object without its own equality."""
 
     def __init__(self, held: Any) -> None:
         self.held = held
@@ -67,7 +67,7 @@ def _within(inner: Values) -> Values:
         st.lists(inner, max_size=3),
         st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(KEYS, inner, max_size=3),
-        inner.map(lambda one: [one, one]),  # one object in two places
+        inner.map(lambda one: [one, one]),  # the same object twice
         cells.map(lambda cells: np.array([*cells, None], dtype=object)[:-1]),
         cells.map(lambda cells: pd.DataFrame({"cell": pd.Series(cells, dtype=object)})),
         inner.map(Record),
@@ -88,7 +88,7 @@ DATASETS: Values = st.recursive(LEAVES | LEAVES.map(Opaque), _within, max_leaves
 
 
 def spoil(value: Any) -> None:
-    """Change in place all that can be."""
+    """Mutate every mutable part in place."""
     for inner in _parts(value):
         spoil(inner)
     match value:
@@ -238,7 +238,7 @@ def test_replay_copies_what_goes_in_and_comes_out() -> None:
     total = np.zeros(1, dtype=np.int64)
 
     def into_a_buffer(values: Any, rng: np.random.Generator) -> Any:
-        declare(threading.Lock(), "a lock")  # not the same in any two runs, nor to be copied
+        declare(threading.Lock(), "a lock")  # cannot be copied, and differs between runs
         values.sort()
         np.add(values.sum(), noise(rng, 1), out=total)
         return total

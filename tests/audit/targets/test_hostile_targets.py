@@ -14,7 +14,7 @@ from tests.effort import spread
 from tests.support.audit.command import ROOT
 from tests.support.audit.hostile_targets import HEAD, HOSTILE, NOT_MEASURED, Hostile
 
-# The command in a process of its own for each case, forked from one that has imported it: 30 starts
+# Each case runs the command in a process forked from one that has imported it; 30 separate starts
 # would take a minute. Each line of standard input is a folder and a command line.
 STARTS = f"""
 import contextlib, ctypes, io, json, os, signal, sys
@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 
 class Found:
-    """How the audit of a case ended."""
+    """The result of the audit of a case."""
 
     def __init__(self, case: Hostile, folder: Path, code: int) -> None:
         self.case = case
@@ -70,7 +70,7 @@ class Found:
 
     @property
     def wrong(self) -> str:
-        """What is not as it has to be; nothing for a case that ended well."""
+        """The deviation from the expected result; empty if the case ended as expected."""
         try:
             document = json.loads(self.out)
         except ValueError:

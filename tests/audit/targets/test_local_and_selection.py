@@ -58,7 +58,7 @@ def test_local_reports_are_proven_and_cannot_claim_less(words: str, epsilon: str
 
 
 class BoldResponse(RandomisedResponse):
-    """The probability that is right for two values."""
+    """Broken: uses the probability of a true answer for two values."""
 
     @property
     def own(self) -> Fraction:
@@ -66,7 +66,7 @@ class BoldResponse(RandomisedResponse):
 
 
 class BoldBits(UnaryEncoding):
-    """Epsilon for each of the two bits in which values differ."""
+    """Broken: spends epsilon on each of the two bits in which values differ."""
 
     @property
     def own(self) -> Fraction:
@@ -78,7 +78,7 @@ class BoldBits(UnaryEncoding):
 
 
 class BoldHashing(LocalHashing):
-    """The probability that is right for two symbols, and the hash has three."""
+    """Broken: uses the probability for two symbols, but the hash has three."""
 
     @property
     def own(self) -> Fraction:
@@ -86,7 +86,7 @@ class BoldHashing(LocalHashing):
 
 
 class BoldHadamard(HadamardResponse):
-    """Twice epsilon, as for a sign that was +-1 in place of 0 or 1."""
+    """Broken: twice epsilon, as if the sign were +-1 instead of 0 or 1."""
 
     @property
     def own(self) -> Fraction:
@@ -129,7 +129,7 @@ def test_shuffled_reports_are_proven_at_their_delta_and_refuted_below() -> None:
 
 
 class InOrder(ShuffledReports):
-    """The order in which the users sent their reports."""
+    """Broken: releases the reports in the order of the users, without a shuffle."""
 
     def release(self, value: Any, *, rng: Rng = SYSTEM) -> Reports:
         return self.report.report(value, rng=rng)
@@ -173,7 +173,7 @@ def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None
 
 
 def test_a_ratio_of_exactly_e_to_epsilon_is_proven() -> None:
-    # The gap of the first candidate grows by 2: its probability falls by e^-1 exactly.
+    # The gap of the first candidate grows by 2, so its probability falls by e^-1 exactly.
     pair = ([0, 1], [-1, 2])
     for words in ("permute-and-flip", "noisy-max", "noisy-max,noise=laplace,sensitivity=2"):
         report = audit(f"select:{words},epsilon=1", pair=pair)
@@ -195,7 +195,7 @@ WRONG: tuple[tuple[Any, Any], ...] = (
 
 @pytest.mark.parametrize(("kind", "given"), WRONG, ids=["laplace", "exponential", "flip", "sparse"])
 def test_a_choice_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any) -> None:
-    """Scores move by 8, and the mechanism was told 1."""
+    """Scores move by 8, but the declared sensitivity is 1."""
     target = select_target(kind(epsilon=1, sensitivity=1, **given), spelling="select:broken")
     pair = ([0, 8, 8], [8, 0, 0])
     assert audit(target, pair=pair).verdict == "refuted"
@@ -205,7 +205,7 @@ def test_a_choice_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any)
 
 
 class LoudMax(NoisyMax):
-    """Scores that may move in opposite directions, and noise for one direction."""
+    """Broken: scores may move in opposite directions, but the noise is for one direction."""
 
     @property
     def scale(self) -> Fraction:
@@ -213,7 +213,7 @@ class LoudMax(NoisyMax):
 
 
 class LoudThreshold(AboveThreshold):
-    """The noise of one answer above, for two."""
+    """Broken: noise for one answer above the threshold, used for two."""
 
     @property
     def scales(self) -> tuple[Fraction, Fraction]:
@@ -221,7 +221,7 @@ class LoudThreshold(AboveThreshold):
 
 
 class LoudSelection(Selection):
-    """e^(-epsilon gap): monotone scores have this, others twice epsilon."""
+    """Broken: e^(-epsilon gap), which gives epsilon for monotone scores and 2 epsilon otherwise."""
 
     @property
     def unit(self) -> Fraction:

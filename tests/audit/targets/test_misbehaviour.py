@@ -29,7 +29,7 @@ from tests.support.run_command import Answer
 
 
 def failed(answer: Answer) -> dict[str, Any]:
-    """The error of a document whose exit code is 3 and whose last line on stderr says the same."""
+    """The error in a JSON document, after checks of exit code 3 and the last line on stderr."""
     assert answer.code == 3
     error: dict[str, Any] = answer.json["error"]
     assert answer.json["verdict"] is None
@@ -97,7 +97,7 @@ def test_a_search_says_that_an_error_reveals_the_dataset(audit: Shell) -> None:
 def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
     answer = audit(*at("raises_late", n=50_000), "--json")
     assert failed(answer)["reason"].startswith("raised MemoryError: too many")
-    # Blocks grow by a quarter: the first one with more than 2,000 runs of A comes after these.
+    # Blocks grow by a quarter; these runs end before the first block with over 2,000 runs of A.
     assert answer.json["runs"] == 17_246
     assert answer.json["p_value"] <= 1
     assert answer.json["witness"] is not None
@@ -258,10 +258,10 @@ def test_bulky_outputs_are_told_apart_whole_and_shown_short(
     audit: Shell, here: Path, name: str
 ) -> None:
     answer = audit(*at(name, n=150), "--html", "page.html", "--json")
-    refuted = name in {"bulky", "bulky_dict"}  # they differ in the last character alone
+    refuted = name in {"bulky", "bulky_dict"}  # the outputs differ only in the last character
     code = {"bulky_error": 3, "bulky_constant": 4}.get(name, int(refuted))
     assert answer.code == code, answer.err
-    if name == "bulky_dict":  # read by its keys, and one of them differs
+    if name == "bulky_dict":  # read by its keys, of which one differs
         assert "199" in str(answer.json["witness"])
     else:
         assert "characters, SHA-256 " in answer.out
@@ -280,7 +280,7 @@ def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:
 
 def test_a_child_that_returns_does_not_audit_too(here: Path) -> None:
     answer = started(*at("forks", n=40), "--json", cwd=here)
-    assert answer.json["runs"] == 40  # one document and not two
+    assert answer.json["runs"] == 40  # one JSON document, not two
 
 
 def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
@@ -328,7 +328,7 @@ def test_ctrl_c_keeps_what_was_drawn(here: Path) -> None:
     out, err = running.communicate(timeout=20)
     found = json.loads(out)
     assert running.returncode == 130
-    assert found["verdict"] in {"not_refuted", "nothing_measured"}  # of few runs
+    assert found["verdict"] in {"not_refuted", "nothing_measured"}  # depends on few runs
     assert found["stopped"] == "interrupted"
     assert 0 < found["runs"] < 5000
     assert "ended before its planned runs" in err

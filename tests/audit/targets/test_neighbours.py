@@ -26,7 +26,7 @@ SPACES = (
 
 
 class Frame:
-    # What a DataFrame shows of itself here.
+    # The attributes of a DataFrame that are read here.
     columns = ("age",)
 
     def __init__(self, ages: list[int]) -> None:
@@ -75,7 +75,7 @@ def test_what_a_usual_reading_does_not_allow_is_said(pair: Any, relation: str, s
         (([1, 2, 3], [1, 3]), "add-remove"),
         (([], ["ada"]), "add-remove"),
         ((None, [1]), "add-remove"),
-        (([[0, 5], None], [None, None]), "add-remove"),  # a stream: an event left out
+        (([[0, 5], None], [None, None]), "add-remove"),  # a stream without one event
         (({"ada": 1}, {"ada": 1, "ben": 1}), "add-remove"),
         (({"ada": 40}, {"ada": 40, "ben": 77}), "add-remove"),
         (({"ada": [1, 2, 3]}, {"ada": [1, 2]}), "replace"),  # the events of one person
@@ -115,7 +115,7 @@ def test_the_record_more_may_stand_anywhere_and_must_be_the_only_difference() ->
 @pytest.mark.parametrize("relation", ["replace", "add-remove"])
 @pytest.mark.parametrize("text", SPACES)
 def test_pairs_of_the_spaces_are_taken(text: str, relation: str) -> None:
-    # The predicates of the spaces are another reading of the same relation.
+    # The predicates of the search spaces are an independent definition of the relation.
     space, rng = read_space(text, relation), np.random.default_rng(7)
     pairs = [*space.patterns(), *(space.draw(rng) for _ in range(100))]
     for pair in pairs:
@@ -154,7 +154,7 @@ def test_every_door_refuses_and_warns() -> None:
 
 
 def test_two_equal_datasets_are_refused_however_long_they_are() -> None:
-    # An assertion on them could not fail, whatever the code does.
+    # An assertion on equal datasets could not fail, whatever the code does.
     for target in ("discrete-laplace:scale=1", "half-scale"):
         with pytest.raises(InvalidParameter, match="must be two different datasets"):
             assert_private(target, "epsilon=1", pairs=[(0, 1), (1, 1)])
@@ -162,7 +162,7 @@ def test_two_equal_datasets_are_refused_however_long_they_are() -> None:
         with pytest.raises(InvalidParameter, match="must be two different datasets"):
             audit.audit(_noisy, "epsilon=1", pair=same)
     long = np.zeros(5000, dtype=int)
-    long[2500] = 1  # its repr leaves this out
+    long[2500] = 1  # its repr omits this entry
     assert_private(_noisy, "epsilon=1", pair=(np.zeros(5000, dtype=int), long), seed=7)
 
 

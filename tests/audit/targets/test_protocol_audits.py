@@ -85,7 +85,7 @@ def test_the_derived_guarantee_is_proven_and_less_is_refuted(words: str) -> None
     assert report.verdict == "proven"
     assert report.exact is not None
     derived, delta = report.exact.epsilon, target.subject.delta
-    # The plan is near the least one: what it gives is hardly less than what it is for.
+    # The plan is nearly the smallest possible one: its epsilon is just below the target.
     assert target.subject.epsilon * Fraction(9, 10) < derived.upper <= target.subject.epsilon
     assert decided(target, f"epsilon={derived.upper},delta={delta}", pair).verdict == "proven"
     less = f"epsilon={Fraction(derived.lower) * Fraction(999, 1000)},delta={delta}"
@@ -136,7 +136,7 @@ def test_rounds_of_every_functionality_do_not(functionality: str, alpha: float) 
 
 
 def test_the_dropout_blind_round_is_refuted() -> None:
-    """The mutant of all of these: two honest users where the claim counts on eight."""
+    """The mutant: the round has two honest users, but the claim counts on eight."""
     words = "pure,users=8,epsilon=1"
     blind = target_of(replace(plan_of(words), honest=2), spelling="protocol:blind")
     assert isinstance(blind, Known)
@@ -156,7 +156,7 @@ def test_rounds_show_what_the_server_sees(words: str, lowest: int) -> None:
     again = target.function(1, 400, np.random.default_rng(3))
     assert seen.shape == (400,)
     assert np.array_equal(seen, again)
-    # A sum is read back and may be negative; a message is a residue.
+    # A decoded sum may be negative; a message is a residue.
     assert (seen.min() < 0) == (lowest < 0)
 
 
@@ -199,9 +199,10 @@ def test_rounds_of_a_pure_shuffle_are_sampled(shell: Shell, alpha: float) -> Non
 
 
 def view(protocol: PureShuffle, covers: bool) -> list[str]:
-    # The law of the ones of three users as JSON, for each value of the first; others hold 0 and 1.
+    # The law of the number of ones of three users as JSON, for each value of the first user; the
+    # other users hold 0 and 1.
     laws = message_laws(protocol)
-    cover = 0 if covers else laws[0][-1]  # nothing else is at the far end of x = 0
+    cover = 0 if covers else laws[0][-1]  # the farthest value from x = 0 has no other mass
     zero, one = ([mass - cover for mass in law] for law in laws)
     others = convolved(zero, one)
     views = (convolved(others, first) for first in (zero, one))
@@ -234,7 +235,7 @@ def test_the_exact_layer_proves_a_view_and_refutes_it_without_covers(
     assert answer.code == code, answer.out + answer.err
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- invalid input -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_noise_is_proven_on_the_worst_pair(query: str, relation: str, price: str
     report = audit(f"release:{query},rows_per_user=2,relation={relation},{price}")
     assert report.verdict == "proven"
     if price == "epsilon=1":
-        assert report.epsilon_lower == 1  # no less noise would do
+        assert report.epsilon_lower == 1  # less noise would not suffice
 
 
 @pytest.mark.parametrize("price", ["epsilon=1", "rho=1/10"])
@@ -51,7 +51,7 @@ def test_choices_are_proven_on_the_worst_pair(query: str, relation: str, price: 
     words = f"release:{query},rows_per_user=2,relation={relation},{price}"
     found = audit(words)
     assert found.verdict == "proven"
-    # The listed law is that of the runs: a claim just below it is refuted by both.
+    # The listed law is the law of the runs: both refute a claim just below it.
     assert audit(words, claim=f"epsilon={found.epsilon_lower * 0.99}").verdict == "refuted"
 
 
@@ -82,7 +82,7 @@ def test_the_law_of_choices_in_sequence_is_that_of_the_runs() -> None:
 
 
 class NarrowCount(Count):
-    """One row a user, whatever the scope says."""
+    """Broken: one row per user, ignoring the scope."""
 
     def moves(self, scope: TableScope) -> Moves:
         del scope
@@ -90,7 +90,7 @@ class NarrowCount(Count):
 
 
 class NarrowSum(Sum):
-    """The width of the range, though a user may have no row."""
+    """Broken: the width of the range, ignoring that a user may have no row."""
 
     def moves(self, scope: TableScope) -> Moves:
         low, high = self.ends
@@ -99,7 +99,7 @@ class NarrowSum(Sum):
 
 
 class NarrowMean(Mean):
-    """The sum alone; the count is taken to be public."""
+    """Broken: the sensitivity of the sum alone, as if the count were public."""
 
     def moves(self, scope: TableScope) -> Moves:
         _, half = self.centre
@@ -108,7 +108,7 @@ class NarrowMean(Mean):
 
 
 class NarrowHistogram(Histogram):
-    """That of add-remove, for rows that are replaced."""
+    """Broken: the sensitivity for add-remove, used for replaced rows."""
 
     def moves(self, scope: TableScope) -> Moves:
         moved = Sensitivity.l1(scope.rows_per_user)
@@ -116,7 +116,7 @@ class NarrowHistogram(Histogram):
 
 
 class NarrowQuantile(Quantile):
-    """One row a user."""
+    """Broken: one row per user."""
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
@@ -125,7 +125,7 @@ class NarrowQuantile(Quantile):
 
 
 class NarrowTop(TopK):
-    """One row a user."""
+    """Broken: one row per user."""
 
     def mechanism(self, scope: TableScope, target: Target) -> Selection:
         del scope
@@ -133,7 +133,7 @@ class NarrowTop(TopK):
 
 
 class UnknownKeys(Histogram):
-    """The threshold is for one key of a user, or the noise for one row of a user."""
+    """Broken in subclasses: a threshold for one key, or noise for one row, of a user."""
 
     few_keys: ClassVar[bool] = False
     few_rows: ClassVar[bool] = False
@@ -169,7 +169,7 @@ def test_a_threshold_for_fewer_keys_or_rows_than_a_user_has_is_refuted(
     scope = TableScope(user="user", rows_per_user=6)
     priced = Target(epsilon=1, delta="1/100")
     others = [[f"u{n}", "own"] for n in range(crowd)]
-    if crowd:  # a key of several users: its count is released
+    if crowd:  # a key with several users, whose count is released
         pair = (others, [*others, *[["ada", "own"]] * 6])
         monkeypatch.setattr("audit.targets.release._exposed", lambda *_: pair)
     target = target_of(kind(column="value"), scope, priced, spelling="release:query")

@@ -92,7 +92,7 @@ def test_a_form_is_known_by_its_signature(
     target = read_target(f"{forms}:{name}")
     assert type(target) is form
     assert target.seeded is seeded
-    # Whatever the form, outputs come in run order: the whole part is the world's dataset.
+    # For every form, outputs are in run order: the integer part is the dataset.
     assert [int(output) == 1 for output in drawn(target)] == worlds()
 
 
@@ -131,7 +131,7 @@ def test_a_module_of_the_working_folder_is_found(
 
 
 def test_a_noise_is_added_exactly_to_integers_of_any_size() -> None:
-    target = read_target("discrete-laplace:scale=1/1000")  # zero but once in e^1000
+    target = read_target("discrete-laplace:scale=1/1000")  # nonzero with probability about e^-1000
     for value in (0, 3, -(2**62), 2**80):
         assert set(drawn(target, (value, value))) == {value}
 
@@ -218,7 +218,7 @@ def test_what_a_program_prints_is_bounded(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(TargetFailed, match=reason):
         drawn(target)
-    # In KiB: a twin that buffers all of it grows by 100 MB, or without end.
+    # In KiB: a mutant that buffers all output grows by 100 MB, or without bound.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
@@ -340,7 +340,7 @@ def test_a_form_is_learned_from_both_worlds() -> None:
 
 @pytest.mark.parametrize("runs", [TRAINING, 100, 1000, 5000])
 def test_what_forms_are_learned_from_is_never_tested(runs: int) -> None:
-    # The tests' own counts: a form must not see runs that they weigh.
+    # Runs counted by the tests: a form must not be learned from runs that they weigh.
     coins = draw_worlds(runs, np.random.default_rng(7))
     tested = sum(trial.runs for trial in gather(coins, coins, seed=7).trials)
     assert tested <= runs - TRAINING
@@ -385,7 +385,7 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
     found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 500, "--seed", 7, "--alpha", ALPHA)
     assert found.code == 0, found.err
     assert "bandit:dist-dp-se,epsilon=1/2 on epsilon=0.5" in found.out
-    # The same view refutes a smaller claim than the noise was made for.
+    # The same view refutes a claim below the epsilon of the noise.
     tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 1000, "--seed", 7)
     assert audit(*tight).code == 1
 

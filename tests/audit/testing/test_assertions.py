@@ -61,7 +61,7 @@ def test_what_is_private_passes_with_its_reports() -> None:
 
 
 def test_an_entry_of_the_catalogue_brings_its_relation() -> None:
-    pairs = [([1, 0], [1, 0, 1])]  # one record more
+    pairs = [([1, 0], [1, 0, 1])]  # one more record
     with pytest.raises(Refuted):
         assert_private("exact-size", "epsilon=1", pairs=pairs, runs=1000, seed=1)
     with pytest.raises(InvalidParameter, match=r"^pairs .*must be neighbours under replace"):
@@ -79,11 +79,11 @@ def test_what_is_not_private_fails_with_its_witness() -> None:
     assert told.startswith("broken violates epsilon=1 on the pair (0, 1): epsilon is at least")
     assert f"epsilon is at least {down(report.epsilon_lower)}\n" in told
     assert f"witness: {report.witness}" in told
-    assert "alpha 1/2000000" in told  # each of two pairs has half of it
+    assert "alpha 1/2000000" in told  # each of two pairs has half of alpha
     again = "assert_private(..., pairs=[pair], runs=3000, alpha='1/2000000', seed=2)"
     assert f"again: {again}" in told
 
-    with pytest.raises(Refuted) as repeated:  # what it says repeats it
+    with pytest.raises(Refuted) as repeated:  # the printed command repeats the failure
         assert_private(broken, "epsilon=1", pairs=[(0, 1)], runs=3000, alpha="1/2000000", seed=2)
     assert isinstance(repeated.value.report, AuditReport)
     assert repeated.value.report.witness == report.witness
@@ -111,7 +111,7 @@ def test_a_known_law_is_proven_or_refuted_without_runs(target: Any) -> None:
 
 
 def test_runs_that_can_refute_nothing_are_refused() -> None:
-    """A test that cannot fail is no test; the same on a broken mechanism shows why."""
+    """With too few runs the assertion could never fail, not even on a broken mechanism."""
     for target in (kept, broken):
         with pytest.raises(InvalidParameter, match=r"runs = 40: are too few .* alpha = 1/1000000"):
             assert_private(target, "epsilon=1", pairs=[(0, 1)], runs=40, seed=1)
@@ -160,7 +160,7 @@ def test_ctrl_c_ends_the_run_and_not_the_test() -> None:
 
 
 def test_an_alarm_of_the_test_runner_is_left_alone() -> None:
-    """A time limit on tests by SIGALRM, as pytest-timeout sets, goes on running."""
+    """A SIGALRM time limit of the test runner, as pytest-timeout sets, stays active."""
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
@@ -193,8 +193,8 @@ def test_a_query_within_its_sensitivity_passes() -> None:
     assert_sensitivity(lambda rows: np.bincount(rows, minlength=3), [([0], [2])], Sensitivity.l1(2))
     assert_sensitivity(lambda x: (x, 2 * x), [(0, 1)], Sensitivity.l2_squared(5))
     assert_sensitivity(lambda x: [x, 2 * x], [(0, 1)], Sensitivity.box((1, 2)))
-    assert_sensitivity(list.pop, [([1], [2])], 1)  # what spoils its dataset gets a fresh one
-    assert_sensitivity(lambda x: x * 10**40, [(0, 1)], 10**40)  # beyond all floats
+    assert_sensitivity(list.pop, [([1], [2])], 1)  # each call gets a fresh copy
+    assert_sensitivity(lambda x: x * 10**40, [(0, 1)], 10**40)  # beyond the range of floats
 
 
 @pytest.mark.parametrize(

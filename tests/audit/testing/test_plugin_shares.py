@@ -26,7 +26,7 @@ def test_never(dp): noted(dp)
 def test_red(dp): noted(dp); assert False
 def test_last(dp): noted(dp)
 """
-# Options, what was spent (7 tests collected; 1e-3/7 each), and how many tests spent it.
+# Options, the alpha spent (7 tests collected; 1e-3/7 each), and how many tests spent it.
 RUNS: dict[str, tuple[tuple[str, ...], list[str], int]] = {
     "all": ((), ["1/7000 70"] * 3 + ["1/14000 90"] * 2 + ["1/7000 70"] * 2, 6),
     "-k": (("-k", "each"), ["1/7000 70"] * 3, 3),
@@ -39,7 +39,7 @@ RUNS: dict[str, tuple[tuple[str, ...], list[str], int]] = {
 
 
 def truth(folder: Path, told: str) -> tuple[bool, list[str]]:
-    """Whether a run's line is what its tests noted, and what they noted."""
+    """Whether the printed line agrees with the shares noted by the tests, and these notes."""
     file = folder / "spent"
     spent = file.read_text().splitlines() if file.exists() else []
     total = sum((Fraction(entry.split()[0]) for entry in spent), Fraction())
@@ -124,7 +124,7 @@ def test_a_second_attempt_is_the_first_again(tmp_path: Path) -> None:
     run = ran(tmp_path, SHARED, "-k", "red", "--reruns", "2")
     spent = (tmp_path / "spent").read_text().splitlines()
     assert spent == ["1/7000 70"] * 3
-    assert "at most 1.43e-4" in run.line  # red by the first attempt alone
+    assert "at most 1.43e-4" in run.line  # fails at the first attempt alone
 
 
 GIVEN = """

@@ -14,7 +14,7 @@ from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
 from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, Ran, mutant, ran, started
 
-# Of each suite whose audits must not refute: two of them.
+# Half of the alpha for each of the two suites whose audits must not refute.
 ALPHA = buy_alpha("pytest plugin: small suites of correct mechanisms", "2e-9") / 2
 
 TESTS = effort(50, 200)
@@ -35,7 +35,7 @@ def beyond(tests: int, rate: Fraction, alpha: float) -> int:
 
 
 def test_a_suite_of_many_audits_states_one_rate_and_keeps_it(tmp_path: Path) -> None:
-    """Each audit stands at the boundary of its claim, where it fails as often as it may."""
+    """Each audit is at the boundary of its claim, where it fails as often as alpha allows."""
     bought = buy_alpha("pytest plugin: a level of 1/2 shared by all audits", "1e-9")
     body = f"""
 @pytest.mark.parametrize("i", range({TESTS}))
@@ -85,7 +85,7 @@ def test_fit(dp):
         r"output .*: \d+ of \d+ runs on dataset A, \d+ of \d+ on dataset B", witnesses[0]
     )
     assert "does not draw from discrete-laplace:scale=9" in run.out
-    assert "def assert_private" not in run.out  # the test is shown, not the library
+    assert "def assert_private" not in run.out  # the traceback ends in the test, not in the library
     (again,) = re.findall(r"again: pytest (test_suite.py::test_broken) (.*)", run.out)
     assert again[1].strip() == "--dp-seed 5 --dp-alpha 1/3000000000 --dp-effort quick"
     alone = ran(tmp_path, body, again[0], *again[1].split())
@@ -176,7 +176,7 @@ EXAMPLES = ("-m", "pytest", "examples/suite", "-p", PLUGIN, "-p", "no:cacheprovi
 
 @pytest.mark.nightly
 def test_the_example_suite_runs() -> None:
-    """OpenDP has its own entropy: what is bought is a true chance of a red run."""
+    """OpenDP has its own entropy, so the suite fails with the probability bought here."""
     alpha = buy_alpha("examples/suite", "1e-8")
     run = started(ROOT, *EXAMPLES, "--dp-alpha", str(alpha))
     assert run.code == 0, run.out
@@ -211,7 +211,7 @@ def test_it(dp): dp.audit(kept)
 
 
 def installed(folder: Path, *options: str, body: str = QUIET, plugin: str | None = None) -> Ran:
-    """A suite where pytest finds what pyproject.toml declares, as in an installed dpcore."""
+    """A suite with the entry points of pyproject.toml, as if dpcore were installed."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     points = declared["project"]["entry-points"]["pytest11"]
     place = folder / "site" / "dpcore_suite-0.dist-info"
@@ -219,7 +219,7 @@ def installed(folder: Path, *options: str, body: str = QUIET, plugin: str | None
     (place / "METADATA").write_text("Metadata-Version: 2.1\nName: dpcore-suite\nVersion: 0\n")
     lines = [f"{name} = {plugin or module}" for name, module in points.items()]
     (place / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
-    # Modules that a distribution lists are imported by pytest's rewriting loader.
+    # pytest's rewriting loader imports the modules that a distribution lists.
     packages = ("dpcore", "accounting", "audit", "bandits")
     (place / "RECORD").write_text("".join(f"{each}/__init__.py,,\n" for each in packages))
     (folder / "conftest.py").write_text(CONFTEST)

@@ -30,7 +30,7 @@ from tests.support.dpcore.refusals import refused
 
 Pair = tuple[list[Any], list[Any]]
 
-# Whether there is one matters here, not which is the smallest.
+# Finds any example; shrinking is not needed.
 ANY = hypothesis.settings(
     phases=[Phase.generate], derandomize=True, database=None, deadline=None, max_examples=5000
 )
@@ -87,7 +87,7 @@ def test_vectors_are_within_the_sensitivity_and_differ(
     [Sensitivity(3), Sensitivity.l1(3), Sensitivity.l2_squared(9), Sensitivity.box((1, 3))],
 )
 def test_vectors_reach_the_sensitivity_in_every_coordinate(sensitivity: Sensitivity) -> None:
-    """So a bound that is one too small is noticed, whichever coordinate it is about."""
+    """A bound that is too small by one is then detected in every coordinate."""
     size = 1 if sensitivity.norm is Norm.ABSOLUTE else 2
 
     def moved(place: int, step: int) -> Pair:

@@ -49,13 +49,13 @@ def response(coins: Coins, rng: np.random.Generator) -> Scores:
 
 
 def revealing(coins: Coins, rng: np.random.Generator) -> Scores:
-    # (1, 1/50)-DP: one canary in fifty is shown as it is.
+    # (1, 1/50)-DP: one canary in fifty is revealed.
     shown = np.where(coins, 10.0, -10.0)
     return np.where(rng.random(len(coins)) < 0.02, shown, response(coins, rng))
 
 
 def all_or_nothing(coins: Coins, rng: np.random.Generator) -> Scores:
-    # (1, 1/10)-DP: now and then everything is shown, and then every guess is right.
+    # (1, 1/10)-DP: with probability 1/10 all canaries are revealed and every guess is right.
     return coins.astype(np.float64) if rng.random() < 0.1 else response(coins, rng)
 
 
@@ -82,7 +82,7 @@ def repeated(law: Law, claim: str, judge: Any, *, repeats: int, total: int = 200
 
 
 def p_value(hits: int, repeats: int) -> float:
-    # Of "wrong with probability at most 1 - CONFIDENCE".
+    # The p-value of the hypothesis that errors have probability at most 1 - CONFIDENCE.
     return float(stats.binom.sf(hits - 1, repeats, 1 - CONFIDENCE))
 
 
@@ -108,7 +108,7 @@ def test_a_true_curve_is_refuted_as_rarely_as_stated() -> None:
         return curve_refuted(len(coins), 32, right, lines, 1 - given["confidence"])
 
     assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=repeats)), repeats) > bought
-    # The twin: a curve of half the parameter.
+    # The mutant: the curve of mu = 0.4 is refuted.
     lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10, 0.4)) for k in range(60)])
     assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=400)), 400) < 1e-10
 
@@ -119,7 +119,7 @@ def gaussian_delta(epsilon: float, mu: float = 1.0) -> Fraction:
 
 
 def best_guesses(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
-    # The number of guesses picked on the coins that test it.
+    # A mutant that chooses the number of guesses on the coins that it tests.
     sizes = range(2, len(scores) + 1, 2)
     right = [canaries_right(scores, coins, size) for size in sizes]
     level = 1 - given["confidence"]
@@ -150,7 +150,7 @@ def test_a_curve_whose_delta_is_forgotten_over_claims() -> None:
 
 
 def test_ties_are_not_broken_by_the_order_of_the_file() -> None:
-    coins = np.arange(1000) >= 500  # a file that is sorted by inclusion
+    coins = np.arange(1000) >= 500  # a file sorted by inclusion
     scores = np.zeros(1000)
     scores[::100] = 1.0
     assert not canaries(scores, coins, "epsilon=0").refuted
@@ -175,7 +175,7 @@ def test_a_training_with_half_the_noise_is_refuted_as_a_curve_and_at_a_point() -
         report = canaries(scores, coins, claim, confidence="0.95")
         assert report.refuted, claim
         assert report.exit_code == 1
-    # Above, the true curve: 9.997 at delta = 1e-5.
+    # The upper limit is the true curve: 9.997 at delta = 1e-5.
     assert 4.0 < report.epsilon_lower < 9.997
     mu = canaries(scores, coins, "gdp=1", confidence="0.95").mu_lower
     assert mu is not None
@@ -199,7 +199,7 @@ def test_the_curve_of_a_training_is_a_claim(rounds: int) -> None:
     report = canaries(scores, coins, training)
     assert report.refuted
     assert not canaries(*told(0.3), training).refuted
-    assert report.epsilon_lower > (point if rounds == 1 else 5)  # 10,000 canaries show no more
+    assert report.epsilon_lower > (point if rounds == 1 else 5)  # the limit of 10,000 canaries
     assert json.loads(report.to_text())["claim"]
 
 
@@ -218,7 +218,7 @@ def test_too_few_canaries_measure_nothing_and_say_how_many_would() -> None:
     scores, coins = told(8.0, 1000)
     report = canaries(scores, coins, "epsilon=8")
     assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
-    # All of n right has probability (1 + e^-8)^-n.
+    # All n guesses are right with probability (1 + e^-8)^-n.
     least = math.ceil(math.log(1000) / math.log1p(math.exp(-8)))
     assert report.needed == least
     assert f"{least:,} canaries could" in report.warnings[0]
@@ -234,7 +234,8 @@ def test_equal_scores_measure_nothing() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**60, 1e308])
 def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: float) -> None:
-    # Every score gives its canary away, and nothing is refuted: larger means not included.
+    # Every score reveals its canary, but in the wrong direction (larger means not included), so the
+    # claim is not refuted.
     coins = np.random.default_rng(1).random(500) < 0.5
     found = canaries(scale * (1 - 2.0 * coins), coins, claim="epsilon=1")
     assert found.verdict == "not_refuted"
@@ -259,7 +260,7 @@ def test_guesses_are_planned_from_what_could_refute() -> None:
 
 
 def test_numbers_of_guesses_share_the_level_and_equal_scores_are_all_guessed() -> None:
-    # Randomised response at epsilon = 1: every score says as much as any other.
+    # Randomised response at epsilon = 1: all scores are equally informative.
     found = {"ours": 0, "every": 0, "few": 0}
     for repeat in range(effort(5, 60)):
         rng = np.random.default_rng([5, repeat])

@@ -194,7 +194,8 @@ def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
     [
         (Failing, "no gradients today"),
         (Fails, r"no disk at test_dpsgd.py:\d+$"),
-        # A call that could not begin has no place, least of all in our code.
+        # A call that fails before it begins has no line in the step, and must not name a line of
+        # ours.
         (Needs, "argument: 'model'$"),
         (Outside, "0..1999"),
         (Scalar, "shape"),

@@ -25,7 +25,7 @@ STATED: dict[str, Any] = {
     "dimension": 100, "draws": 4000, "batches": 200,
 }  # fmt: skip
 FEW: dict[str, Any] = {**STATED, "records": 5, "rate": "1/2"}
-# Opacus multiplies an infinite gradient by clip / inf = 0, and a nan by nan.
+# Opacus multiplies an infinite gradient by clip / inf = 0, which gives nan, and keeps nan.
 NOT_FINITE = {"inf and nan"}
 
 
@@ -73,7 +73,7 @@ def test_batches_that_it_leaves_as_they_are_come_from_epochs(library: None) -> N
 
 
 def gradient(records: list[float], reduction: str) -> float:
-    """The norm of the gradient that one step of Opacus with 1,000 weights takes."""
+    """The gradient norm of one Opacus step with 1,000 weights."""
     torch, data = import_module("torch"), import_module("torch.utils.data")
     rows = torch.tensor(records)[:, None].expand(-1, 1000)
     model = torch.nn.Linear(1000, 1, bias=False)
@@ -98,7 +98,9 @@ def gradient(records: list[float], reduction: str) -> float:
 
 
 def true_epsilon(deviations: tuple[float, float], size: int, delta: float) -> float:
-    """Of Gaussian vectors whose deviations differ: by the chi-squared tails of their norms."""
+    """The epsilon between Gaussian vectors of different deviations, from chi-squared tails of
+    norms.
+    """
 
     def excess(epsilon: float) -> float:
         wide, narrow = deviations
