@@ -40,7 +40,7 @@ PAIRS = Unions(((0, 1), (2, 3), (4, 5)), 2)
 
 
 def drawn(reward: Reward, outcome: np.ndarray, chosen: np.ndarray) -> float:
-    """The reward of a super arm when outcomes are known, from what the words mean."""
+    """The reward of a super arm for known outcomes, from the definitions."""
     held = np.flatnonzero(chosen & (outcome == 1))
     match reward:
         case Linear(scale=scale, offset=offset):
@@ -126,7 +126,7 @@ def test_an_oracle_that_fails_succeeds_as_often_as_it_says() -> None:
 
 
 class Wrong(Oracle):
-    """An oracle that returns what it is told to."""
+    """An oracle that returns a given object."""
 
     def __init__(self, returned: object) -> None:
         self.decisions = Unions.subsets(3, 2)
@@ -197,7 +197,7 @@ EVERY: list[Decisions] = [
 
 
 def matrix(nodes: int, edges: list[tuple[int, int]], weights: object = None) -> csr_array:
-    """A graph as scipy takes it."""
+    """A graph as a SciPy sparse matrix."""
     found = np.zeros((nodes, nodes))
     for (u, v), weight in zip(edges, weights or [1.0] * len(edges), strict=True):  # type: ignore[call-overload]  # weights, if any
         found[u, v] = weight
@@ -205,7 +205,7 @@ def matrix(nodes: int, edges: list[tuple[int, int]], weights: object = None) -> 
 
 
 def allowed(sets: Decisions, chosen: tuple[int, ...]) -> bool:
-    """Whether a set of base arms is a super arm, from what the words mean."""
+    """Whether a set of base arms is a super arm, from the definitions."""
     match sets:
         case Unions(groups=groups, chosen=count):
             whole = [group for group in groups if {*group} <= {*chosen}]
@@ -251,7 +251,7 @@ def test_the_best_super_arm_is_the_best_of_all(sets: Decisions) -> None:
     assert sets.contains(best).all()
     worth = (values * best).sum(axis=1)
     assert worth == pytest.approx((values @ sets.listed().T).max(axis=1))
-    # A check that could not fail would pass the smallest as well.
+    # The check can fail: the smallest value is rejected.
     if len(sets.listed()) > 1:
         assert (worth > (values * sets.best(-values)).sum(axis=1)).all()
 
@@ -304,7 +304,7 @@ TOP = Problem(decisions=Unions.subsets(20, 4))
 
 
 def tail(draws: int, scale: float, least: float) -> float:
-    """P(sum of discrete Laplace draws >= least), by convolving the law at high precision."""
+    """P(sum of discrete Laplace draws >= least), by convolution of the law."""
     reach = int(least) + 400
     a = math.exp(-1 / scale)
     law = (1 - a) / (1 + a) * a ** np.abs(np.arange(-reach, reach + 1))
@@ -321,7 +321,7 @@ def test_a_quantile_holds_and_is_not_far_off(draws: int, scale: float) -> None:
     rare = math.log(1e6)
     (found,) = laplace_quantile(np.array([draws]), scale, rare)
     assert tail(draws, scale, found) <= 1e-6
-    assert tail(draws, scale, 0.7 * found - 1) > 1e-6  # a narrower one misses
+    assert tail(draws, scale, 0.7 * found - 1) > 1e-6  # a narrower bound fails
 
 
 def test_a_quantile_is_the_least_of_a_formula_at_high_precision() -> None:
@@ -343,7 +343,7 @@ def test_a_quantile_is_the_least_of_a_formula_at_high_precision() -> None:
 
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
-    """The share of misses is far below what a third of the bonus would miss."""
+    """No miss occurs, where a third of the bonus misses often."""
     horizon, runs = 128, 20
     setting = StreamPrivatizer(
         trust="central", epsilon=1, sent=2, horizon=horizon, release=release,  # type: ignore[arg-type]  # words of a Literal, or what is refused
@@ -360,7 +360,7 @@ def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
         width = (bonus[t] - rewards[t]) * t
         missed += int((sums.value[sums.count == t] > width).sum())
         narrow += int((sums.value[sums.count == t] > width / 3).sum())
-    assert missed == 0  # at most 400 * 128 T^-2 = 3 are expected of the weakest bound
+    assert missed == 0  # at most 400 * 128 T^-2 = 3 are expected for the weakest bound
     assert narrow > 20
 
 

@@ -33,7 +33,7 @@ def private(trust: Trust = "pure") -> SumPrivatizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script(Policy[tuple[int, ...]]):
-    """Asks for the batches it is given, and keeps how many sums it saw."""
+    """Asks for given batches, and records how many sums it received."""
 
     batches: tuple[Choice, ...]
     privatizer: Privatizer = Unprotected()  # noqa: RUF009  # a frozen value
@@ -73,7 +73,7 @@ def played(
 def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
     script = Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2)))
     run = played(script, 20, 1, 4, 5, 6, 9, 10, 14, 20)
-    # Gaps .5, 0, .25; arm after arm in rising order.
+    # Gaps .5, 0, .25; arms are pulled in rising order.
     assert run.regret == (0.5, 2.0, 2.0, 2.0, 2.0, 2.25, 3.25, 4.75)
     assert (run.pulls, run.batches, run.regret_per_round) == ((4, 5, 11), 2, 4.75 / 20)
     assert played(script, 20).checkpoints == (20,)

@@ -41,9 +41,9 @@ def played(policy: Cucb, world: BitWorld, seed: int = 1, **more: object) -> Run:
 
 
 def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]:
-    """Pulls and regret by Algorithms 1 to 3, a round at a time in plain Python; local and none.
+    """Pulls and regret by Algorithms 1 to 3, round by round in plain Python; local and no noise.
 
-    Coins are read in the same blocks, so that the two can be held against each other.
+    Coins are read in the same blocks, so that both results are comparable.
     """
     m, horizon, own = world.arms, policy.privatizer.horizon, coins(seed)
     outcomes = world.outcomes(horizon, own.world)
@@ -86,7 +86,7 @@ UNEVEN = Problem(decisions=Unions(((0,), (4, 2), (3, 1, 5)), 2))
 def test_compiled_rounds_are_those_of_the_tables(
     name: CucbName, release: StreamRelease, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Number by number, at equal values too. Without numba the loop's source is interpreted."""
+    """Equal numbers, also with ties. Without numba the source of the loop is interpreted."""
     monkeypatch.setattr(play_combinatorial, "find_spec", lambda _: True)
     policy = cucb(name, problem, horizon=1500, epsilon=4, release=release)
     chances = (0.9, 0.5, 0.5, 0.4, 0.1, 0.1, 0.2, 0.3, 0.8)[: problem.arms]
@@ -106,7 +106,7 @@ def test_compiled_rounds_are_those_of_the_tables(
     for tie in (1e-9, 0.0):
         tables, loop = games(tie)
         assert loop.compiled
-        assert not loop.waiting  # the loop has played
+        assert not loop.waiting  # the compiled loop was used
         assert np.array_equal(tables.bounds, loop.bounds)
         assert np.array_equal(tables.sent, loop.sent)
         for table in Tables._fields:
@@ -136,7 +136,7 @@ def test_a_run_is_the_algorithm_round_by_round(name: CucbName) -> None:
     assert list(run.pulls) == pulls
     assert run.regret[-1] == pytest.approx(regret)
     other = played(replace(policy, clip=2), world, 5)
-    assert list(other.pulls) != pulls  # the clip is in the algorithm
+    assert list(other.pulls) != pulls  # the clipping is part of the algorithm
 
 
 @by_day(5)
@@ -182,7 +182,7 @@ def test_with_one_base_arm_chosen_ldp1_is_ldp2_exactly() -> None:
 def test_every_world_is_learned_in(
     make: Callable[[int, int, int], BitWorld], arms: int, size: int
 ) -> None:
-    """In the second half of a run less is lost than in the first, and than at random."""
+    """The second half of a run has less regret than the first half, and than random play."""
     worlds = [make(i, arms, size) for i in range(3)]
     policy = cucb("cucb", worlds[0].of, horizon=1500)
     runs = play_together(policy, worlds, [coins(i) for i in range(3)], checkpoints=(750, 1500))
@@ -208,7 +208,7 @@ def test_degenerate_instances_are_played(
     for release in ("tree", "doubling", "factorisation"):
         policy = cucb(name, world.of, horizon=horizon, release=release)
         run = played(policy, world)
-        assert run.regret == (0.0,)  # all of them are always played
+        assert run.regret == (0.0,)  # all arms are always played
         assert run.pulls == (horizon,) * arms
 
 

@@ -102,7 +102,7 @@ class Shared(Privatizer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fewer(Shared):
-    """It runs the protocol of one user more."""
+    """Broken: uses the protocol of one more user."""
 
     def protocol(self, pulls: int) -> AggregatedSum:
         return replace(Shared.protocol(self, pulls + 1), threshold=501, modulus=13_000)
@@ -110,7 +110,7 @@ class Fewer(Shared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffled(Shared):
-    """Shares in a shuffler of which nothing is assumed, unless it says so."""
+    """Shares in a shuffler without assumptions, unless ``over`` states one."""
 
     over: Relaxed | None = None
 
@@ -150,7 +150,7 @@ class ExploreThenCommit(Policy[Explored]):
 
 
 class Halves(Environment):
-    """Every reward is 1/2 or, of the last arm, 1."""
+    """Every reward is 1/2, or 1 for the last arm."""
 
     means = (0.5, 0.5, 1.0)
 
@@ -184,7 +184,7 @@ def test_a_guarantee_is_that_of_the_protocol_or_none() -> None:
         Shuffled().guarantee(8)
     over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
     promised = Shuffled(over=over).guarantee(8)
-    # 1/2 of the sum, 2/4 of the hat.
+    # 1/2 from the sum, 2/4 from the hat.
     assert promised == Assumed(Pure(1), reason=str(over))
     assert Shuffled(over=over).record(8, "b") is None
 

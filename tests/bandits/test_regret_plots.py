@@ -123,4 +123,4 @@ def test_bad_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         draw(tmp_path / "a.svg", two(), title="")
 
 
-# Rows of marks: every value is drawn at its place, in shapes that grey does not hide.
+# Rows of marks: each value is drawn at its place, in shapes that are distinct in greyscale.

@@ -34,7 +34,7 @@ PURE = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halving(SumPrivatizer):
-    """Promises what its protocol says, and draws half of the noise."""
+    """Broken: adds half of the noise that its protocol states."""
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         return halved(self, encoded_sum, pulls, rng)
@@ -163,7 +163,9 @@ GONE = Deployment(dropouts="3/4")
 
 
 class ForEveryone(SumPrivatizer):
-    """Shares for all users, though three quarters of them vanish: a quarter of the noise stays."""
+    """Broken: shares for all users, although three quarters drop out, so a quarter of the noise is
+    left.
+    """
 
     def protocol(self, pulls: int) -> SumProtocol:
         everyone = SumPrivatizer(trust="renyi", epsilon=self.epsilon, failure=self.failure)
@@ -181,7 +183,7 @@ def test_shares_for_everyone_are_refuted_when_users_vanish(
 ) -> None:
     claim = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
     seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
-    runs = RUNS if path == "release" else 10 * RUNS  # 16 devices, so little is to be seen
+    runs = RUNS if path == "release" else 10 * RUNS  # 16 devices give less evidence
     assert refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
 
 

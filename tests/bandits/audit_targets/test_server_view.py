@@ -58,7 +58,7 @@ def view(trust: Trust, **given: Any) -> View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(BatchedElimination):
-    """Writes down what it is shown."""
+    """Records the released sums that it gets."""
 
     shown: list[Released] = field(default_factory=list, compare=False)
 
@@ -122,7 +122,7 @@ def test_a_released_sum_off_its_grid_is_no_view(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
     class Favouring(BatchedElimination):
-        def choose(self, state: Any) -> Pulls:  # always the same
+        def choose(self, state: Any) -> Pulls:  # the same arms in every batch
             return Pulls((4, 8))
 
     with pytest.raises(InvalidParameter, match="equally often"):
@@ -130,7 +130,7 @@ def test_a_policy_that_favours_an_arm_from_the_start_has_no_view() -> None:
 
 
 def hockey_stick(law: Any, shift: int, epsilon: float, reach: int) -> float:
-    """Delta at epsilon of a law on the integers and the same moved by ``shift``, in floats."""
+    """delta at epsilon between an integer law and its shift by ``shift``, in floats."""
     k = np.arange(-reach, reach + 1)
     return float(np.maximum(law.pmf(k) - math.exp(epsilon) * law.pmf(k - shift), 0).sum())
 
@@ -160,7 +160,7 @@ def test_the_claim_of_bits_is_that_of_the_first_batch() -> None:
 def test_pure_claims_are_exact() -> None:
     assert viewed("dist-dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
     assert viewed("dp-se,epsilon=1/3").epsilon == Fraction(1, 3)
-    assert viewed("shuffled-se,epsilon=1").epsilon == 1  # of all that is shuffled
+    assert viewed("shuffled-se,epsilon=1").epsilon == 1  # the epsilon of the whole shuffle
     assert viewed("dist-dp-se,epsilon=1").delta == 0
     assert (
         viewed("dist-cdp-se,epsilon=1").delta
@@ -264,7 +264,7 @@ _DRAW = StreamPrivatizer.draw
 
 
 @pytest.mark.parametrize(
-    ("name", "level"),  # of the least pulled arm two outcomes come in four rounds: two levels
+    ("name", "level"),  # the least pulled arm has two outcomes in four rounds: two levels
     [("cucb-dp", 0), ("cucb-dp", 1), ("cucb-dp", 2), ("cucb-dp2", 0), ("cucb-dp2", 1)],
 )
 def test_a_tree_with_a_level_without_noise_is_refuted(
@@ -278,14 +278,14 @@ def test_a_tree_with_a_level_without_noise_is_refuted(
 
 @pytest.mark.nightly
 def test_ldp2_that_sends_two_base_arms_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both outcomes with the noise for one: twice the epsilon."""
+    """Broken: sends both outcomes with the noise for one, so epsilon doubles."""
 
     def for_one(held: StreamPrivatizer, shape: tuple[int, ...], rng: Rng) -> Integers:
         return _DRAW(replace(held, sent=1), shape, rng)
 
     monkeypatch.setattr(StreamPrivatizer, "draw", for_one)
     assert audited("cucb-ldp1,epsilon=1", runs=4000, alpha=ALPHA).verdict == "refuted"
-    # Of one outcome that noise is enough.
+    # For one outcome this noise is enough.
     assert audited("cucb-ldp2,epsilon=1", runs=4000, alpha=1e-9).verdict == "not_refuted"
 
 
@@ -296,7 +296,7 @@ def test_a_view_is_four_rounds_of_two_base_arms() -> None:
     assert one.tolist() == [[1, 0] * 4] * 3
     assert other.tolist() == [[0, 1] * 4] * 3
     least = viewed("cucb-ldp2,epsilon=200").run(0, 2, np.random.default_rng(1))
-    assert (least == ABSENT).sum() == 2  # of one base arm nothing was sent in the first round
+    assert (least == ABSENT).sum() == 2  # one base arm sent nothing in the first round
     assert viewed("cucb-dp,epsilon=1").epsilon == 1
     assert viewed("cucb-dp,epsilon=1,delta=1/100").epsilon < 1
 
@@ -309,7 +309,7 @@ def test_a_view_is_two_phases_and_the_actions_that_are_left() -> None:
         viewed("cdp-dpe,epsilon=20").run(reward, 40, np.random.default_rng(1))[:, :2].mean(axis=0)
         for reward in (0, 1)
     )
-    assert (high - low).tolist() == pytest.approx([64, -64], abs=20)  # the range of one client
+    assert (high - low).tolist() == pytest.approx([64, -64], abs=20)  # one client's range
 
 
 def test_only_the_model_of_the_view_and_a_promise_have_one() -> None:

@@ -102,14 +102,14 @@ SHARED = (*PLAIN, MORE[0], PURE[0], "cucb-ldp1,epsilon=1", "cucb-dp,epsilon=1")
 @by_day(5)
 @pytest.mark.parametrize("rest", SHARED)
 def test_one_draw_for_all_arms_is_refuted(rest: str) -> None:
-    """As in the code released with the paper: the noise cancels wherever two arms are compared."""
+    """As in the code released with the paper: the noise cancels when two arms are compared."""
     with erring("shared"):
         assert refuted(rest, runs=400 if rest in PLAIN else 300)
 
 
 @pytest.mark.nightly
 def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
-    """The claim is that of the watched user's release: the worst of all batches would be looser."""
+    """The claim is for the watched user's release; the worst over all batches is looser."""
 
     def narrow(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
         law = law_of(privatizer, pulls)
@@ -141,7 +141,7 @@ def test_a_run_that_repeats_its_coins_for_every_arm_is_refuted(
 
 
 def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
-    """The generator of a batch: of the seed that its run began with."""
+    """The generator of a batch, seeded with the first seed of its run."""
 
     def again(sent: Any, rng: Rng) -> Rng:
         if sent.batches == 1:
@@ -156,7 +156,7 @@ def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
 def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each batch alone is as it should be: noise cancels in the difference of the two."""
+    """Each batch alone is correct, but the noise cancels in the difference of two batches."""
     wrong = mutated(
         _Sent.batch, "self.batches += 1", "self.batches += 1\n    rng = again(self, rng)",
         again=seeded_anew([]),
@@ -191,7 +191,7 @@ def test_a_user_who_is_counted_in_both_batches_is_refuted(monkeypatch: pytest.Mo
 
 
 def test_a_policy_that_peeks_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that is released is as it should be: only which arms are left shows the reward."""
+    """The released sums are correct, but the set of remaining arms reveals the reward."""
     seen: list[int] = []
     honest_world, honest_rule = _Fixed._encoded_sum, BatchedElimination.observe
 
@@ -213,8 +213,8 @@ def test_a_policy_that_peeks_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None
     assert [outcome.refuted for outcome in report.outcomes] == [False] * 4 + [True, True]
 
 
-def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # it draws nothing
-    """In the place of a draw."""
+def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # ignores the noise law
+    """Return 0 in place of a draw."""
     return 0 if size is None else np.zeros(size, dtype=np.int64)
 
 
@@ -223,10 +223,10 @@ def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # it draws nothing
 def test_devices_whose_shares_are_nothing_are_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the code released with the paper, whose shares were 0 nearly always."""
+    """As in the code released with the paper, where shares were almost always 0."""
     monkeypatch.setattr(PolyaDifference, "sample", nothing)
     assert refuted(f"{name},epsilon=1,path=devices", runs=150)
-    # The run itself draws the shares of a shuffle, and never those of a sum.
+    # A run itself draws the shares of a shuffle, but not those of a sum.
     assert refuted(f"{name},epsilon=1", runs=150) == (name == "shuffled-se")
 
 

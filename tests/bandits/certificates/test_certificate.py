@@ -91,7 +91,7 @@ def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None
     assert run.guarantee is not None
     claimed = Fraction(certificate.claims[0]["epsilon"])
     derived = run.guarantee.epsilon(DELTA)
-    if name == "pure-shuffle":  # a pure epsilon is what is checked, and claimed at every delta
+    if name == "pure-shuffle":  # a pure epsilon is checked, and claimed at every delta
         derived = run.guarantee.pure()
     assert derived.upper <= claimed <= Fraction(derived.upper) * Fraction(10001, 10000)
     assert certificate.algorithm == run.policy
@@ -145,7 +145,7 @@ def as_if(document: Any, part: int, **fields: Any) -> str:
 
 
 def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
-    """Twins of every parameter, with a digest and an epsilon that fit."""
+    """Every parameter is reduced, with a matching digest and a matching epsilon."""
     document = json.loads(
         certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
     )
@@ -252,7 +252,7 @@ def test_a_pure_epsilon_is_checked_whatever_the_number_of_steps() -> None:
     assert certificate.claims[0]["epsilon"] == "0.5"
     quantities = [{c["quantity"] for c in part["certificate"]["claims"]}
                   for part in certificate.parts]  # fmt: skip
-    assert {"pure"} in quantities  # those of more than 4 steps claim nothing else
+    assert {"pure"} in quantities  # certificates of more than 4 steps claim only pure epsilon
     verdict = recheck(certificate.text())
     assert {finding.status.value for finding in verdict.findings} == {"holds", "assumed"}
 
@@ -281,7 +281,7 @@ def document(*deltas: str) -> dict[str, Any]:
 
 
 def sealed(edited: dict[str, Any]) -> str:
-    """The text with digests that fit, also those of the certificates in it."""
+    """The certificate as text with recomputed digests, including those of nested certificates."""
     for part in edited["parts"] if isinstance(edited.get("parts"), list) else []:
         own = part.get("certificate") if isinstance(part, dict) else None
         if isinstance(own, dict) and "digest" in own:
@@ -297,7 +297,7 @@ def test_epsilons_are_compared_as_numbers() -> None:
 
 
 def test_an_infinite_epsilon_is_not_certified() -> None:
-    # The loss of bits is unbounded: at a delta below its tail no epsilon is finite.
+    # The loss of bits is unbounded: for a delta below its tail no epsilon is finite.
     with pytest.raises(NotDerived, match="epsilon at delta"):
         certificate_of(run_of(POLICIES["bits"], horizon=SHORT), deltas=["1e-300"])
 
@@ -319,7 +319,7 @@ def test_the_claim_is_that_of_the_worst_part_wherever_it_stands() -> None:
 
 
 def test_noise_that_does_not_keep_its_promise_is_found_by_the_second_path() -> None:
-    # Less noise wherever it is written, with digests that fit: only who computes again can tell.
+    # The noise is reduced in every place and the digests match; only a recomputation detects it.
     edited = document(DELTA)
     part = edited["parts"][0]
     law = {key: part["is"][key] for key in ("noise", "sensitivity")}

@@ -57,14 +57,14 @@ def test_gaussian_releases_are_computed_again(trust: LinearTrust) -> None:
     assert [part["unchecked"] for part in document["parts"]] == [None] * len(document["parts"])
     found = recheck(text).findings
     assert {finding.status for finding in found} == {Status.HOLDS, Status.ASSUMED}
-    assert [f.where for f in found if f.status is Status.ASSUMED] == ["noise"]  # of a seed
+    assert [f.where for f in found if f.status is Status.ASSUMED] == ["noise"]  # from a seed
     less = [{"delta": "1/4", "epsilon": "9"}]
     assert Status.FAILS in {each.status for each in recheck(changed(text, claims=less)).findings}
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_pure_releases_are_computed_again_whatever_their_size(trust: LinearTrust) -> None:
-    """Of nine numbers no total of losses is listed, but their largest is exact."""
+    """For nine numbers total losses are not enumerated, but the largest loss is exact."""
     run = run_of(trust, "pure", dimension=9, arms=12)
     text = certificate_of(run, deltas=["1/1000000"]).text()
     document = json.loads(text)
@@ -72,12 +72,12 @@ def test_pure_releases_are_computed_again_whatever_their_size(trust: LinearTrust
     assert [part["unchecked"] for part in document["parts"]] == [None] * len(document["parts"])
     found = recheck(text)
     assert {each.status for each in found.findings} == {Status.HOLDS, Status.ASSUMED}
-    # A part that claims a little less than its own certificate proves, by either kind of claim.
+    # A part that claims slightly less than its own certificate proves, for either kind of claim.
     less = [
         {**part, "claims": [{"delta": "1/1000000", "epsilon": "9.2"}]} for part in document["parts"]
     ]
     assert "claims a smaller" in str(recheck(changed(text, parts=less)))
-    # And a part that states a smaller largest loss than its noise has.
+    # A part that states a smaller largest loss than its noise has.
     (own, *_) = (part["certificate"] for part in document["parts"])
     pure = [each for each in own["claims"] if each["quantity"] == "pure"]
     assert [each["epsilon"] for each in pure] == ["10"]
@@ -117,7 +117,8 @@ def test_the_factorisation_is_certified_by_what_its_noise_has_in_zcdp(horizon: i
     verdict = recheck(json.dumps(document))
     assert verdict.holds, str(verdict)
     assert document["parts"][0]["unchecked"] is None
-    # Another path: rho from the column as floats, epsilon from the normal law, which is less.
+    # Independent computation: rho from the column in floats, epsilon from the normal law, a lower
+    # bound.
     part = document["parts"][0]["is"]
     squares = sum(float(move) ** 2 for move in part["sensitivity"]["amount"])
     rho = squares / (2 * float(Fraction(part["noise"]["sigma_squared"])))
@@ -159,7 +160,7 @@ def smaller_rho(document: Any) -> None:
     ],
 )
 def test_a_twin_of_the_factorisation_is_refused(twin: Any, reason: str) -> None:
-    """Sealed with digests that fit."""
+    """The edited certificate has matching digests."""
     document = document_of("factorisation", 300)
     twin(document)
     found = recheck(sealed(document))
@@ -169,7 +170,7 @@ def test_a_twin_of_the_factorisation_is_refused(twin: Any, reason: str) -> None:
 
 @pytest.mark.parametrize("release", ["tree", "doubling"])
 def test_pure_sums_of_any_size_are_certified(release: StreamRelease) -> None:
-    """Ten levels for each of 8 base arms: 80 numbers, of which only the largest loss is exact."""
+    """Ten levels for each of 8 base arms: 80 numbers, for which only the largest loss is exact."""
     document = document_of(release, 1000, 8)
     assert recheck(json.dumps(document)).holds
     noise = document["parts"][0]["is"]
@@ -185,7 +186,7 @@ def test_pure_sums_of_any_size_are_certified(release: StreamRelease) -> None:
 @pytest.mark.parametrize("rho", ["1/1000", "1/50", "1/2", "7"])
 @pytest.mark.parametrize("delta", ["1/1000000", "1/100", "1/3"])
 def test_zcdp_is_converted_to_what_some_order_shows(rho: str, delta: str) -> None:
-    """Against the engine's conversion, to 1e-6; and a hundredth less is refused."""
+    """Agrees with the accountant's conversion to 1e-6; a value 1% smaller is refused."""
     upper = Fraction(ZCdp(rho).epsilon(delta).upper)
     if upper > Fraction(rho):
         assert zcdp_keeps(Fraction(rho), upper + Fraction(1, 10**6), Fraction(delta))
@@ -194,7 +195,7 @@ def test_zcdp_is_converted_to_what_some_order_shows(rho: str, delta: str) -> Non
 
 
 def test_the_square_root_of_running_sums_is_certified_and_its_twin_refused() -> None:
-    """A stream of its own: zCDP of the column's square norm, and not of a smaller one."""
+    """A single stream: zCDP of the column's squared norm, and not of a smaller one."""
     root = SquareRootSum(horizon=500, noise=DiscreteGaussian(sigma_squared=10**7))
     squared = sum(move * move for move in root.moves)
     whole = Mechanism(noise=root.noise, sensitivity=Sensitivity.l2_squared(squared))
@@ -210,7 +211,7 @@ def test_the_square_root_of_running_sums_is_certified_and_its_twin_refused() -> 
         bad["parts"][0] |= change
         bad["digest"] = digest_of(bad)
         assert "proven: the value is" in str(verify(bad))
-    # Norm by norm: the prefix sums of one item are what the column says.
+    # The squared norm, computed from the prefix sums of one item.
     column = [Fraction(move) for move in root.moves]
     assert len(column) == 500
     assert sum(float(each) ** 2 for each in column) == pytest.approx(squared)

@@ -74,7 +74,7 @@ def place(edited: Any, path: Path) -> Any:
 
 
 def edits(original: dict[str, Any], path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The field at ``path`` replaced, removed, and, in a list, given twice."""
+    """Edits of the field at ``path``: replaced, removed and, in a list, duplicated."""
     old, last = place(original, path)[path[-1]], path[-1]
     for value in VALUES:
         if value != old or type(value) is not type(old):
@@ -91,28 +91,28 @@ def edits(original: dict[str, Any], path: Path) -> Iterator[tuple[str, dict[str,
 
 
 def harmless(path: Path, what: str, original: dict[str, Any]) -> bool:
-    """What may be edited though the verdict still holds, and why it may."""
+    """Whether an edit may leave the verdict unchanged; each case states why."""
     match path:
         case ("claims", int(), "epsilon"):
-            # A larger upper bound is one as well.
+            # A larger upper bound is valid too.
             return Fraction(what.strip("'")) > Fraction(original["claims"][0]["epsilon"])
         case ("parts", int(i), "claims", int(), "epsilon"):
-            # As before, and the certificate claims no less.
+            # A larger upper bound of a part is valid if the certificate claims no less.
             mine = Fraction(original["parts"][i]["claims"][0]["epsilon"])
             return mine < Fraction(what.strip("'")) <= Fraction(original["claims"][0]["epsilon"])
         case ("parts", int(), "certificate", "software", "name" | "version"):
-            # Who says that he wrote it: no number rests on it.
+            # The name of the software affects no number.
             return True
         case ("parts", int(i), "certificate", "claims", int(k)):
-            # It states its exact pure or zCDP parameter no more: epsilon does not rest on it. Or it
-            # states epsilon no more, where its pure epsilon is no larger than what is claimed.
+            # A removed pure or zCDP parameter does not affect epsilon. A removed epsilon is implied
+            # if the pure epsilon is no larger than the claimed epsilon.
             part = original["parts"][i]
             own, claimed = part["certificate"]["claims"], Fraction(part["claims"][0]["epsilon"])
             pure = [Fraction(each["epsilon"]) for each in own if each["quantity"] == "pure"]
             follows = any(each <= claimed for each in pure)
             return what == "removed" and (own[k]["quantity"] in ("pure", "zcdp") or follows)
         case ("parts", int(i), "certificate", "assumptions", int(k)):
-            # The outer certificate must say the same of users who return.
+            # The outer certificate states the same assumption on returning users.
             own = original["parts"][i]["certificate"]["assumptions"][k]
             return str(own).startswith("a user takes part in at most")
     return False
@@ -127,7 +127,7 @@ def test_no_edit_of_any_field_holds(name: str) -> None:
     for path in spread(list(paths(original)), 100):
         for what, edited in edits(original, path):
             if path[-1] == "digest" and what != "removed":
-                continue  # sealed anew: a wrong one has a test of its own
+                continue  # digests match again here; another test covers wrong digests
             tried += 1
             if recheck(sealed(edited)).holds:
                 held += 1
@@ -155,7 +155,7 @@ def test_a_field_that_is_given_twice_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pure", "shuffled-pure", "bits", "returning"])
 def test_a_file_that_an_older_version_wrote_still_holds(name: str) -> None:
-    # Written before the parts were checked by ``worst``; the twin claims a bit less.
+    # Written before parts were checked by ``worst``; the edited copy claims less.
     text = (WRITTEN / f"{name}.json").read_text(encoding="utf-8")
     assert recheck(text).holds, str(recheck(text))
     assert verdict_of(text.encode()) == recheck(text)
@@ -207,7 +207,7 @@ def all_new() -> dict[str, Any]:
 
 
 def told(edited: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """With sentences that fit: what their counts would betray is left to the other checks."""
+    """With matching sentences, so that other checks must detect what wrong counts would reveal."""
     edited = {**edited, **fields}
     return {**edited, "assumptions": [*required_assumptions(edited), SEEDED]}
 
@@ -284,7 +284,8 @@ def test_a_certificate_that_was_made_up_fails(name: str) -> None:
 
 
 def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
-    # Whoever rewrites these sentences too tells another story, and no reader can know.
+    # With these sentences rewritten, the certificate describes another run, and no reader can
+    # detect it.
     edited = document("renyi")
     count = len(edited["parts"])
     assert any(each.startswith(f"parts: {count}, all that") for each in edited["assumptions"])
@@ -334,7 +335,7 @@ def test_another_name_needs_other_sentences(name: str) -> None:
 
 
 def text_told(edited: dict[str, Any]) -> str:
-    """The forged certificate has matching sentences and digests, which a forger can also write."""
+    """The edited certificate with matching sentences and digests, as a forger can write it."""
     return sealed({**edited, "assumptions": [*required_assumptions(edited), SEEDED]})
 
 

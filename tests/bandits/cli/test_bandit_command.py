@@ -161,7 +161,7 @@ def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
         assert running.poll() is None
         assert time.monotonic() < late
         time.sleep(0.02)
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to all of them
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the whole process group
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, "")
     assert err == "interrupted: no result; continue with --resume state\n"

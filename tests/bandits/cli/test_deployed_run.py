@@ -33,7 +33,8 @@ def test_the_noise_keeps_the_promise_over_all_visits_and_hardly_more(name: str) 
     found = steady_for(name, epsilon=2, delta="1e-6", max_visits=4, failure="1e-9")
     curve = PrivacyCurve(noise=found.law, sensitivity=found.steps)
     assert per_user(curve, max_visits=4).delta(2).upper <= Fraction(1, 10**6)
-    # Within a few percent of the least; of bits, of which there are 70 and not 69, a little more.
+    # The noise is within a few percent of the minimum; for bits slightly more, since 70 of them are
+    # needed and not 69.
     least = per_user(curve, max_visits=4).epsilon("1e-6").lower
     assert least is not None
     assert least > Fraction(19, 10)
@@ -67,7 +68,7 @@ def test_the_presets_algorithms_that_can_be_played_are() -> None:
 
 def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: Bandit) -> None:
     words = ("--visits", "4", "--algorithms", "dist-dp-se")
-    # 10 users give at most 40 rewards: the first batch of three arms needs more.
+    # 10 users give at most 40 rewards, and the first batch of three arms needs more.
     found = bandit("run", *SMALL, *words, "--users", "10", "--json").json
     (row,) = found["rows"]
     assert row["out_of_users"] == 6000 - row["communication"]["numbers"]
@@ -104,7 +105,7 @@ def test_a_certificate_is_of_all_visits_and_noise_for_one_does_not_pass(
     (part,) = found["parts"]
     assert part["is"]["rounds_of"][0]["rounds"] == 4
     assert not [each for each in found["assumptions"] if "unknown" in each]
-    # The noise of one visit, under the claim of four.
+    # Noise for one visit, with a claim for four visits.
     once = certificate(bandit, tmp_path / "one", *words, "--visits", "1")
     assert forged(once)
     once["parts"][0]["is"]["rounds_of"][0]["rounds"] = 4

@@ -51,7 +51,7 @@ def test_rows_are_as_those_of_other_families(bandit: Bandit, release: str) -> No
 
 
 def test_the_epsilon_at_a_delta_is_that_of_the_noise(bandit: Bandit) -> None:
-    """Many small steps promise less than their sum at delta > 0: an independent composition."""
+    """At delta > 0 many small losses compose to less than their sum; computed independently."""
     words = ("--algorithms", "cucb-dp", "--release", "tree")
     row = rows(bandit, "csb/topk", *SMALL, *words)["cucb-dp"]
     levels, sent = 10, 3
@@ -72,7 +72,7 @@ def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
     words = ("run", "csb/topk", *SMALL, "--algorithms", "cucb,cucb-dp", "--json")
     whole = bandit(*words, "--resume", "state")
     lines = Path("state").read_bytes().splitlines(keepends=True)
-    Path("state").write_bytes(b"".join(lines[:2]))  # one cell of four is left
+    Path("state").write_bytes(b"".join(lines[:2]))  # one of four cells is left
     again = bandit(*words, "--resume", "state")
     assert (again.code, again.out) == (0, whole.out)
     for option, value, said in (
@@ -93,7 +93,7 @@ def test_certificates_are_written_and_hold(bandit: Bandit, release: str) -> None
     for document in found.values():
         assert Fraction(document["claims"][0]["epsilon"]) <= 2
         assert document["parts"][0]["unchecked"] is None
-        # All but the noise, which was a seed's: two findings are assumed, and none fails.
+        # Two findings are assumed, because the noise is seeded; none fails.
         verdict = recheck(json.dumps(document))
         assert {each.status.name for each in verdict.findings} == {"ASSUMED", "HOLDS"}
         assert not any(each.where == "algorithm" for each in verdict.findings)
@@ -110,7 +110,7 @@ def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None
     assert bound["theorem"] == "Theorem 6"
     assert bound["regret_per_round"] == pytest.approx(per_log * math.log(300) / 300)
     assert "Theorem 6, T to infinity" in Path("out/regret.svg").read_text()
-    # The picture drawn anew from the folder has it, that of the table alone cannot.
+    # A plot from the folder has the lower bound; a plot from the table alone cannot.
     assert bandit("plot", "out", "--output", "again.svg").code == 0
     drawn = Path("again.svg").read_text()
     assert "Theorem 6, T to infinity" in drawn
@@ -155,7 +155,7 @@ def test_rows_have_epsilon_delta_regret_and_communication(bandit: Bandit) -> Non
 
 
 def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
-    """LZJ, Remark C.9."""
+    """Li, Zhou and Ji, Remark C.9."""
     words = ("lzj/table2", "--algorithms", "pe,cdp-pe,ldp-pe", "--calibration", "pure")
     answer = bandit("run", *words, *FEW, "--json", "--output", "out")
     assert (answer.code, answer.err) == (0, "")
@@ -170,7 +170,9 @@ def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
 
 @pytest.mark.nightly
 def test_the_order_of_the_figure_with_true_guarantees() -> None:
-    """An independent simulation: DPE < CDP < 3 DPE, SDP < 1.5 CDP, LDP > 50 CDP, uniform 0.65."""
+    """Order in an independent simulation: DPE < CDP < 3 DPE, SDP < 1.5 CDP, LDP > 50 CDP, uniform
+    0.65.
+    """
     experiment = Experiment(
         preset="lzj/fig2",
         algorithms=("dpe", "cdp-dpe", "sdp-dpe", "ldp-dpe"),

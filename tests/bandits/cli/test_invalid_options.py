@@ -111,10 +111,10 @@ def test_the_failure_probability_is_an_option(bandit: Bandit) -> None:
     assert "failure_probability" not in found
     theorem = bandit("run", *words, "--failure-probability", "1/T").json
     assert theorem["failure_probability"] == "1/3000"
-    for name in ("--failure-probability", "--confidence"):  # the former name still works
+    for name in ("--failure-probability", "--confidence"):  # the former name is still accepted
         assert bandit("run", *words, name, "1/3000").json == theorem
     assert theorem["rows"] != found["rows"]
-    # A smaller p is a wider interval: the width that is played, of the policy that is made.
+    # A smaller p gives wider intervals, both in the run and for a policy made in Python.
     setting = Setting(epsilon=1, delta="1e-6", horizon=3000, arms=3)
     sure = replace(setting, failure_probability=Fraction(1, 3000))
     policies: list[Any] = [read_algorithm("dist-dp-se").policy(each) for each in (setting, sure)]

@@ -106,7 +106,7 @@ def test_the_failure_probability_is_passed_by_either_name(bandit: Bandit, name: 
 
 
 def test_what_it_keeps_from_a_run_is_gone_in_the_next_one(bandit: Bandit) -> None:
-    # Otherwise the numbers would depend on the processes, and a resumed run on its interruption.
+    # Otherwise results would depend on the number of processes, and on an interruption.
     run = ("run", "cz/easy", *SMALL, "--algorithms", "others.py:Remembers", "--json")
     assert bandit(*run).json["rows"] == bandit(*run, "--jobs", 2).json["rows"]
 
@@ -114,7 +114,7 @@ def test_what_it_keeps_from_a_run_is_gone_in_the_next_one(bandit: Bandit) -> Non
 def test_workers_read_the_file_of_the_folder_they_work_for(
     bandit: Bandit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Workers stay for a while after a run: those of another folder are not used again.
+    # Workers stay alive after a run, but a run in another folder does not reuse them.
     run = ("run", "cz/easy", *SMALL, "--jobs", 2, "--json", "--algorithms")
     assert bandit(*run, "cdp-se").code == 0
     (tmp_path / "other").mkdir()

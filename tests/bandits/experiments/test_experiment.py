@@ -75,11 +75,11 @@ def test_every_part_of_a_cells_name_is_in_its_coins() -> None:
         ("rewards", small(), replace(task, instance=1)),
     ]
     assert len({_coins(*cell) for cell in cells}) == len(cells)
-    # Radii and schedules are compared on the same ones.
+    # Radii and schedules are compared on the same rewards.
     paper = small(radius="paper", schedule="paper")
     assert _coins("rewards", paper, task) == _coins("rewards", small(), task)
     assert played(small(seed=2)) != CELLS
-    # The same law from the same coins would be the same run.
+    # Policies with the same noise law need different coins, or their runs would be identical.
     central, shared = (
         [(c.regret, c.pulls) for c in CELLS if c.algorithm == name]
         for name in ("cdp-se", "dist-dp-se")
@@ -175,7 +175,7 @@ KNOWN = ("dpcore-bandit-cell/3", "0d940e6efeb17cf64b642dba700ab9ee")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words(Environment):
-    """Rewards 0 or 1 from the words of the bit stream."""
+    """Rewards 0 or 1, drawn from the words of the bit stream."""
 
     chances: tuple[float, ...] = (0.9, 0.5, 0.1)
 

@@ -212,7 +212,7 @@ def test_a_run_that_fails_to_write_leaves_no_mixed_record(
     answer = bandit("plot", "out", "-o", "new.svg")
     assert (answer.code, answer.out, answer.err) == (2, "", f"error: SOURCE = {said}")
     assert bandit("compare", "out", "out").err == f"error: A = {said}"
-    # The next run takes away what that one left.
+    # The next run removes the files that the failed run left.
     assert set(filled(bandit, "se")) == {"rows.json", "regret.csv", "regret.svg"}
 
 

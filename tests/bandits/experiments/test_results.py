@@ -49,7 +49,7 @@ EXACT = ["1/3", "0.10000004", "1e-400", "1.23456499e-6", "12345649/100000000", "
 
 
 class Promised(RunGuarantee):
-    """Of any epsilon, pure or not."""
+    """A guarantee with any epsilon, pure or not."""
 
     __slots__ = ()
     stated: Any = None
@@ -231,7 +231,8 @@ def test_what_is_no_table_is_refused(tmp_path: Path, text: str, words: str) -> N
 def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     text = "".join(written(path))
-    # In the last number a cut leaves another number; after a line a run misses its end.
+    # A file cut within the last number has another number; a file cut after a line lacks the end of
+    # a run.
     for cut, words in (
         (len(text) - 1, "its last line has no newline"),
         (-5, "last line has no newline"),
@@ -242,7 +243,7 @@ def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
     path.write_text("".join(text.splitlines(keepends=True)[:-1]))
     with pytest.raises(InvalidParameter, match="is truncated: se at epsilon 1 lacks rounds"):
         read_lines(path)
-    # All runs alike, but none to the horizon.
+    # All runs are cut alike, before the horizon.
     ends = [line for line in text.splitlines(keepends=True) if line.split(",")[-2] != "500"]
     path.write_text("".join(ends))
     with pytest.raises(InvalidParameter, match="is truncated: cdp-se at epsilon 1"):
@@ -268,7 +269,7 @@ def document(*regret: float, **more: Any) -> dict[str, Any]:
 
 
 def test_errors_apart_add_up_as_those_of_independent_means() -> None:
-    # Means 0.4 and 0.2, errors 0.2 and 0.1: R = 2.
+    # Means 0.4 and 0.2, standard errors 0.2 and 0.1: R = 2.
     (found,) = compare(document(0.2, 0.6), document(0.1, 0.1, 0.4))
     assert not found.paired
     assert found.ratio == pytest.approx(2)

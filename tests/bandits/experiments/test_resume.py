@@ -51,7 +51,7 @@ def records(path: Path) -> list[bytes]:
 
 
 def write(path: Path, *payloads: bytes) -> None:
-    """Records with the digests that fit."""
+    """Write records with valid digests."""
     written, digest = [], _START
     for payload in payloads:
         record, digest = next_record(digest, payload)
@@ -146,7 +146,7 @@ def test_other_data_are_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
 def test_other_coins_and_other_worlds_are_refused(
     whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch, name: str, words: str
 ) -> None:
-    # The version says nothing of either: the code, or scikit-learn, may have changed under it.
+    # The version does not identify the code or scikit-learn, which may have changed.
     path, data, _ = whole
     worlds = small().worlds().environments
     if name == "RECIPE":
@@ -178,13 +178,13 @@ def test_a_record_that_was_changed_moved_or_left_out_is_refused(
         with pytest.raises(InvalidParameter, match="is damaged at byte"):
             kept(path)
         assert path.read_bytes() == b"".join(content)
-    # The last one may be torn inside, and is played again.
+    # The last record may be torn, so it is played again.
     path.write_bytes(b"".join([*parts[:-1], parts[-1].replace(b'"instance"', b'"instante"')]))
     assert kept(path) == cells
     assert path.read_bytes() == data
 
 
-# Imports once; each child is a process of its own, killed after it has stored something new.
+# Imports once. Each child is a process of its own, killed after it has stored a new record.
 SCRIPT = f"""
 import os, random, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
@@ -236,7 +236,7 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     )
     sizes = [int(word) for word in ran.stdout.split()]
     assert len(sizes) > 4
-    # No cell that was stored is ever lost, and each process stored some.
+    # No stored cell is lost, and each process stored at least one.
     assert sizes == sorted(set(sizes))
     kept(tmp_path / "whole", small(instances=20))
     assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
@@ -253,7 +253,7 @@ def begun(path: Path) -> Path:
 
 
 def refused(path: Path, words: str) -> None:
-    """It cannot be resumed, and stays as it is."""
+    """Assert that the file cannot be resumed and stays unchanged."""
     data = path.read_bytes()
     with pytest.raises(InvalidParameter, match=words), resume(path, small(), WORLDS):
         pass

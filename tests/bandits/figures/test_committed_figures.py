@@ -32,7 +32,7 @@ REPLAYED, EPSILON = ("dist-dp-se", "se"), "0.5"
 
 @pytest.fixture(scope="module")
 def played() -> Outcomes:
-    """Two cells of the first table, played again: what ``dpcore bandit run`` would play."""
+    """Two cells of the first table, as ``dpcore bandit run`` plays them."""
     return of_experiment(
         Experiment(
             preset="cz/easy",
@@ -48,7 +48,7 @@ def played() -> Outcomes:
 
 
 def differences(results: Any, outcomes: Outcomes) -> list[str]:
-    """Cells of the table that are not what the code gives."""
+    """Cells of the table that differ from the results of the code."""
     found = []
     for (name, _), outcome in outcomes.items():
         row = row_of(results, "cz", world="easy, T = 1e6", algorithm=name, epsilon=EPSILON)
@@ -166,7 +166,7 @@ def lines() -> list[str]:
 
 
 def gaps() -> list[str]:
-    """The table of gaps, a row for each algorithm."""
+    """The table of gaps, one row for each algorithm."""
     cells: dict[str, list[str]] = {}
     for row in FOUND["gaps"]["rows"]:
         name = NAMES.get(row["algorithm"], f"`{row['algorithm']}`")
@@ -210,7 +210,7 @@ def test_the_figures_have_the_shape_of_an_independent_simulation() -> None:
     assert dpe < cdp < 3 * dpe
     assert sdp < 1.5 * cdp
     assert 50 * cdp < ldp < 0.65
-    # With the paper's numbers local and shuffled noise leave uniform play.
+    # With the paper's constants, local and shuffled noise leave uniform play.
     for name in ("ldp-dpe", "sdp-dpe"):
         assert regret(name, numbers="paper") == pytest.approx(0.65, abs=0.05)
 
@@ -258,7 +258,7 @@ def test_the_page_says_whose_data_they_are(file: Path, tmp_path: Path) -> None:
     stand_in, given = pages
     assert "generated stand-in, NOT MSLR-WEB10K" in stand_in
     assert "NOT MSLR" not in given
-    # The stand-in is that text: the numbers are the same.
+    # The stand-in has the same data, so the numbers are equal.
     assert stand_in.splitlines()[-10:] == given.splitlines()[-10:]
 
 
@@ -267,7 +267,9 @@ HORIZON = 10**6
 
 
 def decided(policy: ShuffleElimination, gap: float) -> int:
-    """The pulls of an arm by the first phase in which the gap itself would drop it: 2 I below."""
+    """The pulls of an arm until the first phase in which its gap is at least 2 I, so that it is
+    dropped.
+    """
     phase = 1
     while 2 * policy.width(phase, HORIZON) >= gap:
         phase += 1
@@ -275,7 +277,7 @@ def decided(policy: ShuffleElimination, gap: float) -> int:
 
 
 def both(epsilon: str, gap: float, *, paper: bool) -> tuple[int, int]:
-    """SDP-AE, with batches as long as there are noise bits of one user, and VB-SDP-AE."""
+    """Pulls of SDP-AE, with batches as long as one user has noise bits, and of VB-SDP-AE."""
     bits = BitPrivatizer(epsilon=epsilon, delta="1e-6", parameters="paper" if paper else "exact")
     radius: RadiusName = "paper" if paper else "exact"
     batch = int(bits.protocol(1).planned_noise.trials)

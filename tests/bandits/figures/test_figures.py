@@ -45,7 +45,7 @@ def test_a_small_difference_of_pairs_is_seen() -> None:
     assert is_less("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
     assert is_less("", "", outcome(*NOISY), outcome(*LESS)).verdict == "does not hold"
     assert is_same("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
-    # The same values in another order are no pairs: nothing is decided.
+    # The same values in another order are not paired, so nothing is decided.
     shuffled = outcome(*LESS[3:], *LESS[:3])
     assert is_less("", "", shuffled, outcome(*NOISY)).verdict == "not decided"
     assert is_same("", "", shuffled, outcome(*NOISY)).verdict == "not decided"
@@ -72,7 +72,7 @@ def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
     ):
         one = other + (factor - 1) * other.mean() + error * noise
         assert section._same(tuple(one), NOISY) == verdict, factor
-    # A large error is no sameness.
+    # A large error does not show equality.
     bold = mutated(section._same, "mean + ERRORS * error <= most", "mean <= ERRORS * error")
     assert bold(tuple(other + noise), NOISY) == "holds"
     assert section._same(tuple(other + noise), NOISY) == "not decided"
@@ -219,4 +219,4 @@ def test_bits_by_advanced_composition_are_equation_14() -> None:
         found = {each.method: each.bound for each in routes(per_user(visit, max_visits=64), "1e-6")}
         bounds = [found[way] for way in ("advanced", "basic")]
         assert (min(float(b.upper) for b in bounds if b is not None) <= 1) is enough
-        assert found["renyi"] is None  # the support of bits is bounded: no divergence is finite
+        assert found["renyi"] is None  # bits have bounded support, so no divergence is finite

@@ -58,11 +58,13 @@ def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
         beta = mpmath.exp(-1 / scale)
         whole = (1 - beta) / (1 + beta) * beta**seen
         moved = difference_mass(first, scale, g) * rest
-        # The coin of the first user, both ways, for every value of that user's noise but g.
+        # The coin of the first user, in both directions, for every value of that user's noise but
+        # g.
         loss = mpmath.log(one * rest * up / ((whole - moved) / up + moved * up))
         assert abs(real(Fraction(row.exact.lower or 0)) - loss) < mpf(10) ** -9
         assert loss > mpf("1.49")
-        # The coin is a relaxed one: both faces within e^spent of a simulator that knows the sum.
+        # Relaxed simulation: both faces of the coin are within e^spent of a simulator that knows
+        # the sum.
         c = 1 / (1 + up)
         for chance in (c * up, c / up):
             for shown_face, simulated in ((chance, c), (1 - chance, 1 - c)):
@@ -97,7 +99,7 @@ def test_erratum_2_the_printed_minimum() -> None:
     assert loose.claimed == Enclosure.exactly(Fraction("16.375"))
     assert abs(skellam_renyi(16, 4, 32) - mpf("5.826")) < mpf("0.0005")
     assert close(loose.exact, skellam_renyi(16, 4, 32))  # type: ignore[arg-type]  # an enclosure
-    # "Corrected" the wrong way, the row holds and the whole is rejected.
+    # A mutant that turns "unproven" into "holds": each row looks fine, but the list is rejected.
     quiet = [replace(r, proof=None) if r.verdict == "unproven" else r for r in quick()]
     assert not as_design_states(quiet)
 
@@ -209,7 +211,7 @@ def test_erratum_6_the_noise_of_algorithm_2(
 
 
 def log_tail(trials: int, chance: Any, least: int) -> tuple[Any, Any]:
-    """Both ends of ln P(B >= least), B binomial: its first mass, and a geometric series on it."""
+    """Bounds on ln P(B >= least) for binomial B: its first mass, and a geometric series."""
     logs = mpmath.loggamma(trials + 1) - mpmath.loggamma(least + 1)
     logs -= mpmath.loggamma(trials - least + 1)
     first = logs + least * mpmath.log(chance) + (trials - least) * mpmath.log1p(-chance)
@@ -233,7 +235,7 @@ def test_erratum_5_the_tail_is_heavier_than_the_proof_allows() -> None:
         assert round(float(low)) == -3631
         assert round(float(claimed)) == -3714
         assert claimed < low <= high
-        # Where Chernoff's bound holds, t <= E[B], the claim does too: the check can tell.
+        # Where Chernoff's bound applies, t <= E[B], the claim holds too: the check can distinguish.
         near = log_tail(users, chance, int(mpmath.ceil(2 * mean)))
         assert near[1] < -(mean**2) / (3 * mean)
     row = tenenbaum_et_al._tail(users, Fraction(1, 2))()
@@ -247,7 +249,7 @@ def test_erratum_5_the_tail_is_heavier_than_the_proof_allows() -> None:
 
 
 def nodes_of(horizon: int, datum: int) -> int:
-    """In how many nodes of the prefix sums 1..T does a datum lie?"""
+    """The number of nodes of the prefix sums 1..T that contain a datum."""
     used: set[tuple[int, int]] = set()
     for end in range(1, horizon + 1):
         left = end
@@ -302,10 +304,11 @@ def test_erratum_9a_the_wrong_rate() -> None:
     with mpmath.workdps(40):
         beta = mpmath.exp(-mpf(1) / 32)
         rate = (1 - beta) / beta
-        # A Poisson number with a Gamma(r, rate) mean: Polya of beta' = rate/(1 + rate).
+        # A Poisson variable with a Gamma(r, rate) mean is Polya with beta' = rate/(1 + rate).
         wrong = rate / (1 + rate)
         variance = 2 * wrong / (1 - wrong) ** 2
-        # The share's law by brute force: a Gamma mixture of Poisson laws, at k = 0 and 1.
+        # The law of a share by numerical integration: a Gamma mixture of Poisson laws, at k = 0 and
+        # 1.
         shape = mpf(1) / 2
         for k in (0, 1):
             mixed = mpmath.quad(
@@ -335,7 +338,7 @@ def test_erratum_9a_the_wrong_rate() -> None:
         r for r in quick() if r.statement.startswith("released") and r.quantity == "epsilon"
     )
     assert close(lost.exact, epsilon, relative="1e-15")  # type: ignore[arg-type]  # an enclosure
-    # The formula "corrected" is the right scale, and nothing fails any more.
+    # With the formula corrected, the scale is right and no row fails.
     corrected = mutated(
         released_code.swapped_scale, "(-(-1 / ball(scale)).expm1())", "(-1 / ball(scale)).exp()"
     )
@@ -347,7 +350,7 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
     noise, half = DiscreteLaplace(scale=2), Fraction(1, 2)
     row = find("released code, DP-SE", "(1, 0)")
     assert (row.verdict, row.exact) == ("fails", Enclosure.exactly(1))
-    # By brute force: the outputs of the two worlds are disjoint, so a test of them never errs.
+    # By brute force: outputs on the two datasets are disjoint, so a test never errs.
     here = {(z + 1, z) for z in range(-50, 51)}
     there = {(z, z) for z in range(-50, 51)}
     assert not here & there
@@ -365,7 +368,7 @@ def test_thresholds_are_least() -> None:
         assert noise.enclose_sf(t).upper <= failure < noise.enclose_sf(t - 1).lower
 
 
-# What each printed claim must turn out as; rows of ours must hold.
+# The required verdict of each printed claim; our own rows must hold.
 EXPECTED = {
     "1": {"fails"},
     "2": {"unproven", "loose"},
@@ -396,7 +399,9 @@ def find(statement: str, *parameters: str, rows: Iterable[Judgement] | None = No
 
 
 def as_design_states(rows: Iterable[Judgement]) -> bool:
-    """Every erratum has a row of the verdict the design states; ours hold; nothing else fails."""
+    """Whether every erratum has a row with its verdict in the design, and our rows hold; nothing
+    else fails.
+    """
     listed = tuple(rows)
     for erratum, wanted in EXPECTED.items():
         printed = {r.verdict for r in listed if r.erratum == erratum and not r.ours}
@@ -436,7 +441,7 @@ def test_the_whole_replay_says_the_same() -> None:
 
 
 def test_a_flipped_verdict_is_noticed() -> None:
-    # The claim and the truth of one row change places: the row then says the opposite.
+    # Swapping the claim and the truth of a row must invert its verdict.
     for erratum in EXPECTED:
         at = next(i for i, r in enumerate(quick()) if r.erratum == erratum and r.ours)
         none, one = Enclosure.exactly(0), Enclosure.exactly(1)
@@ -467,7 +472,7 @@ def test_the_judge() -> None:
     one, two = Enclosure.exactly(1), Enclosure.exactly(LOOSE)
     wide = Enclosure(Fraction(1, 2), Fraction(3, 2))
     assert answer(one, wide) == "unproven"
-    # Two numbers with one enclosure need not be equal.
+    # Two numbers in the same enclosure need not be equal.
     assert answer(wide, wide) == "unproven"
     assert answer(one, Bound(upper=one.upper, method="m", theorem="t")) == "holds"
     assert answer(two, Bound(upper=one.upper, method="m", theorem="t")) == "loose"
@@ -494,7 +499,7 @@ def test_what_is_printed_holds_the_truth_also_where_it_is_known_to_many_digits()
     tight = Enclosure(Fraction("0.12345649"), Fraction("0.123456491"))
     assert decimals(tight) == "[0.123456, 0.123457]"
     nearest = Fraction(f"{float(tight.lower):.6g}")
-    assert nearest not in tight  # what was printed once
+    assert nearest not in tight  # a bound printed by an earlier version
     for row in quick():
         for value in (row.claimed, row.exact):
             low, _, high = decimals(value).removeprefix("at most ").strip("[]").partition(", ")

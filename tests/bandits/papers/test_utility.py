@@ -72,11 +72,11 @@ def test_the_tail_of_skellam_noise(variance: int, chance: str) -> None:
     log = mpmath.log(2 / p)
     limit = 2 * mpmath.sqrt(variance * log) + mpmath.sqrt(2) * log
     assert float(skellam_tail(variance, limit)) == pytest.approx(upper(row), rel=1e-9)
-    # Without its second term the proposition is false in the far tail.
+    # Without its second term, the proposition is false in the far tail.
     assert skellam_tail(1, mpmath.sqrt(2 * mpmath.log(mpf("2e6")))) > mpf("1e-6")
     moment = find("Proposition 1, its moments", f"variance = {variance}")
     assert upper(moment) == pytest.approx(variance * (math.cosh(math.sqrt(2)) - 1), rel=1e-12)
-    # Up to a larger lambda it would not be sub-exponential.
+    # For a larger lambda the law would not be sub-exponential.
     assert math.cosh(3) - 1 > 9
 
 
@@ -115,9 +115,9 @@ def test_the_constant_of_lemma_5(epsilon: str) -> None:
     row = find("Lemma 5, with c = 8/5", f"epsilon = {epsilon}")
     e = float(Fraction(epsilon))
     assert laplace_moment(e, e / 1.6) == pytest.approx(upper(row), rel=1e-9)
-    # 1.59 is not enough where noise is wide.
+    # The constant 1.59 is not enough for wide noise.
     assert laplace_moment(0.01, 0.01 / 1.59) > 0.5
-    # The quotient by a^2 rises, so that the largest a decides.
+    # The quotient by a^2 is increasing, so the largest a is the worst case.
     quotients = [laplace_moment(e, a) / a**2 for a in (e / 16, e / 4, e / 2, e / 1.6)]
     assert quotients == sorted(quotients)
 
@@ -166,7 +166,7 @@ def test_regret_by_the_papers_intervals(statement: str, doubling: bool) -> None:
         printed = 2 * math.sqrt((128 + 512 / 4) * 10 * 1e6 * log) + 10 * m
     else:
         printed = math.sqrt(2048 * 10 * 1e6 * log) + 64 * math.sqrt(2 * m / 4) * 10 * log
-        # Above what is lost by pulling the worst arm throughout: it says nothing here.
+        # The bound exceeds the regret of pulling the worst arm throughout, so it is vacuous.
         assert printed > 500_000
     assert printed == pytest.approx(float(Fraction(row.claimed.upper)), rel=1e-6)
     assert "uniform play has regret 250000" in row.note
@@ -182,7 +182,7 @@ def test_information_of_randomised_response() -> None:
         exact = stats.entropy([shown[0], 1 - shown[0]], [shown[1], 1 - shown[1]])
         found = utility.information(Fraction(str(epsilon)), Fraction(str(gap)))
         assert found.upper_float == pytest.approx(float(exact), rel=1e-9)
-    # No channel with ratio e^epsilon of two outputs carries more: a grid of all of them.
+    # On a grid of all binary channels with ratio e^epsilon, none carries more information.
     epsilon, best = 0.5, utility.information(Fraction(1, 2), Fraction(1, 10)).upper_float
     a, b = np.meshgrid(np.linspace(0.01, 0.99, 99), np.linspace(0.01, 0.99, 99))
     ratios = np.maximum.reduce([a / b, b / a, (1 - a) / (1 - b), (1 - b) / (1 - a)])
@@ -190,7 +190,8 @@ def test_information_of_randomised_response() -> None:
     carried = one * np.log(one / fair) + (1 - one) * np.log((1 - one) / (1 - fair))
     assert carried[ratios <= math.exp(epsilon)].max() <= best * (1 + 1e-9)
     assert carried.max() > best
-    # 64 (e^epsilon - 1)^2 is within the 128 epsilon^2 of the special case, up to 1/2 and not to 1.
+    # 64 (e^epsilon - 1)^2 is at most the 128 epsilon^2 of the special case for epsilon <= 1/2, not
+    # for 1.
     assert 64 * (math.exp(0.5) - 1) ** 2 <= 128 * 0.25
     assert 64 * (math.exp(1) - 1) ** 2 > 128
 
@@ -231,7 +232,7 @@ def test_cz(users: int, epsilon: str) -> None:
 
 
 def test_a_float_ceiling_would_be_wrong() -> None:
-    # 49/50 sqrt(2500) = 49 exactly; a float product can come out above it, and a huge n rounds.
+    # 49/50 sqrt(2500) = 49 exactly, but a float product may exceed it, and a huge n is rounded.
     assert ceil_sqrt(Fraction(49, 50) ** 2 * 2500) == 49
     n = 10**40 + 1
     assert ceil_sqrt(Fraction(n)) == 10**20 + 1
@@ -241,7 +242,7 @@ def test_a_float_ceiling_would_be_wrong() -> None:
 
 
 def test_erratum_1_the_noise_of_theorem_3() -> None:
-    # The aggregation spends 2 (epsilon/4); what is left for the noise is epsilon/2.
+    # The aggregation spends 2 (epsilon/4), so epsilon/2 is left for the noise.
     for form, spent in (("printed", Fraction(3, 2)), ("corrected", Fraction(1))):
         found = paper_parameters.cz_shuffled(1024, 1, "1/1000", form=form)  # type: ignore[arg-type]  # a literal
         curve = PrivacyCurve(noise=found.planned_noise, sensitivity=Sensitivity(found.precision))
@@ -261,7 +262,7 @@ def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
     printed = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
     corrected = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
-    # The exact divergence stays below all of them.
+    # The exact divergence is below all of these bounds.
     exact = PrivacyCurve(noise=noise, sensitivity=1).enclose_renyi(32)
     assert exact.upper < printed
 
@@ -309,7 +310,7 @@ def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
         assert algorithm.bits == ceil_of(lambda: 180 * 400 * 4 * two / 100)
         assert lemma.bits == ceil_of(lambda: 180 * 400 * one / 100)
         assert close(lemma.probability, 90 * 400 * two / (lemma.bits * 100))
-    # With the lemma's b its p is not even a fair bit's at most.
+    # With the b of the lemma, p exceeds 1/2, so a fair bit is not enough.
     assert lemma.probability.lower > Fraction(1, 2) >= algorithm.probability.upper
     assert algorithm.bits > 4 * lemma.bits
 

@@ -70,7 +70,7 @@ SHUFFLED = BitPrivatizer(epsilon=1, delta="1e-2")
 
 
 def by_every_path(arms: int, horizon: int, length: Length) -> set[int]:
-    """The lengths of completed batches, over every way in which arms may be dropped."""
+    """The lengths of completed batches, over every order in which arms may be dropped."""
     found: set[int] = set()
 
     def follow(active: int, batch: int, left: int) -> None:
@@ -146,7 +146,7 @@ def test_a_policy_names_what_it_can_complete(name: str) -> None:
 def test_play_never_meets_a_size_that_was_not_named(
     arms: int, more: int, beta: float, first: int, seed: int
 ) -> None:
-    # play refuses a batch of another size, so a run that ends is the assertion.
+    # play refuses a batch of a size that was not named, so a run that ends is the assertion.
     policy = BatchedElimination(
         privatizer=Unprotected(), schedule=Schedule(first=first, growth=2), radius=Given(beta=beta)
     )
@@ -240,7 +240,7 @@ def test_the_joint_width_covers_and_is_not_much_too_long(mean: float, failure: s
     width = joint_width(LAWS, 400, Fraction(failure))
     assert miss(LAWS, 400, mean, width) <= chance
     if mean == 0.5:
-        # Chernoff's bound loses most where little is asked of it.
+        # Chernoff's bound is loosest for a large failure probability.
         assert miss(LAWS, 400, mean, (0.8 if chance < 0.01 else 0.6) * width) > chance
 
 

@@ -63,12 +63,12 @@ def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
         assert ask.times is not None
         assert 2**phase <= ask.rounds <= 2**phase + len(ask.actions)
         assert len(ask.actions) <= most_support(4)
-        # ceil(2^(0.8 l)), in decimals of another kind.
+        # ceil(2^(0.8 l)), computed in floats rounded to nine decimals.
         assert ask.users == math.ceil(round(2 ** (0.8 * phase), 9))
 
 
 def test_the_clients_that_a_horizon_needs() -> None:
-    """The page of the design says 88,437 at a million rounds and 812,649 at ten million."""
+    """The design page states 88,437 clients for a million rounds and 812,649 for ten million."""
     world = sphere_instance(1, 30)
     dpe = policy(world)
     sums = {10**6: 88_437, 10**7: 812_649}
@@ -130,7 +130,7 @@ def test_a_release_that_lacks_an_action_is_refused() -> None:
 def errors_and_widths(
     phase: Phase, world: LinearWorld, privatizer: AveragePrivatizer, runs: int, seed: int
 ) -> tuple[Floats, Floats]:
-    """How far estimated differences are off in each run, over their widths; pairs with action 0."""
+    """Errors of estimated differences in each run, and their widths; pairs with action 0."""
     points = world.model.actions.points
     coins, rng = np.random.default_rng(seed), SeededRng(seed)
     asks: list[Ask]
@@ -169,18 +169,18 @@ CASES = [
 def test_exact_widths_cover(
     trust: LinearTrust, how: Calibrated, clients: Clients, signs: bool, number: int
 ) -> None:
-    """With chance 1/12 for a difference to be off: seen no more often, but more at a sixth."""
+    """At failure probability 1/12 errors are no more frequent, but a sixth of the width fails."""
     make = signs_instance if signs else sphere_instance
     world, runs = make(4, 12, dimension=3), 400
     dpe = policy(world, trust, clients, how)
     phase = dpe.played(PhasedState(active=tuple(range(12)), phase=number, horizon=HORIZON))
     loose = replace(phase, horizon=1)
-    # k T = 12: the chance of a difference is at most 1/12 on each side.
+    # k T = 12: a difference fails with probability at most 1/12 on each side.
     errors, widths = errors_and_widths(loose, world, dpe.privatizer, runs, 7)
     missed = (errors[:, 1:] > widths[1:]).mean(axis=0)
     bought = f"coverage of linear widths: {trust}, {how}, {clients}, phase {number}"
     alpha = buy_alpha(bought, "1e-9")
-    # Hoeffding: a chance of 1/12 is seen above 1/12 + slack with chance alpha at most.
+    # Hoeffding: the observed rate exceeds 1/12 + slack with probability at most alpha.
     slack = math.sqrt(math.log(12 / alpha) / (2 * runs))
     assert missed.max() <= 1 / 12 + slack
     narrower = (errors[:, 1:] > widths[1:] / 6).mean(axis=0)
@@ -188,7 +188,7 @@ def test_exact_widths_cover(
 
 
 def test_the_width_of_a_difference_is_that_of_its_variance() -> None:
-    """Without a clip: q sqrt(v^T M v), with M as on the page of the design, term by term."""
+    """Without clipping: q sqrt(v^T M v), with M as on the design page, term by term."""
     world = signs_instance(2, 15, dimension=4)
     dpe = policy(world, "central", "one-a-round")
     phase = dpe.played(PhasedState(active=tuple(range(15)), phase=3, horizon=HORIZON))
@@ -215,7 +215,7 @@ def test_heavy_tails_widen_a_width_to_the_least_that_is_proven(scale: float, cha
     def bound(u: float) -> float:
         return (least - v / (2 * c * c) * math.log1p(-u * u)) * c / u
 
-    if scale < 1e-6:  # a Gaussian tail
+    if scale < 1e-6:  # the Gaussian limit
         assert found == pytest.approx(math.sqrt(2 * v * least), rel=1e-4)
         return
     best = optimize.minimize_scalar(bound, bounds=(1e-6, 1 - 1e-12), method="bounded").fun
@@ -224,7 +224,7 @@ def test_heavy_tails_widen_a_width_to_the_least_that_is_proven(scale: float, cha
 
 
 def test_without_its_tails_the_width_of_laplace_noise_would_be_too_small() -> None:
-    """A mutant: the sub-Gaussian width misses a Laplace number more often than it may."""
+    """A mutant: a Laplace number exceeds the sub-Gaussian width too often."""
     v, c, chance = 2.0, 1.0, 1e-6  # one Laplace number of scale 1
     missed = [0.5 * math.exp(-w) for w in (
         float(_heavy(np.array([[v]]), np.array([[c]]), math.log(1 / chance))[0, 0]),
@@ -245,17 +245,17 @@ def test_the_papers_width_is_equation_3() -> None:
     width *= math.sqrt(2 * math.log(25 * HORIZON))
     points = world.model.actions.points
     support = points[list(phase.design.support)]
-    # Released averages of a theta along the difference of two actions, so long that 2W is passed.
+    # Released averages for a theta along the difference of two actions, of length around 2W.
     v = points[0] - points[1]
     for factor, stays in ((0.999, True), (1.001, False)):
         theta = v * 2 * width * factor / (v @ v)
-        # Action 1 is 2W factor below action 0 here; others may be further ahead.
+        # Here action 1 is 2W factor below action 0; other actions may be better.
         only = replace(phase, active=(0, 1))
         assert (1 in paper_staying(only, support @ theta)) == stays
 
 
 def shown_width(phase: Phase) -> float:
-    """W, from where the second of two actions begins to be dropped."""
+    """W, from the gap at which the second of two actions is dropped."""
     only = replace(phase, active=(0, 1))
     points = phase.model.actions.points
     support, v = points[list(phase.design.support)], points[0] - points[1]
@@ -269,7 +269,7 @@ def shown_width(phase: Phase) -> float:
 
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_the_papers_width_with_a_client_a_round_is_equation_54(trust: LinearTrust) -> None:
-    """Table 4: 2 d sigma sqrt(s)/h with central noise, 2 d sigma sqrt(2 s/h) with local."""
+    """Table 4: 2 d sigma sqrt(s)/h with central noise, 2 d sigma sqrt(2 s/h) with local noise."""
     world = signs_instance(2, 25, dimension=5)
     pe = policy(world, trust, "one-a-round")
     phase = pe.played(PhasedState(active=tuple(range(25)), phase=4, horizon=HORIZON))
@@ -281,7 +281,7 @@ def test_the_papers_width_with_a_client_a_round_is_equation_54(trust: LinearTrus
 
 
 def test_the_best_action_is_not_lost() -> None:
-    """At k T of a real run a loss has a chance below 20/T: none in any of these."""
+    """At the k T of a real run, a loss has probability below 20/T; none occurs here."""
     for seed in range(6):
         world = sphere_instance(seed, 60, dimension=4)
         means = np.array(world.means)
@@ -301,7 +301,7 @@ def on_sphere(seed: int, count: int, dimension: int) -> Actions:
 
 
 def exact_value(held: Floats, weights: Floats) -> Fraction:
-    """max x^T V^-1 x, by rational elimination."""
+    """max x^T V^-1 x, by exact rational elimination."""
 
     def rational(value: float) -> fmpq:
         exact = Fraction(value)
@@ -353,7 +353,7 @@ def test_the_value_is_above_the_exact_one_and_at_most_twice_the_rank(
 
 
 def optimal_value(held: Floats, steps: int = 4000) -> float:
-    """The least value, by multiplicative updates (Titterington 1978): another way to find it."""
+    """The least value, by multiplicative updates (Titterington 1978), an independent method."""
     count, d = held.shape
     weights = np.full(count, 1 / count)
     for _ in range(steps):
@@ -369,7 +369,7 @@ def test_random_sets_are_within_twice_the_least_value(seed: int) -> None:
     actions = on_sphere(seed, 12 * d, d)
     design = near_optimal_design(actions, tuple(range(actions.count)))
     least = optimal_value(actions.points @ design.basis)
-    assert least == pytest.approx(d, rel=0.02)  # Kiefer and Wolfowitz: the least is d
+    assert least == pytest.approx(d, rel=0.02)  # Kiefer and Wolfowitz: the least value is d
     assert d * (1 - 1e-9) <= design.value <= 2 * least
 
 
@@ -382,7 +382,7 @@ def test_actions_that_do_not_span_are_worked_in_their_span() -> None:
     design = near_optimal_design(actions, tuple(range(40)))
     assert design.rank == 3
     assert design.value <= 6
-    # Nothing of an action lies outside of the basis.
+    # The basis spans all actions.
     assert np.abs(plane - plane @ design.basis @ design.basis.T).max() < 1e-12
 
 
@@ -402,7 +402,7 @@ def supports(seed: int, last_bits: int) -> tuple[int, ...]:
 
 
 def test_last_bits_of_sums_choose_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processors add in different orders, and actions on a sphere are all of one length."""
+    """Processors sum in different orders, and all actions on a sphere have the same length."""
     for seed in range(5):
         assert len({supports(seed, last_bits) for last_bits in range(5)}) == 1
     monkeypatch.setattr(g_optimal_design, "_ALIKE", 0.0)
@@ -423,7 +423,7 @@ def test_a_design_that_is_not_good_enough_is_never_returned(
 
 
 def test_a_wrong_inverse_gives_a_bound_that_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is checked by the residual; without that a wrong inverse would pass."""
+    """The bound is checked by the residual; without this check a wrong inverse would pass."""
     real = np.linalg.inv
     monkeypatch.setattr(np.linalg, "inv", lambda matrix: 0.9 * real(matrix))
     bare = mutated(_certified, "values += far / (1 - far) * norm * lengths", "pass")

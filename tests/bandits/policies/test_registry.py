@@ -103,7 +103,7 @@ def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
 
 
 def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
-    # What the exact radius would have if the protocol failed with chance 1/T.
+    # The exact radius with the protocol failure probability 1/T of the paper.
     few = setting(arms=150, horizon=10**4, epsilon=50)
     made = read_algorithm("dist-dp-se").policy(few)
     assert isinstance(made, BatchedElimination)
@@ -254,7 +254,7 @@ PEEKS = {
 
 
 def complaints(folder: Path, texts: dict[str, str]) -> dict[str, str]:
-    # Only the two modules that define the contract are read: the others would add a minute.
+    # Only the modules that define the contract are type-checked; the others would add a minute.
     for name, text in texts.items():
         (folder / f"{name}.py").write_text(text)
     files = ("batch.py", "policies/policy.py", "worlds/environment.py")
@@ -292,7 +292,7 @@ def test_what_is_released_is_exact_or_refused() -> None:
 
 
 def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:
-    # mypy refuses this line too: an ignore that it does not need would be an error.
+    # mypy rejects this line too: an unused ignore would be an error.
     released = Released((Fraction(1),))  # type: ignore[arg-type]  # what is refused
     assert released.sums == (Fraction(1),)
 

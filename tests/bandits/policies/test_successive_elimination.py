@@ -62,7 +62,7 @@ def test_batches_pull_the_active_arms_as_often_as_the_schedule_says() -> None:
 
 
 def test_an_arm_stays_while_its_interval_meets_the_best() -> None:
-    # UCB >= max LCB, at the very edge too: 1/2 = 1 - 2/4.
+    # UCB >= max LCB, also with equality: 1/2 = 1 - 2/4.
     means = {0: Fraction(1), 1: Fraction(1, 2), 2: Fraction(1, 2) - Fraction(1, 10**9)}
     assert surviving(means, 0.5) == (0, 1)
     assert surviving(means, math.inf) == (0, 1, 2)
@@ -97,7 +97,7 @@ MEANS = (0.3, 0.8, 0.6)
 
 
 def by_rounds(horizon: int, gap: float, world: np.random.Generator) -> tuple[int, ...]:
-    """Algorithm 1 without noise, one round after the other; the pulls of every arm."""
+    """Algorithm 1 without noise, one round at a time; the pulls of every arm."""
     pulls, active, batch, rounds = [0, 0, 0], [0, 1, 2], 1, 0
     while len(active) > 1:
         mean = {}
@@ -229,7 +229,7 @@ def test_a_batch_is_judged_when_its_last_part_is_there() -> None:
     assert policy.choose(state) == Pulls((20, 20))
     state = policy.observe(state, sums(20, 0))
     assert (state.part, state.batch, state.active) == (1, 1, (0, 1))
-    # The second part alone says the opposite of both together.
+    # The second part alone would drop the other arm than both parts together.
     after = policy.observe(state, sums(0, 15))
     assert (after.part, after.batch, after.active, after.sums) == (0, 2, (0, 1), ())
     after = policy.observe(state, sums(20, 0))
@@ -240,7 +240,7 @@ def test_one_part_is_batched_elimination() -> None:
     one, none = (policy_of(2, most=most, privatizer=SKELLAM) for most in (1000, None))
     assert pulls_of(one, 2000) == pulls_of(none, 2000)
     assert (one.name, none.name) == ("dist-rdp-se-in-parts", "dist-rdp-se")
-    # Two parts have twice the noise: the rewards are the same.
+    # Two parts have twice the noise variance, but the same rewards.
     together, parted = (
         one.radius.gap(SKELLAM, pulls, batch=1, active=3, failure="1/10")
         for pulls in (40, (20, 20))
@@ -260,7 +260,7 @@ RUNS = 600
 
 
 def dropped(policy: BatchedElimination, steady: SteadyPrivatizer, seed: int) -> int:
-    """Runs of a batch of two arms of equal rewards in which one of them is dropped."""
+    """The number of runs in which one of two arms of equal rewards is dropped in a batch."""
     rng = SeededRng(seed)
     parts, found = policy.parts(1), 0
     start = EliminationState(arms=2, active=(0, 1))

@@ -37,7 +37,7 @@ def variance_of(noise: Noise) -> float:
 
 
 def gaussian_delta(ratio: float, epsilon: float) -> float:
-    """Balle and Wang 2018, Theorem 8, in floats of scipy."""
+    """Balle and Wang 2018, Theorem 8, in SciPy floats."""
     low, high = 1 / (2 * ratio) - epsilon * ratio, -1 / (2 * ratio) - epsilon * ratio
     return float(stats.norm.cdf(low) - math.exp(epsilon) * stats.norm.cdf(high))
 
@@ -53,20 +53,21 @@ def test_exact_noise_keeps_the_target_and_hardly_more(
     assert privatizer.guarantee(size) == ApproxBound(epsilon, delta)
     curve = privatizer.curve(size)
     assert curve.delta(epsilon).upper <= Fraction(delta)
-    # Another path: real Gaussian noise of that variance, all coordinates moved by g at once.
+    # Independent check: real Gaussian noise of the same variance, all coordinates moved by g at
+    # once.
     noise = privatizer.noise(size)
     assert noise is not None
     variance = variance_of(noise)
     moved = privatizer.encoding(size).precision * math.sqrt(coordinates)
     found = gaussian_delta(math.sqrt(variance) / moved, float(epsilon))
     assert found == pytest.approx(float(Fraction(delta)), rel=0.05)
-    # A hundredth less noise does not keep it.
+    # A tenth less variance violates the guarantee.
     less = gaussian_delta(math.sqrt(0.9 * variance) / moved, float(epsilon))
     assert less > float(Fraction(delta))
 
 
 def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
-    """Errata 3: at (10, 0.25) it keeps (10, 0.788621) only."""
+    """Erratum 3: at (10, 0.25) it is only (10, 0.788621)-DP."""
     for trust in ("central", "local"):
         paper = AveragePrivatizer(trust=trust, epsilon=10, delta="1/4", calibration="paper")
         kept = paper.guarantee(Averages(users=3, coordinates=20))
@@ -92,7 +93,7 @@ def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
 def test_discrete_laplace_noise_gives_pure_epsilon_and_less_does_not(
     trust: LinearTrust, coordinates: int
 ) -> None:
-    """LZJ, Remark C.9. All averages move by g at once: the largest loss is s g/scale."""
+    """LZJ, Remark C.9. All averages move by g at once, so the largest loss is s g/scale."""
     privatizer = AveragePrivatizer(trust=trust, epsilon="3/7", calibration="pure")
     size = Averages(users=3, coordinates=coordinates)
     assert privatizer.guarantee(size) == PureBound("3/7")
@@ -102,7 +103,7 @@ def test_discrete_laplace_noise_gives_pure_epsilon_and_less_does_not(
     assert isinstance(noise, DiscreteLaplace)
 
     def loss(scale: float) -> float:
-        # Of all coordinates at an output at or below both sums, from masses of scipy.
+        # The loss of all coordinates at an output at or below both sums, from SciPy masses.
         law = stats.dlaplace(1 / scale)
         return coordinates * float(law.logpmf(-5) - law.logpmf(-5 - g))
 
@@ -131,7 +132,7 @@ def test_pure_noise_has_the_law_and_the_tails_that_are_stated(trust: LinearTrust
     assert stats.chisquare(cells, inside * cells.sum()).pvalue > alpha
     narrow = np.bincount(np.searchsorted(edges, np.rint(drawn / 2)), minlength=9)
     assert stats.chisquare(narrow, inside * cells.sum()).pvalue < alpha
-    # log E e^(tX) from the masses, X the noise of an average, against proxy and tail.
+    # log E e^(tX) of the noise X of an average, from its masses, against proxy and tail.
     c, proxy = float(privatizer.tail(size)), float(privatizer.proxy(size))
     noise = values * step / 6
     sub_gaussian = []
@@ -141,7 +142,7 @@ def test_pure_noise_has_the_law_and_the_tails_that_are_stated(trust: LinearTrust
         assert moment <= -proxy / (2 * c * c) * math.log1p(-part * part)
         sub_gaussian.append(moment <= proxy * t * t / 2)
     assert sub_gaussian[0]
-    assert not sub_gaussian[-1]  # which is why it has a tail at all
+    assert not sub_gaussian[-1]  # so that the tail parameter is needed
     assert privatizer.tail(size) > 0 == AveragePrivatizer(trust=trust).tail(size)
 
 
@@ -162,13 +163,13 @@ def test_released_sums_have_the_law_of_their_noise(trust: LinearTrust) -> None:
     variance = variance_of(noise)
     alpha = buy_alpha(f"released averages, {trust}: law of the noise", "1e-9")
     assert stats.kstest(drawn, stats.norm(0, math.sqrt(variance)).cdf).pvalue > alpha
-    # Half of the noise would be seen, and so would one draw for all coordinates.
+    # The test detects half of the noise, and one draw for all coordinates.
     assert stats.kstest(drawn / 2, stats.norm(0, math.sqrt(variance)).cdf).pvalue < alpha
     correlation = np.corrcoef((found - centre).T)
     assert np.abs(correlation - np.eye(5)).max() < 0.35
     shared = np.repeat((found - centre)[:, :1], 5, axis=1)
     assert np.abs(np.corrcoef(shared.T) - np.eye(5)).max() > 0.9
-    # The proxy is no smaller than the variance that is seen.
+    # The proxy agrees with the observed variance within 25%.
     proxy = float(privatizer.proxy(size)) * 36
     assert np.var(found - centre) < proxy * 1.25
     assert np.var(found - centre) > proxy * 0.75
@@ -190,7 +191,7 @@ def test_ones_are_binomial() -> None:
 
 @pytest.mark.parametrize("wild", [-1e300, -2.1, -2.0, 0.3, 1.999, 2.0, 7.0, 1e300])
 def test_no_client_moves_a_sum_by_more_than_g(wild: float) -> None:
-    """Whatever a client holds, its encoding lies in [0, g]: on that the promise rests."""
+    """The encoding of any value lies in [0, g], on which the guarantee depends."""
     encoding = private("central").encoding(Averages(users=1, coordinates=1))
     world = np.random.default_rng(1)
     found = encoding.steps(np.full(200, wild), world)

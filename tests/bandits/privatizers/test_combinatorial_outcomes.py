@@ -31,7 +31,7 @@ def central(release: StreamRelease, horizon: int = HORIZON, sent: int = 1) -> St
 
 
 class Scripted:
-    """A stream's source of noise that hands out given draws, one after another."""
+    """A noise source of a stream that returns given draws in order."""
 
     def __init__(self, draws: Sequence[int]) -> None:
         self.left: Iterator[int] = iter(draws)
@@ -44,7 +44,7 @@ class Scripted:
 def streamed(
     release: str, outcomes: Sequence[int], draws: Sequence[int]
 ) -> list[tuple[float, int]]:
-    """What ``dpcore.continual`` releases, with these draws: value and count after each outcome."""
+    """Value and count after each outcome of the ``dpcore.continual`` stream with these draws."""
     setting = STREAM[release](horizon=HORIZON, noise=DiscreteLaplace(scale=1))
     object.__setattr__(setting, "noise", Scripted(draws))
     stream = setting.start(rng=SeededRng(1))
@@ -73,14 +73,14 @@ def test_a_table_releases_what_the_stream_releases(release: StreamRelease) -> No
         draws[: len(own)] = own
     found = tabled(sums, outcomes, draws, (1, 0))
     assert found == streamed(release, outcomes.tolist(), draws.tolist())
-    assert (sums.count[[0, 0, 1], [0, 1, 1]] == 0).all()  # the other cells stay as they were
+    assert (sums.count[[0, 0, 1], [0, 1, 1]] == 0).all()  # the other cells are unchanged
 
 
 @pytest.mark.parametrize("limit", [1 << 53, 0], ids=["floats", "integers"])
 def test_a_factorised_table_is_the_square_root_stream_of_blocks(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exactly A C^-1 (C x + z) = A x + A C^-1 z, by fractions."""
+    """Exactly A C^-1 (C x + z) = A x + A C^-1 z, in rational arithmetic."""
     monkeypatch.setattr(combinatorial_outcomes, "_EXACT_FLOATS", limit)
     setting = central("factorisation", horizon=4096)
     assert (setting.block, setting.items) == (4, 1024)
@@ -98,7 +98,7 @@ def test_a_factorised_table_is_the_square_root_stream_of_blocks(
         # The stream is rounded to 1/grid.
         assert abs(Fraction(value) - total.value) <= Fraction(501, 1000) / setting.grid
         assert count == 4 * (block + 1)
-        assert found[4 * block + 2][1] == 4 * block  # in between the last one stands
+        assert found[4 * block + 2][1] == 4 * block  # within a block the last value is repeated
 
 
 def test_local_and_plain_tables_are_sums() -> None:
@@ -111,9 +111,10 @@ def test_local_and_plain_tables_are_sums() -> None:
 
 
 def nodes_moved(release: StreamRelease, horizon: int, at: int) -> float:
-    """How far the sums move, in all, of which each draw is the noise: outcome ``at`` 0 or 1.
+    """The total change of the sums over all noise draws when the outcome ``at`` changes from 0 to
+    1.
 
-    Draws are told apart by their values, 1000^i in the order in which they are made.
+    Draws are identified by their values, 1000^i in the order in which they are made.
     """
     found = []
     for outcome in (0, 1):
@@ -164,7 +165,7 @@ def test_one_outcome_moves_as_much_as_the_running_sums_say(release: StreamReleas
 @by_day(2)
 @pytest.mark.parametrize("sent", [1, 2, 8])
 def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
-    """Tossing the levels or K away would be seen: the promise is computed, not stated."""
+    """The guarantee is computed from the noise: a lost factor for the levels or K is detected."""
     for trust, release, wanted in (
         ("local", "tree", sent),
         ("central", "tree", 17 * sent),
@@ -183,7 +184,7 @@ def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
 
 
 def test_the_papers_noise_for_four_rounds_keeps_more_than_epsilon() -> None:
-    """Errata: Lemma 1 counts log2 T levels, and T = 4 has 3: 1.5 epsilon without the factor 2."""
+    """Erratum: Lemma 1 counts log2 T levels, but T = 4 has 3: 1.5 epsilon without the factor 2."""
     setting = central("tree", horizon=4)
     assert setting.noise == DiscreteLaplace(scale=3)
     printed = TreeSum(horizon=4, noise=DiscreteLaplace(scale=2))

@@ -83,7 +83,7 @@ def test_a_curve_is_of_who_is_left(trust: Any) -> None:
     planned = replace(plain, deployment=PLAN)
     found = planned.guarantee(400)
     assert isinstance(found, PrivacyCurve)
-    # 400 users lose 100 and 40: those who are left add g^2/epsilon^2.
+    # Of 400 users 100 and 40 drop out; the remaining users add g^2/epsilon^2.
     protocol: Any = planned.protocol(400)
     assert found.noise == protocol.observed_noise(260)
     share = protocol.share
@@ -112,7 +112,7 @@ def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
 
 
 def test_means_are_over_those_who_report() -> None:
-    # Were sums of three quarters divided by all, 0.9 would be read as 0.68.
+    # If sums of three quarters were divided by all users, 0.9 would be decoded as 0.68.
     planned = SumPrivatizer(trust="pure", epsilon=8, failure="1e-6", deployment=PLAN)
     policy = BatchedElimination(privatizer=planned)
     state = policy.init(2, 10**5)
@@ -167,7 +167,7 @@ def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
 
 
 class Counting(MaskedAggregation):
-    """Counts the rounds that are really run."""
+    """Counts the rounds that are executed."""
 
     rounds = 0
 
@@ -233,7 +233,7 @@ def played(
 
 
 class Explore(Policy[int]):
-    """Ten pulls an arm, three times, then the first arm; ``said`` are the sizes it names."""
+    """Ten pulls per arm, three times, then the first arm; ``said`` are the batch sizes it names."""
 
     def __init__(self, privatizer: Privatizer, *said: int) -> None:
         self.held, self.said = privatizer, said
@@ -260,7 +260,7 @@ class Explore(Policy[int]):
 
 
 class Asked(Users):
-    """Notes what it is asked, in order."""
+    """Records the calls in order."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -279,13 +279,13 @@ def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) ->
     counted, asked = Counted(of=EASY), Asked()
     with pytest.raises(InvalidParameter, match="requests 10 users, which is not among its"):
         played(Explore(private(), *said), counted, users=asked)
-    # Nobody was charged, and no reward was drawn.
+    # No user was charged, and no reward was drawn.
     assert (asked.calls, counted.drawn) == (["guarantee"], [])
 
 
 def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
     class Turns(Explore):
-        """Another privatizer from the second batch on."""
+        """Uses another privatizer from the second batch on."""
 
         def observe(self, state: int, released: Released) -> int:
             self.held = private(epsilon="50")
@@ -322,7 +322,7 @@ def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
     assert promised.epsilon("1e-6").upper == worst
     assert promised.pure().upper == math.inf
     assert promised.delta(2).upper == max(part.delta(2).upper for part in each)  # type: ignore[union-attr]  # they are curves
-    # No release of a run is beyond it.
+    # No release of a run is outside the guarantee.
     run = play(policy, EASY, horizon=1000, world=np.random.default_rng(1), rng=SeededRng(1))
     assert run.guarantee == promised
     mechanisms = {release.mechanism.noise for release in run.releases}
@@ -349,7 +349,8 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
 
 
 def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
-    # After the first batch, of twenty rounds, eight are left: the second fits if two arms are left.
+    # After the first batch of twenty rounds eight are left, enough for a second batch of two arms
+    # only.
     policy = BatchedElimination(privatizer=private())
     promised = run_guarantee(policy, 10, 28)
     assert promised is not None
@@ -382,7 +383,7 @@ def test_no_noise_promises_nothing_and_no_release_everything() -> None:
 
 
 class Tied(SystemRng):
-    """Looks like the system's randomness."""
+    """A subclass of the system's randomness."""
 
 
 @pytest.mark.parametrize(
@@ -400,7 +401,7 @@ def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odd(Environment):
-    """Any means."""
+    """An environment with any means."""
 
     stated: tuple[float, ...]
 
@@ -414,7 +415,7 @@ class Odd(Environment):
 
 def test_a_policy_is_no_world() -> None:
     class Both(Explore, Odd):
-        """Would see the rewards that it draws."""
+        """A policy that is also the environment could see the rewards that it draws."""
 
         def __init__(self) -> None:
             pass

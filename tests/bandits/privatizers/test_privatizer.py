@@ -55,7 +55,7 @@ def made(trust: Trust, epsilon: str = "1/2", failure: str = "1e-30") -> SumPriva
 
 
 def noise_of(release: Callable[[], Fraction], precision: int, total: int) -> list[int]:
-    # What was added to the sum of encodings, in steps.
+    # The noise added to the sum of encodings, in steps.
     found = [release() * precision - total for _ in range(RUNS)]
     assert all(step.denominator == 1 for step in found)
     return [int(step) for step in found]
@@ -85,7 +85,7 @@ def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
     alpha = buy_alpha(f"bandits: law user by user, {trust}", "1e-9")
     privatizer, rng = made(trust), SeededRng(12)
     protocol = privatizer.protocol(5)
-    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0])  # encoded exactly: no coin but the noise
+    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0])  # encoded exactly: only the noise is random
     ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
     relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat="1/8", q_hat="1e-6")
 
@@ -100,7 +100,7 @@ def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
 
 
 def test_noise_drawn_once_for_all_users_is_caught() -> None:
-    # In the local model every user draws; one draw for all is what the fit must refute.
+    # In the local model every user draws noise; the fit test must reject one draw for all users.
     def one_draw(noise: Noise, *, users: int, runs: int, rng: Rng) -> list[Integers]:
         return [noise.sample(1, rng=rng)]
 
@@ -243,7 +243,7 @@ def test_sums_that_encodings_cannot_have_are_refused(privatizer: Privatizer) -> 
 
 
 class Halves(Privatizer):
-    """Epsilon 1/2, and not a word on what that rests on."""
+    """Epsilon 1/2, without a statement of its assumptions."""
 
     name, epsilon = "halves", Fraction(1, 2)
 
@@ -273,7 +273,8 @@ def test_what_a_protocol_rests_on_is_said_for_it() -> None:
     "slip", ["precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of"]
 )
 def test_what_follows_from_the_protocol_cannot_be_written_anew(slip: str) -> None:
-    # 64 steps where the protocol hides 16, say: the promise would be of the protocol's.
+    # For example 64 steps where the protocol hides 16: the guarantee would be for the protocol
+    # only.
     with pytest.raises(TypeError, match=f"Slip.{slip} must not be overridden"):
         type("Slip", (Halves,), {slip: lambda self, pulls: 64})
     with pytest.raises(TypeError, match="follows from the protocol"):

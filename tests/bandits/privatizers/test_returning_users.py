@@ -53,7 +53,7 @@ each_steady = pytest.mark.parametrize("steady", [LAPLACE, SKELLAM], ids=["laplac
 
 @dataclass(frozen=True, kw_only=True)
 class Held(Book):
-    """Writes down who took part in what; holds ``held`` visits of each user."""
+    """Records the users of each release; allows ``held`` visits of each user."""
 
     held: int
     visits: Counter[int] = field(default_factory=Counter)
@@ -71,7 +71,7 @@ class Held(Book):
 
 @dataclass(frozen=True, kw_only=True)
 class Noted(LedgerBook):
-    """A book on a ledger that writes down who took part."""
+    """A book on a ledger that records the users of each release."""
 
     visits: Counter[int] = field(default_factory=Counter)
 
@@ -143,7 +143,7 @@ def test_nobody_is_twice_in_a_release() -> None:
 def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Raced(Held):
-        """Somebody else charges half of those who were found able, once."""
+        """Another process charges half of the users found able to pay, once."""
 
         def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:
             if not self.releases:
@@ -163,7 +163,7 @@ def test_when_too_few_are_left_nothing_more_is_released() -> None:
     pool = pool_of(LAPLACE, users=40, max_visits=2)
     run = run_with(pool)
     assert sum(run.pulls) == 600
-    # 2 arms of 2, 4 and 8 users fit into 80 visits, and of 16; 32 do not.
+    # Batches of 2 arms with 2, 4, 8 and 16 pulls fit into 80 visits; 32 pulls do not.
     assert run.batches == 4
     assert abs(run.pulls[0] - run.pulls[1]) <= 1
 
@@ -283,7 +283,7 @@ def spread_of(law: Any) -> float:
 
 
 def own_delta(steady: SteadyPrivatizer, visits: int, epsilon: float) -> float:
-    """delta(epsilon) over ``visits`` releases, by convolution of a mass function of floats."""
+    """delta(epsilon) over ``visits`` releases, by convolution of a mass function in floats."""
     law: Any = steady.law
     reach = 14 * int(spread_of(law)) + 40
     centre = int(law.mean)
@@ -292,7 +292,7 @@ def own_delta(steady: SteadyPrivatizer, visits: int, epsilon: float) -> float:
         case Binomial(trials=trials):
             mass = stats.binom.pmf(points, int(trials), 0.5)
         case DiscreteGaussianSum(count=count, sigma_squared=v):
-            # The sum of so many is a Gaussian on the integers but for e^(-2 pi^2 8).
+            # The sum of that many terms is a discrete Gaussian up to e^(-2 pi^2 8).
             mass = np.exp(-((points - centre) ** 2) / (2 * count * float(v)))
         case Skellam(variance=variance):
             mass = stats.skellam.pmf(points, float(variance) / 2, float(variance) / 2)
@@ -342,7 +342,7 @@ def test_shares_for_everyone_do_not_hold_the_law_without_those_who_vanish() -> N
 
 
 class _ForEveryone(SteadyPrivatizer):
-    """Bits for all users, though some of them vanish."""
+    """Broken: bits for all users, although some drop out."""
 
     def protocol(self, pulls: int) -> Any:
         return BITS.protocol(pulls)
@@ -355,7 +355,8 @@ def test_the_promise_for_all_visits_against_floats(steady: SteadyPrivatizer, vis
     promised = pool.guarantee(steady, (16,))
     assert promised is not None
     at = float(promised.epsilon("1e-3").upper)
-    # Losses rounded down to a grid of 0.02 give no more than the truth, 0.02 a visit at most less.
+    # Losses rounded down to a grid of 0.02 give a lower bound, at most 0.02 per visit below the
+    # truth.
     assert own_delta(steady, visits, at) <= 1.02e-3
     assert own_delta(steady, visits, at - 0.03 * visits - 0.01) > 1e-3
 

@@ -51,7 +51,7 @@ ARRIVALS = 400
 
 
 def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
-    """20 of 40 are spent and 10 are wanted: how often each took part, and the mean turned away."""
+    """20 of 40 users are spent and 10 are wanted: participations per user, and the mean refused."""
     times, away = np.zeros(40, dtype=np.int64), 0
     for seed in range(ARRIVALS):
         arrivals = np.random.default_rng([5, seed])
@@ -67,7 +67,8 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
     class Ordered(Pool):
         _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
 
-    # Hoeffding: each of the 20 comes with chance 1/2; of 20 spent, 10 20/21 come before the tenth.
+    # Hoeffding: each of the 20 comes with probability 1/2; of 20 spent users, 10 20/21 come before
+    # the tenth.
     odds = math.log(2 * 21 / buy_alpha("arrivals at a pool", "1e-9"))
     off = math.sqrt(odds / (2 * ARRIVALS))
     times, away = who_came(Pool)
@@ -111,7 +112,7 @@ def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPri
 
 
 def passed_over(seed: int) -> Iterator[int]:
-    """How many of four stand before the last of two who are taken, in two releases of a pool."""
+    """How many of four users precede the last of two admitted ones, in two releases of a pool."""
     arrivals = np.random.default_rng(seed)
     first, second = arrivals.permutation(4), arrivals.permutation(4)
     yield 0
@@ -125,7 +126,7 @@ def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> N
     assert pool.admit(Pulls((2, 2)), "b")
     assert pool.visited.tolist() == [1, 1, 1, 1]
     assert pool.turned_away == sum(passed_over(seed))
-    # Nobody is left: all four are turned away once more.
+    # No user is left: all four are refused once more.
     assert not pool.admit(Pulls((1, 0)), "c")
     assert (pool.turned_away, pool.dry) == (sum(passed_over(seed)) + 4, True)
 
@@ -143,7 +144,7 @@ def _often_switched() -> Iterator[None]:
 
 
 def together(call: Callable[[], int]) -> int:
-    """The sum of what every thread was given, all of them started at once."""
+    """The sum of the results of all threads, started at once."""
     barrier, found = threading.Barrier(THREADS), [0] * THREADS
 
     def run(number: int) -> None:
@@ -253,13 +254,13 @@ def test_a_charge_that_was_made_before_admits_nobody(tmp_path: Path) -> None:
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 9)) as ledger:
         book = LedgerBook(ledger=ledger, curve=CURVE, run="first")
         assert book.pay(users(0, 1), "a").all()
-        # The same users, and others: either way the run was played before.
+        # The same users or others: the run was already played.
         for some in (users(0, 1), users(0, 2)):
             with refused("run"):
                 LedgerBook(ledger=ledger, curve=CURVE, run="first").pay(some, "a")
         assert LedgerBook(ledger=ledger, curve=CURVE, run="second").pay(users(0, 1), "a").all()
         assert ledger.charges() == 2
-        # A book that only asks for a receipt would admit them, and nobody would have paid.
+        # A book that checks only for a receipt would admit users without a charge.
         free = Acknowledged(ledger=ledger, curve=CURVE, run="first")
         assert free.pay(users(0, 1), "a").all()
         assert ledger.charges() == 2
@@ -269,7 +270,7 @@ ROUNDS = 8
 
 
 def play_one_run(url: str, barrier: Barrier, path: str) -> None:
-    """Ask for every release at the moment at which the other asks; write down what was admitted."""
+    """Request each release at the same time as the other process; write the admitted users."""
     with Ledger.open(url) as ledger:
         book = LedgerBook(ledger=ledger, curve=CURVE, run="the same")
         for release in range(ROUNDS):

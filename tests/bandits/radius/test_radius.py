@@ -38,7 +38,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 
 
 def _masses(noise: Noise) -> dict[int, mpmath.mpf]:
-    """P(X = k) by the definition of each law, beyond any tail that is looked at."""
+    """P(X = k) by the definition of each law, beyond every tail in these tests."""
     match noise:
         case DiscreteLaplace(scale=s):
             beta = mpmath.exp(-1 / mpmath.mpf(str(float(s))))
@@ -86,7 +86,7 @@ def _law(noise: Noise) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def _read(total: np.ndarray[Any, Any], span: int, tau: int | None) -> np.ndarray[Any, Any]:
-    """The sum that the server reads mod m = n g + 2 tau + 1."""
+    """The sum decoded by the server modulo m = n g + 2 tau + 1."""
     if tau is None:
         return total
     modulus = span + 2 * tau + 1
@@ -162,7 +162,7 @@ def test_certified_width_covers_and_is_the_least_mixture(
 
 
 def test_never_above_the_union_bound() -> None:
-    # Over every threshold, by the closed tail of the discrete Laplace law.
+    # The best threshold, with the closed-form tail of the discrete Laplace law.
     steps, pulls, failure, scale = 8, 64, 1e-3, 16
     beta = math.exp(-1 / scale)
     best = min(
@@ -230,7 +230,7 @@ def test_wraparound_is_paid_for() -> None:
                 failed = _true_failure(noise, mean, width, steps=steps, pulls=pulls, tau=tau)
                 assert failed <= float(chance)
     assert covered
-    # The width that forgets wraparound fails where the threshold is low.
+    # A width that ignores wraparound fails at a low threshold.
     forgotten = _true_failure(noise, 0.0, plain, steps=steps, pulls=pulls, tau=28)
     assert forgotten > float(chance)
 
@@ -366,6 +366,6 @@ def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scale", [10**6, 10**9, 10**15])
 def test_noise_far_above_the_rewards_has_nearly_its_own_quantile(scale: int) -> None:
-    # P(|X| > t) = 2 e^(-(t+1)/s)/(1 + e^(-1/s)), about e^(-t/s), and one reward is nothing to it.
+    # P(|X| > t) = 2 e^(-(t+1)/s)/(1 + e^(-1/s)), about e^(-t/s), and one reward is negligible.
     width = certified_width(DiscreteLaplace(scale=scale), precision=1, pulls=1, failure="1/30")
     assert 1 <= width / (scale * math.log(30)) < 1.02

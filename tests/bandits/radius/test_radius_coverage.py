@@ -58,7 +58,7 @@ each_trust = pytest.mark.parametrize("trust", PRIVATIZERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrow(Radius):
-    """A part of the certified width, with nothing to show for it."""
+    """A fraction of the certified width, without a proof."""
 
     part: float
 
@@ -90,7 +90,7 @@ POLICY_OF = {
 
 @cache
 def played(trust: str) -> Errors:
-    """How far each released mean is off, of shape (runs, batches, arms); nan where none was."""
+    """Errors of released means, of shape (runs, batches, arms); nan if there is none."""
     policy, horizon = POLICY_OF[trust], 10**6
     world, rng = np.random.default_rng(6), SeededRng(600 + list(PRIVATIZERS).index(trust))
     off = np.full((RUNS, BATCHES, len(MEANS)), np.nan)
@@ -110,14 +110,14 @@ def played(trust: str) -> Errors:
 
 
 def failures(trust: str, radius: Radius, *, of: Literal["width", "gap"]) -> int:
-    """The runs in which some mean, or some difference of two, is farther off than it may be."""
+    """The number of runs in which some mean, or some difference of two, exceeds its bound."""
     policy, failed = POLICY_OF[trust], np.zeros(RUNS, dtype=bool)
     for batch in range(1, BATCHES + 1):
         off, pulls = played(trust)[:, batch - 1], policy.schedule.pulls(batch)
         rule = radius.width if of == "width" else radius.gap
         most = rule(policy.privatizer, pulls, batch=batch, active=len(MEANS), failure=P)
         far = np.abs(off if of == "width" else off[:, :1] - off[:, 1:]) > most
-        failed |= far.any(axis=1)  # nan is never far
+        failed |= far.any(axis=1)  # comparisons with nan are False
     return int(failed.sum())
 
 
@@ -175,7 +175,7 @@ CUTS = ((16, 3, 20), (40, 10, 5), (200, 2, 90), (16, 3, 70), (16, 3, 2), (16, 1,
 
 
 def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
-    """Whether the ball of a contour holds the tail, found another way."""
+    """Whether the ball of a contour integral contains the tail, computed independently."""
     line = laplace_sum._line(float(draws), Fraction(scale), least)
     with precision(64):
         found = Enclosure.of(tail(Fraction(draws), Fraction(scale), least, *line))
@@ -186,7 +186,7 @@ def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
 @pytest.mark.parametrize("guard", [-62, -60, -57, -50, -40])
 @pytest.mark.parametrize("every", [False, True])
 def test_what_a_coarse_contour_leaves_out_is_held(guard: int, every: bool) -> None:
-    # With so few points and frequencies the remainders are the result.
+    # With so few points and frequencies, the remainder terms dominate.
     coarse = rewired(laplace_sum._sum, _GUARD=guard)
     if every:
         coarse = rewired(coarse, _last=lambda *_: 10**6)
@@ -252,7 +252,7 @@ def test_balls_decide_where_floats_look_in_the_wrong_place(monkeypatch: pytest.M
 
 
 def test_the_exact_rule_pays_for_wraparound() -> None:
-    # A sum that is read wrongly with chance 1/20 leaves less of its share to the width.
+    # If the sum is decoded wrongly with probability 1/20, less of the failure probability is left.
     often, never = (
         SumPrivatizer(trust="pure", epsilon=1, failure=failure) for failure in ("1/20", "1e-9")
     )

@@ -82,7 +82,7 @@ def test_outcomes_have_their_joint_law(together: tuple[int, ...]) -> None:
     expected *= observed.sum() / expected.sum()
     if len(cells) > 1:
         assert stats.chisquare(observed, expected).pvalue > alpha
-    # The mutant: another dependence is seen at once.
+    # The mutant: another dependence structure is rejected.
     other = law((0, 1, 2, 3) if together != (0, 1, 2, 3) else (0, 0, 1, 1))
     share = np.array([other.get(cell, 0.0) for cell in cells])
     assert abs(share - observed / rounds).max() > 0.02
@@ -151,14 +151,14 @@ FINE = Encoding(precision=1 << 30, low=-64, high=64)
 
 
 def sums(world: LinearWorld, ask: Ask, runs: int, seed: int) -> Floats:
-    """Sums of unclipped rewards, a row for each run."""
+    """Sums of unclipped rewards, one row per run."""
     coins = np.random.default_rng(seed)
     held = np.array([world.encoded_sums(ask, FINE, coins) for _ in range(runs)], dtype=np.float64)
     return held / (1 << 30) * 128 - 64 * ask.users
 
 
 def test_shared_rounds_have_the_covariance_of_the_model() -> None:
-    """Of averages over T(x) rounds: 1/T(x) for the noise, sigma^2 <x, x'> for the clients."""
+    """Averages over T(x) rounds: 1/T(x) for the noise, sigma^2 <x, x'> for the clients."""
     points = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.5]])
     world = LinearWorld(of=LinearModel(actions=Actions(points), deviation="1/2"), theta=(0.3, -0.4))
     times, users, runs = (4, 1, 9), 5, 4000
@@ -171,7 +171,7 @@ def test_shared_rounds_have_the_covariance_of_the_model() -> None:
     off = np.abs(seen - expected).max()
     alone = users * np.diag(0.25 * (points**2).sum(axis=1) + 1 / np.array(times))
     assert off < 0.25
-    assert np.abs(seen - alone).max() > 0.5  # clients who drew xi for each action would be seen
+    assert np.abs(seen - alone).max() > 0.5  # detects clients who draw xi anew for each action
 
 
 def test_own_rounds_have_the_variance_of_one_reward() -> None:
@@ -251,13 +251,13 @@ def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> Non
         gaps = np.array(world.gaps)
         assert np.abs(gaps - (best - np.array(world.means))).max() < 1e-3
         assert 0 <= gaps.min() <= 1 / 4
-        # Against the best of the cover alone, nothing would be left of that.
+        # Relative to the best action of the cover, the smallest gap would be 0.
         alone = LinearWorld(of=world.of, theta=world.theta)
         assert min(alone.gaps) == 0 < min(world.gaps)
 
 
 def somewhere(shape: Shape, dimension: int) -> Floats:
-    """Points of the set, many of them on its edge, where a cover fails first."""
+    """Points of the set, many of them on its boundary, where a cover fails first."""
     coins = np.random.default_rng(3)
     if shape == "box":
         points = coins.uniform(-1, 1, (4000, dimension)) / math.sqrt(dimension)
@@ -284,7 +284,8 @@ def test_every_point_is_near_an_action(shape: Shape, dimension: int, radius: str
     actions = cover(shape, dimension, radius)
     far = float(Fraction(radius))
     assert farthest(actions, somewhere(shape, dimension)) <= far * (1 + 1e-12)
-    # It is no cover for half the radius, and has no more actions than the remark allows.
+    # The cover is no cover for half the radius, and has at most as many actions as the remark
+    # states.
     assert farthest(actions, somewhere(shape, dimension)) > far / 2
     assert actions.count <= (3 / far) ** dimension
     assert np.unique(actions.points, axis=0).shape == actions.points.shape
@@ -301,7 +302,7 @@ def test_the_regret_against_the_whole_ball_is_that_of_the_cover_and_the_radius()
         model=world.model, privatizer=AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
     )
     run = play(policy, world, horizon=horizon, world=np.random.default_rng(1), rng=SeededRng(1))
-    lost = math.hypot(*theta) - max(world.means)  # by the cover, a round
+    lost = math.hypot(*theta) - max(world.means)  # regret per round due to the cover
     assert 0 <= lost <= 0.2 * math.hypot(*theta)
     assert run.regret_per_round + lost < 0.25 * math.hypot(*theta)
     assert run.regret_per_round < 0.05

@@ -55,7 +55,7 @@ def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
     worlds = preset.worlds(3)
     assert worlds.environments == tuple(cz_instance(gap, i) for i in range(3))
     assert (worlds.arms, worlds.data) == (10, None)
-    # numpy's legacy generator, as that code calls it.
+    # numpy's legacy generator, as in the published code.
     u = np.random.RandomState(2).uniform(size=10)
     third = worlds.environments[2]
     assert isinstance(third, ClippedNormal)
@@ -82,7 +82,9 @@ def letor_line(relevance: object, query: int, features: np.ndarray) -> str:
 
 
 def letor_text(clusters: int, each: int = 12) -> str:
-    """Pairs about ``clusters`` far centres; those about centre c have relevance c % 5, one 0."""
+    """Pairs around ``clusters`` distant centres; pairs around centre c have relevance c % 5, except
+    one 0.
+    """
     rng = np.random.default_rng(7)
     lines = []
     for c in range(clusters):
@@ -180,7 +182,8 @@ def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
     path.write_text(obd_text(*rows), encoding="utf-8")
     assert obd_arms(path).means == (0.25, 0.0, 0.5)
     worlds = preset_of("obd").worlds(3, data=path)
-    # The same arms, in another order in each instance: the log's order shows in no curve.
+    # Each instance has the same arms in another order, so that curves do not reveal the log's
+    # order.
     orders = [world.order for world in worlds.environments if isinstance(world, Reordered)]
     assert [tuple(np.random.RandomState(i).permutation(3)) for i in range(3)] == orders
     assert len(set(orders)) > 1

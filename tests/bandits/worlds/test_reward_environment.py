@@ -33,7 +33,8 @@ TABLE = Table(rewards=([0, 1, 1, "1/3"], np.array([0.25, 0.25, 0.5])))
 
 
 def encoded_law(center: float, deviation: float, steps: int) -> list[float]:
-    # P(encoding = k): the triangle of width 1 around k, over the clipped law with its two atoms.
+    # P(encoding = k): the triangle of width 1 around k, integrated over the clipped law with two
+    # atoms.
     law = stats.norm(center, deviation)
     found = []
     for k in range(steps + 1):
@@ -88,13 +89,13 @@ def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) ->
     world = np.random.default_rng(5)
     for arm in range(3):
         mean = NORMAL.encoded_sum(arm, pulls, steps, world) / (pulls * steps)
-        # Hoeffding: encodings are independent, in [0, 1], of mean the clipped one.
+        # Hoeffding: encodings are independent, in [0, 1], with the clipped mean.
         miss = 2 * math.exp(-2 * pulls * (mean - NORMAL.means[arm]) ** 2)
         assert miss > alpha / 3
 
 
 def test_float_sums_of_a_chunk_are_exact_for_fine_steps() -> None:
-    # 2^12 rewards in 2^40 steps are what a float holds: twice as many are two such sums.
+    # A float holds 2^12 rewards in 2^40 steps; twice as many are summed as two such sums.
     world, steps, chunk = ClippedNormal(centers=(0.5,)), 1 << 40, 1 << 12
     coins = np.random.default_rng(2)
     halves = sum(world.encoded_sum(0, chunk, steps, coins) for _ in range(2))
