@@ -14,10 +14,10 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 90.0
-# Nothing leaves the machine: no name resolves, neither for the page nor for the browser itself.
+# No traffic leaves the machine: no host name resolves, for the page or for the browser itself.
 QUIET = (
     "--headless=new",
-    "--no-sandbox",  # a root without user namespaces could not start it otherwise
+    "--no-sandbox",  # root without user namespaces cannot start the browser otherwise
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
@@ -34,7 +34,7 @@ QUIET = (
 
 
 def browser() -> str | None:
-    """Where it is installed."""
+    """The path of the browser, None if it is not installed."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -45,7 +45,7 @@ needs_browser = pytest.mark.skipif(
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A page as it came out: the rendered document, its requests, its complaints, its picture."""
+    """A rendered page: its document, its requests, its console messages and its picture."""
 
     dom: str
     requests: tuple[str, ...]
@@ -65,7 +65,7 @@ class Shown:
 
 @dataclass
 class Visible(HTMLParser):
-    """The words a reader sees, closed details left out, and the ids of all elements."""
+    """The visible words of a page, without closed details, and the ids of all elements."""
 
     ids: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Visible(HTMLParser):
 def show(
     page: str, folder: Path, name: str, *, width: int = 900, height: int = 2400, dark: bool = False
 ) -> Shown:
-    """Open a page in a browser of its own; the picture is kept where DPCORE_PICTURES says, too."""
+    """Open a page in a new browser; the picture is also stored in the folder DPCORE_PICTURES."""
     executable = browser()
     assert executable is not None
     file, log, picture = (folder / f"{name}{end}" for end in (".html", ".net.json", ".png"))
@@ -137,7 +137,7 @@ def show(
 
 
 def requested(log: Path) -> tuple[str, ...]:
-    """What the page asked for, of all that the browser did: the browser's own have no origin."""
+    """The requests of the page; requests of the browser itself have no origin and are left out."""
     found = json.loads(log.read_text(encoding="utf-8"))
     start = found["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
     asked = [event.get("params", {}) for event in found["events"] if event["type"] == start]

@@ -38,7 +38,7 @@ def laplace_upto(k: int, scale: Any) -> Any:
 
 
 def number(scale: Any, read: Callable[[Any], int] = int) -> Law:
-    """One integer and Laplace noise."""
+    """One integer plus Laplace noise."""
 
     def law(value: Any) -> Masses:
         centre = read(value)
@@ -48,7 +48,7 @@ def number(scale: Any, read: Callable[[Any], int] = int) -> Law:
 
 
 def vector(scale: Any, reach: int, read: Callable[[Any], Sequence[int]] = list) -> Law:
-    """Integers with independent Laplace noise."""
+    """Integers plus independent Laplace noise."""
 
     def law(values: Any) -> Masses:
         window = range(-reach, reach + 7)
@@ -120,7 +120,9 @@ def polya_difference(k: int, shape: Any, scale: Any) -> Any:
 
 
 def half_of_the_noise(value: int) -> Masses:
-    """Two of four shares of Laplace noise of scale 10; the modulus of 1041 is never in sight."""
+    """Two of four shares of Laplace noise of scale 10; the modulus 1041 has no effect in the
+    window.
+    """
     window = range(-60, 71)
     return {k: polya_difference(k - 10 * value, mpf(1) / 2, 10) for k in window}
 
@@ -134,7 +136,7 @@ def wrapped(shape: Any, scale: Any, modulus: int) -> list[Any]:
 
 
 def wrapped_shares(value: int) -> Masses:
-    """Two shares reduced mod 43, one at a time."""
+    """Two shares, each reduced mod 43."""
     share = wrapped(mpf(1) / 2, 1, 43)
     masses: Masses = {}
     for i, j in product(range(43), repeat=2):
@@ -150,7 +152,7 @@ def wrapped_messages(value: int) -> Masses:
 
 
 def skellam(variance: int) -> Law:
-    """From four users, four steps a unit."""
+    """Skellam noise from four users, with four steps per unit."""
 
     def law(value: int) -> Masses:
         return {
@@ -162,7 +164,7 @@ def skellam(variance: int) -> Law:
 
 
 def ordered_bits(value: int) -> Masses:
-    """Each user sends ones first: the value of the first one and a fair bit of everyone."""
+    """Each user sends ones first: the value of the first user and a fair bit of every user."""
     rows = {ones: (1,) * ones + (0,) * (2 - ones) for ones in range(3)}
     masses: Masses = {}
     for coins in product((0, 1), repeat=USERS):
@@ -172,7 +174,7 @@ def ordered_bits(value: int) -> Masses:
 
 
 def shuffled_bits(value: int) -> Masses:
-    """Every order of the same number of ones is as likely."""
+    """All orders of the same number of ones are equally likely."""
     ones = {value + k: mpmath.binomial(USERS, k) / mpf(2) ** USERS for k in range(USERS + 1)}
     return {
         bits: ones[sum(bits)] / mpmath.binomial(2 * USERS, sum(bits))
@@ -195,12 +197,12 @@ def multiset_of_shares(value: int) -> Masses:
 
 
 def sum_of_shares(value: int) -> Masses:
-    """Their sum is Laplace noise of scale 4."""
+    """The sum of the shares, which is Laplace noise of scale 4."""
     return {(k % 1013, 0, 0): laplace(k - 4 * value, 4) for k in range(-160, 165)}
 
 
 def within(law: Law, pair: tuple[Any, Any] = (0, 1)) -> Callable[[int], Any]:
-    """The epsilon between two worlds, from the outputs of at most a reach."""
+    """The epsilon between two datasets, from outputs of absolute value at most a reach."""
 
     def seen(reach: int) -> Any:
         cut = ({k: mass for k, mass in law(side).items() if abs(k) <= reach} for side in pair)
@@ -252,16 +254,16 @@ r"""One law a name, broken or twin."""
 
 
 GROWING: Final[dict[str, Callable[[int], Any]]] = {
-    # |ln ratio| = k + 1/2 at the output -k.
+    # |ln ratio| = k + 1/2 at output -k.
     "gaussian-as-pure": within(gaussian),
-    # Ratios of Bessel functions: they grow like (m/v)^4.
+    # Ratios of Bessel functions, which grow like (m/v)^4.
     "skellam-mean-as-variance": within(skellam(8)),
 }
 r"""For an entry of infinite epsilon without a revealing outcome: the epsilon within a reach."""
 
 
 def epsilon_between(a: Masses, b: Masses) -> Any:
-    """The largest |ln(a/b)| over the outcomes that are possible in both worlds."""
+    """The largest |ln(a/b)| over the outcomes that are possible on both datasets."""
     return max(
         (abs(mpmath.log(a[k] / b[k])) for k in a.keys() & b.keys() if a[k] and b[k]),
         default=mpf(0),
@@ -269,12 +271,12 @@ def epsilon_between(a: Masses, b: Masses) -> Any:
 
 
 def revealing(a: Masses, b: Masses) -> Any:
-    """The mass of the outcomes of one world that are impossible in the other; the larger side."""
+    """The mass of outcomes of one dataset that are impossible on the other; the larger side."""
     return max(mpmath.fsum(p for k, p in x.items() if not y.get(k)) for x, y in ((a, b), (b, a)))
 
 
 def delta_between(a: Masses, b: Masses, epsilon: Any) -> Any:
-    """The smallest delta at epsilon, the worse direction."""
+    """The smallest delta at epsilon, the larger of both directions."""
     return max(
         mpmath.fsum(max(p - mpmath.exp(epsilon) * y.get(k, mpf(0)), mpf(0)) for k, p in x.items())
         for x, y in ((a, b), (b, a))

@@ -18,7 +18,7 @@ from tests.support.run_command import Answer
 
 ROOT = Path(__file__).parents[3]
 
-# The tree under test, whether or not (and from wherever) a dpcore is installed.
+# The source tree under test, whether or not a dpcore is installed elsewhere.
 START = (
     "import sys\n"
     f"sys.path.insert(0, {str(ROOT)!r})\n"
@@ -47,13 +47,14 @@ def arguments(*words: object) -> list[str]:
     return ["audit", *map(str, words)]
 
 
-# A test run started in the background ignores SIGINT, and its children would; a shell's do not.
+# A test run started in the background ignores SIGINT, and its children inherit this; a shell resets
+# it.
 HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 IGNORES_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 
 
 def process(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> subprocess.Popen[str]:
-    """A real process, its streams piped."""
+    """Start the command in a real process with piped streams."""
     return subprocess.Popen(
         [sys.executable, "-c", ctrl_c + START, *arguments(*words)],
         cwd=cwd,
@@ -64,7 +65,7 @@ def process(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> subprocess
 
 
 def started(*words: object, cwd: Path, ctrl_c: str = HEARS_CTRL_C) -> Answer:
-    """A real process from beginning to end."""
+    """Run the command in a real process until it ends."""
     running = process(*words, cwd=cwd, ctrl_c=ctrl_c)
     out, err = running.communicate(timeout=60)
     return Answer(code=running.returncode, out=out, err=err)

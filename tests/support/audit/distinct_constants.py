@@ -48,7 +48,7 @@ Point = namedtuple("Point", "x y")  # noqa: PYI024 - such as targets return
 
 
 class Own:
-    """Told apart by its own ==."""
+    """An object compared by its own ``==``."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -64,7 +64,7 @@ class Own:
 
 
 class Silent:
-    """Whose == and repr omit its attributes, one of which is in a slot."""
+    """An object whose ``==`` and repr omit its attributes, one of which is in a slot."""
 
     __slots__ = ("__dict__", "slot")
 
@@ -83,7 +83,7 @@ class Silent:
 
 
 class Bare:
-    """Without == and repr."""
+    """An object without ``==`` and repr."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -24,7 +24,7 @@ def bars(outputs: Any, event: str | None = None, *, feature: str | None = None) 
 
 
 def names(*kinds: Any) -> list[Any]:
-    """Few of the last, many of the first."""
+    """Many values of the first kind, few of the last."""
     return [kind for i, kind in enumerate(kinds) for _ in range(RUNS // 4 ** min(i + 1, 6))]
 
 

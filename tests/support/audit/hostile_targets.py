@@ -12,12 +12,14 @@ def coin(rng):
     return int(rng.integers(2))
 """
 
-NOT_MEASURED, FAILED = 4, 3  # so few runs measure nothing
+NOT_MEASURED, FAILED = 4, 3  # too few runs to measure anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostile:
-    """``source`` defines f; its audit ends with ``code``, and its error matches ``reason``."""
+    """``source`` defines f; its audit must end with exit code ``code`` and an error matching
+    ``reason``.
+    """
 
     name: str
     source: str
@@ -27,7 +29,7 @@ class Hostile:
 
 
 def call(name: str, body: str, **more: object) -> Hostile:
-    """One that does ``body`` in its call, and would answer a coin afterwards."""
+    """A target that executes ``body`` in its call, and would return a coin afterwards."""
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     source = f"def f(dataset, rng):\n{lines}    return coin(rng)\n"
     return Hostile(name=name, source=source, **more)  # type: ignore[arg-type]  # of its fields
@@ -76,7 +78,7 @@ HOSTILE = (
         ),
         reason=r"ended its process with exit code 0.* \(dataset [AB]\)",
     ),
-    # What is done to the target's own process is no business of the audit's.
+    # Actions on the target's own process, which do not affect the audit.
     call("closes its streams", "os.closerange(0, 3)", code=NOT_MEASURED),
     call("forks and returns", "os.fork()", code=NOT_MEASURED),
     call("leaves zombies", "os.fork() or os._exit(0)", code=NOT_MEASURED),

@@ -45,7 +45,7 @@ def subject(name: str, *, twin: bool = False) -> Subject:
 
 @cache
 def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> AuditReport:
-    """An audit, its figures drawn from the very runs that were tested."""
+    """An audit with figures of the same runs that were tested."""
     tested = subject(name, twin=twin)
     kept: list[tuple[bool, Any]] = []
 
@@ -64,7 +64,7 @@ def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> Audit
         sequential=sequential,
     )
     report = sample(target, plan)
-    # The last ones: what came before them were the probe's, which are never tested.
+    # The last runs; the runs before them were the probe's, which are never tested.
     tested_runs: list[tuple[bool, Any]] = []
     while sum(len(outputs) for _, outputs in tested_runs) < report.runs:
         tested_runs.append(kept.pop())

@@ -22,12 +22,12 @@ from tests.support.audit.catalogue_laws import (
     vector,
 )
 
-# The lowest bit of Laplace noise in floating point, by the arithmetic of doubles. A double x is a
-# multiple of 2^(f - 52) where 2^f <= |x| < 2^(f+1). Noise is z = 16 ln u, whose significand is
-# evenly spread: it is a multiple of g more powers of two with chance 2^-(g+1). 0 + z is z. 1 + z is
-# exact where the result is no coarser than z; where it is d powers of two coarser, a share 2^-d of
-# the sums lie halfway between two results and are rounded to the even one. What this leaves out
-# (sums on the edge of a power of two, noise near 2^-50) is a share of less than 2^-40.
+# The lowest bit of Laplace noise in double precision. A double x is a multiple of 2^(f - 52) where
+# 2^f <= |x| < 2^(f+1). Noise is z = 16 ln u, whose significand is uniform: it is a multiple of g
+# more powers of two with probability 2^-(g+1). 0 + z is z. 1 + z is exact if the result is no
+# coarser than z. If it is d powers of two coarser, a share 2^-d of the sums lies halfway between
+# two results and is rounded to the even one. The omitted cases (sums at the edge of a power of two,
+# noise near 2^-50) have a share below 2^-40.
 _SCALE: Final = 16
 _POWERS: Final = range(-40, 10)
 _DEEPEST: Final = 60
@@ -39,7 +39,8 @@ def _between(low: Any, high: Any) -> Any:
 
 
 def _plus_zero() -> Iterator[tuple[int, int, Any]]:
-    # The power f of the grain 2^(f - 52) of the output, how much coarser it is than z, the mass.
+    # The power f of the grain 2^(f - 52) of the output, how much coarser it is than z, and the
+    # mass.
     for f in _POWERS:
         yield f, 0, 2 * _between(mpf(2) ** f, mpf(2) ** (f + 1))
 
@@ -59,7 +60,7 @@ def _plus_one() -> Iterator[tuple[int, int, Any]]:
 
 
 def float_laplace(amount: float) -> Masses:
-    """The largest power of two that divides the output, for an amount of 0 or 1."""
+    """The law of the largest power of two that divides the output, for an amount of 0 or 1."""
     masses: Masses = {}
     for f, coarser, mass in _plus_one() if amount else _plus_zero():
         halfway = mpf(2) ** -coarser if coarser else mpf(0)
@@ -69,13 +70,13 @@ def float_laplace(amount: float) -> Masses:
     return masses
 
 
-# Noise beyond so many scales has less than e^(-60) of the mass.
+# Noise beyond this number of scales has mass below e^(-60).
 _SCALES: Final = 60
 _VALUES: Final = 30
 
 
 def _wins(index: int, value: int, counts: Sequence[int], scale: Any) -> Any:
-    # The first largest: strictly above those before it, at least as large as those after.
+    # The first largest: strictly above the values before it, at least as large as those after it.
     others = (
         laplace_upto(value - count - (j < index), scale)
         for j, count in enumerate(counts)
@@ -85,7 +86,7 @@ def _wins(index: int, value: int, counts: Sequence[int], scale: Any) -> Any:
 
 
 def largest_index(scale: int) -> Law:
-    """The index of the largest noisy count, the first of several."""
+    """The index of the largest noisy count, the first one in a tie."""
 
     def law(counts: Sequence[int]) -> Masses:
         window = range(-_SCALES * scale, _SCALES * scale)
@@ -107,12 +108,12 @@ def largest_count(counts: Sequence[int]) -> Masses:
 
 
 def first_largest(counts: Sequence[int]) -> Masses:
-    """One draw for all counts moves none of them past another."""
+    """One draw is added to all counts, so their order stays."""
     return {list(counts).index(max(counts)): mpf(1)}
 
 
 def keys_of_one_user(rows: int) -> Masses:
-    """Each of three noisy counts reaches 6 by itself."""
+    """Each of three noisy counts independently reaches the threshold 6 or not."""
     seen = (1 - laplace_upto(5 - rows, 3)) if rows else mpf(0)
     return {
         keys: mpmath.fprod(seen if key else 1 - seen for key in keys)
@@ -126,7 +127,7 @@ def _thresholds(scale: Any) -> Iterator[tuple[int, Any]]:
 
 
 def rows(threshold: Any, noise: Any, stop: int | None) -> Law:
-    """0 below the threshold, 1 above, and -1 after so many above; ``noise`` None is no noise."""
+    """0 below the threshold, 1 above, and -1 after ``stop`` answers above; None is no noise."""
 
     def below(answer: int, at: int) -> Any:
         return mpf(answer < at) if noise is None else laplace_upto(at - 1 - answer, noise)
@@ -152,7 +153,7 @@ def rows(threshold: Any, noise: Any, stop: int | None) -> Law:
 
 
 def _first_above(answers: Sequence[int], scale: Any, at: int, weight: Any) -> Iterator[Any]:
-    # That so many are below a threshold, whatever comes next; in the end that all are.
+    # The probability that the first k answers are below a threshold; finally that all are.
     yield weight
     for answer in answers:
         weight *= laplace_upto(at - 1 - answer, scale)
@@ -160,7 +161,7 @@ def _first_above(answers: Sequence[int], scale: Any, at: int, weight: Any) -> It
 
 
 def value_reused(answers: Sequence[int]) -> Masses:
-    """How many are below, and the noisy answer above: every threshold up to it would do."""
+    """The number of answers below, and the noisy answer above; any threshold up to it fits."""
     none = len(answers)
     masses: Masses = {(none, 0): mpf(0)}
     upto = [mpf(0)] * none
@@ -174,7 +175,7 @@ def value_reused(answers: Sequence[int]) -> Masses:
 
 
 def gap_law(scale: int | None) -> Law:
-    """How many are below, and the lead over the threshold, which has this noise or none."""
+    """The number of answers below, and the gap above the threshold; with this noise, or none."""
     noise = 2 if scale is None else 4
 
     def law(answers: Sequence[int]) -> Masses:
@@ -194,7 +195,7 @@ def gap_law(scale: int | None) -> Law:
 
 
 def value_anew(answers: Sequence[int]) -> Masses:
-    """How many are below, and the answer above with noise of its own."""
+    """The number of answers below, and the answer above with fresh noise."""
     below = [mpf(0)] * (len(answers) + 1)
     for at, weight in _thresholds(4):
         parts = _first_above(answers, 8, at, weight)
@@ -211,23 +212,23 @@ _FAR: Final = 24
 _WIDE: Final = 200
 
 
-# -- noise of the wrong size or shape, bounds read off the data ------------------------------------
+# -- noise of the wrong size or shape, bounds computed from the data -------------------------------
 
 
 def clamped_noise(value: int) -> Masses:
-    """Ends of -4 and 4 hold what lies beyond them."""
+    """Noise clamped to the ends -4 and 4."""
     inner = {value + k: laplace(k, 1) for k in range(-3, 4)}
     return {value - 4: laplace_upto(-4, 1), **inner, value + 4: laplace_upto(-4, 1)}
 
 
 def clamped_sum(value: int) -> Masses:
-    """The same with ends of -4 and 5 wherever the value is."""
+    """The noisy sum clamped to the ends -4 and 5, for any value."""
     inner = {k: laplace(k - value, 1) for k in range(-3, 5)}
     return {-4: laplace_upto(-4 - value, 1), **inner, 5: laplace_upto(value - 5, 1)}
 
 
 def redrawn_noise(value: int) -> Masses:
-    """Laplace noise, given that it is at most 6."""
+    """Laplace noise, conditioned on an absolute value of at most 6."""
     kept = mpmath.fsum(laplace(k, 1) for k in range(-6, 7))
     return {value + k: laplace(k, 1) / kept for k in range(-6, 7)}
 
@@ -236,11 +237,11 @@ def bounded_total(values: Sequence[int]) -> int:
     return sum(min(max(value, 0), 1) for value in values)
 
 
-# -- Gaussian noise, and claims of papers run as mechanisms ----------------------------------------
+# -- Gaussian noise, and claims of papers as mechanisms --------------------------------------------
 
 
 def gaussian(sigma_squared: int, step: int, reach: int) -> Law:
-    """A value in steps, and discrete Gaussian noise."""
+    """A value in steps plus discrete Gaussian noise."""
     window = range(-reach, reach + 1)
     density = [mpmath.exp(-mpf(k * k) / (2 * sigma_squared)) for k in window]
     total = mpmath.fsum(density)
@@ -249,7 +250,7 @@ def gaussian(sigma_squared: int, step: int, reach: int) -> Law:
 
 
 def bits(chance: str) -> Law:
-    """A value in thirds, and eight noise bits."""
+    """A value in thirds plus eight noise bits."""
     p = mpf(chance)
     return lambda value: {
         3 * value + k: mpmath.binomial(8, k) * p**k * (1 - p) ** (8 - k) for k in range(9)
@@ -257,12 +258,13 @@ def bits(chance: str) -> Law:
 
 
 def sum_and_coin(scale: int) -> Law:
-    """The sum of 64 messages, and a coin about the first, split by the noise of the first."""
+    """The sum of 64 messages, and a coin of the first user that depends on that user's noise."""
     u = mpf("1.284")
     likely, other = u / (1 + u), 1 / (u * (1 + u))
 
     def law(value: int) -> Masses:
-        # The noise of the first user makes the message 1, and the others make up the sum.
+        # The noise of the first user completes its message to 1, and the other users complete the
+        # sum.
         one = polya_difference(1 - value, mpf(1) / _USERS, scale)
         masses: Masses = {}
         for seen in range(-_FAR, _FAR + 2):
@@ -275,17 +277,17 @@ def sum_and_coin(scale: int) -> Law:
     return law
 
 
-# -- answers that every person randomises alone ----------------------------------------------------
+# -- local randomisers -----------------------------------------------------------------------------
 
 
 def answers(kept: str) -> Law:
-    """One of four, the truth with that chance, the others alike."""
+    """One of four answers: the true one with probability ``kept``, the others uniformly."""
     p = mpf(kept)
     return lambda truth: {k: p if k == truth else (1 - p) / 3 for k in range(4)}
 
 
 def response(present: int) -> Masses:
-    """Yes or no, the truth with chance 0.731."""
+    """Yes or no: the truth with probability 0.731."""
     return {k: mpf("0.731") if k == present else mpf("0.269") for k in (0, 1)}
 
 
@@ -313,7 +315,7 @@ def two_alone(value: int) -> Masses:
 
 
 def two_of_one(value: int) -> Masses:
-    """One permanent response, reported twice with a tenth of the bits wrong."""
+    """One permanent response, reported twice, with a tenth of the bits flipped."""
     masses: Masses = {}
     for kept, mass in _response(_one_hot(value, 2), mpf("0.378")).items():
         report = _response(kept, mpf("0.1"))
@@ -323,13 +325,15 @@ def two_of_one(value: int) -> Masses:
 
 
 def _true(hit: int, total: int, epsilon: Any = 1) -> Any:
-    """The chance of ``hit`` of ``total`` alternatives that weigh e^epsilon, in steps of 2^-32."""
+    """The probability of ``hit`` of ``total`` alternatives with weight e^epsilon, in steps of
+    2^-32.
+    """
     weight = hit * mpmath.exp(epsilon)
     return mpmath.floor(weight / (weight + total - hit) * 2**32) / 2**32
 
 
 def subsets(true: Any) -> Law:
-    """Two of six values: 5 such sets have a value in them, and 10 do not."""
+    """Two of six values: 5 such sets contain a value, and 10 do not."""
     return lambda value: {
         tuple(int(k in pair) for k in range(6)): true / 5 if value in pair else (1 - true) / 10
         for pair in combinations(range(6), 2)
@@ -337,7 +341,7 @@ def subsets(true: Any) -> Law:
 
 
 def hashed(seeds: Callable[[int], Sequence[int]]) -> Law:
-    """A seed and, with chance e/(e + 2), its last digit times a value of one digit, mod 3."""
+    """A seed and, with probability e/(e + 2), its last digit times a value of one digit, mod 3."""
     p = _true(1, 3)
     return lambda value: {
         (seed, k): (p if k == seed * value % 3 else (1 - p) / 2) / len(seeds(value))
@@ -361,7 +365,7 @@ def two_columns(epsilon: Any) -> Law:
 
 
 def both(message: Any) -> Law:
-    """The ones of two users, of whom the second holds 0."""
+    """The number of ones of two users, of whom the second holds 0."""
 
     def law(value: int) -> Masses:
         found: Masses = {}
@@ -374,23 +378,23 @@ def both(message: Any) -> Law:
 
 
 def fitting(value: int) -> Masses:
-    """A share of one half, given that it is -1, 0 or 1."""
+    """A share of shape 1/2, conditioned on -1, 0 or 1."""
     kept = {z: polya_difference(z, mpf(1) / 2, 1) for z in (-1, 0, 1)}
     return {1 + value + z: mass / sum(kept.values()) for z, mass in kept.items()}
 
 
 def covered(value: int) -> Masses:
-    """Two thirds of it as it is, and the rest on 0, 1, 2 and 3 alike."""
+    """Two thirds of the unconditioned share, and the remaining mass uniformly on 0, 1, 2 and 3."""
     kept = {z: polya_difference(z, mpf(1) / 2, 1) * 2 / 3 for z in (-1, 0, 1)}
     cover = (1 - sum(kept.values())) / 4
     return {y: cover + kept.get(y - 1 - value, mpf(0)) for y in range(4)}
 
 
-# -- sums and choices that are released, and what comes with them ----------------------------------
+# -- released sums and selections, and additional outputs ------------------------------------------
 
 
 def over_a_sample(bits: Sequence[int]) -> Masses:
-    """Each one is taken with chance 3/8."""
+    """Each record is sampled with probability 3/8."""
     ones = sum(bits)
     taken = {
         k: mpmath.binomial(ones, k) * mpf(3) ** k * mpf(5) ** (ones - k) / mpf(8) ** ones
@@ -415,12 +419,12 @@ def running(stream: Sequence[int]) -> list[int]:
 
 
 def left_nodes(stream: Sequence[int]) -> list[int]:
-    """The nodes of one, two and four events that hold the first."""
+    """The tree nodes of one, two and four events that contain the first event."""
     return [sum(stream[:1]), sum(stream[:2]), sum(stream[:4])]
 
 
 def weighed(weight: str) -> Law:
-    """A candidate with a chance in proportion to 1 or ``weight``, by its score of 0 or 1."""
+    """A candidate with probability proportional to 1 or ``weight``, for a score of 0 or 1."""
 
     def law(scores: Sequence[int]) -> Masses:
         weights = [mpf(weight) ** score for score in scores]
@@ -430,7 +434,7 @@ def weighed(weight: str) -> Law:
 
 
 def in_random_order(unit: Any) -> Law:
-    """Candidates flip coins of chance e^(-unit gap) in a random order, until one has heads."""
+    """Candidates in random order flip coins of probability e^(-unit gap) until one has heads."""
 
     def law(scores: Sequence[int]) -> Masses:
         heads = [mpmath.exp(unit * (score - max(scores))) for score in scores]
@@ -446,7 +450,7 @@ def in_random_order(unit: Any) -> Law:
 
 
 def medians(candidates: Callable[[Sequence[int]], Iterable[int]]) -> Law:
-    """Weights of e^(-off/4), where a half of the values is too large by off/2."""
+    """Weights of e^(-off/4), where one side of a candidate has off/2 values more than half."""
 
     def law(values: Sequence[int]) -> Masses:
         def weight(r: int) -> Any:
@@ -468,7 +472,7 @@ def certain(values: Sequence[int]) -> Masses:
 
 
 def found_and_told(answers: Sequence[int]) -> Masses:
-    """Thresholds of scale 2, answers of scale 4, and the one found with noise of scale 1."""
+    """Thresholds of scale 2, answers of scale 4, and the released answer with noise of scale 1."""
     found = [mpf(0)] * (len(answers) + 1)
     for threshold in range(-_WIDE, _WIDE + 1):
         below: Any = laplace(threshold, 2)
@@ -486,7 +490,7 @@ def found_and_told(answers: Sequence[int]) -> Masses:
 
 
 def in_eighths(amount: float) -> Masses:
-    """Laplace noise of scale 80 eighths; every eighth is a float."""
+    """Laplace noise of scale 80 eighths; every multiple of 1/8 is a float."""
     steps = round(8 * Fraction(amount))
     return {k / 8: laplace(k - steps, 80) for k in range(-400, 409)}
 
@@ -501,7 +505,7 @@ def raw_once_in(runs: int) -> Law:
 
 
 def staircase(step: int, plateau: int) -> Law:
-    """One integer and staircase noise of epsilon = 1: each step has 1/e of the mass of the last."""
+    """One integer plus staircase noise of epsilon = 1: a step has 1/e of the mass of the last."""
 
     def weight(k: int) -> Any:
         return mpmath.exp(-sum(abs(k) >= plateau + step * j for j in range(60)))
@@ -580,6 +584,6 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "integer-laplace": in_eighths,
     "raw-in-a-thousand": raw_once_in(1_000),
     "raw-in-a-hundred-thousand": raw_once_in(100_000),
-    "float-laplace": float_laplace,  # of its lowest bit
+    "float-laplace": float_laplace,  # the law of its lowest bit
 }
 r"""One law a name, broken or twin; of ``catalogue_laws`` as well."""

@@ -92,7 +92,7 @@ def too_deep(dataset: Any) -> Any:
 
 
 def presses_ctrl_c(dataset: Any, rng: np.random.Generator) -> Any:
-    """Nobody did: it raises what Ctrl-C would."""
+    """Raises KeyboardInterrupt although the user did not press Ctrl-C."""
     if rng.random() < 0.01:
         raise KeyboardInterrupt
     return int(rng.integers(3))
@@ -235,7 +235,7 @@ def bulky_error(dataset: Any) -> Any:
 
 
 def spoils(dataset: Any, rng: np.random.Generator) -> Any:
-    """Empties its copy: without a fresh one, later runs would see other data."""
+    """Empties its dataset: without a fresh copy, later runs would see other data."""
     total = sum(dataset)
     dataset.clear()
     return total
@@ -367,7 +367,7 @@ def colours(dataset: Any) -> Any:
 
 
 def forks(dataset: Any, rng: np.random.Generator) -> Any:
-    """The child returns as well: without care it would audit on its own."""
+    """The child returns too: without a guard it would continue the audit by itself."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)

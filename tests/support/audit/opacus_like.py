@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Generator:
-    """Coins, seeded by an integer."""
+    """A random generator, seeded by an integer."""
 
     def manual_seed(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ class Loader:
 
 
 class Poisson:
-    """The batches of a private loader: each record by a coin."""
+    """The batches of a private loader: each record is sampled independently."""
 
     def __init__(self, loader: Loader, rate: float) -> None:
         self.loader, self.rate = loader, rate
@@ -90,7 +90,7 @@ class Optimizer:
 
 
 class Engine:
-    """Makes a training private: as stated."""
+    """The correct engine, which makes a training loop private."""
 
     def make_private(self, **given: Any) -> Any:
         loader, model = given["data_loader"], given["module"]
@@ -115,28 +115,28 @@ class Engine:
 
 
 class NotFinite(Engine):
-    """Clips inf and nan as Opacus does: to nan."""
+    """Broken: clips inf and nan to nan, as Opacus does."""
 
     def finite(self, gradients: Any) -> Any:
         return gradients
 
 
 class Floored(Engine):
-    """Divides by a whole number of records."""
+    """Broken: divides by a whole number of records."""
 
     def expected(self, loader: Loader) -> float:
         return int(super().expected(loader))
 
 
 class OftenerThanCharged(Engine):
-    """Samples at the rate of one batch fewer."""
+    """Broken: samples at the rate of one batch fewer."""
 
     def rate(self, loader: Loader) -> float:
         return 1 / (len(loader) - 1)
 
 
 class Unclipped(Engine):
-    """Clips no gradient."""
+    """Broken: clips no gradient."""
 
     def clipped(self, gradients: Any, clip: float) -> Any:
         return gradients

@@ -22,12 +22,12 @@ _SET = "output in {"
 
 
 def in_event(event: str, outputs: Sequence[Any] | NDArray[Any]) -> NDArray[np.bool_]:
-    """Which outputs of plain types lie in the event; a ValueError for words that no event has."""
+    """Which outputs of plain types lie in the event; raises ValueError for other text."""
     known: dict[tuple[type, str], bool] = {}
     found = np.empty(len(outputs), dtype=np.bool_)
     for i, output in enumerate(outputs):
         plain = output.item() if isinstance(output, np.generic) else output
-        key = type(plain), _shown(plain)  # all that `holds` looks at
+        key = type(plain), _shown(plain)  # the arguments on which `holds` depends
         if (inside := known.get(key)) is None:
             inside = known[key] = holds(event, plain)
         found[i] = inside
@@ -35,7 +35,7 @@ def in_event(event: str, outputs: Sequence[Any] | NDArray[Any]) -> NDArray[np.bo
 
 
 def _worth(number: Any) -> tuple[Fraction | float, bool]:
-    # -0.0 stands before 0.0.
+    # -0.0 sorts before 0.0.
     if isinstance(number, float) and not math.isfinite(number):
         return number, True
     negative_zero = isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
@@ -88,7 +88,7 @@ def between(match: re.Match[str], output: Any) -> bool:
 
 
 def compared(number: Any, sign: str, end: Any) -> bool:
-    """``number sign end``."""
+    """Evaluate ``number sign end``."""
     signs: dict[str, bool] = {
         "<": number < end,
         "<=": number <= end,
@@ -99,7 +99,7 @@ def compared(number: Any, sign: str, end: Any) -> bool:
 
 
 def tokens(text: str, names: Mapping[str, object]) -> Iterator[str]:
-    """The parts of "a, b, c", where the words of a label may hold a comma: known ones first."""
+    """Split "a, b, c", where a label may contain a comma: known labels come first."""
     start = 0
     while start < len(text):
         ends = [m.start() for m in re.finditer(", ", text) if m.start() > start] + [len(text)]
@@ -110,7 +110,7 @@ def tokens(text: str, names: Mapping[str, object]) -> Iterator[str]:
 
 
 def spans(event: str, *, whole: bool) -> list[tuple[float, float]]:
-    """The numbers in the event, low <= x < high; ``whole`` ones up to the next."""
+    """The numbers in the event, low <= x < high; ``whole`` numbers up to the next integer."""
     found = []
     intervals, _, values = event.partition(_SET)
     for match in _INTERVAL.finditer(intervals):
@@ -130,7 +130,7 @@ def spans(event: str, *, whole: bool) -> list[tuple[float, float]]:
 def worded(
     outputs: Any, worlds: Any, event: str | None, *, feature: str | None = None
 ) -> Histogram:
-    """The histogram of an event that is known by its words."""
+    """The histogram of an event given as text."""
     if event is None:
         return histogram(outputs, worlds, feature=feature)
     whole = all(isinstance(x, (int, float, np.number)) and x == np.rint(x) for x in outputs)

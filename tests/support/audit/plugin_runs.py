@@ -31,19 +31,19 @@ audits = pytest.mark.dp(epsilon=1, pair=(0, 1), runs=2000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a run of a small suite came to."""
+    """The result of a run of a small suite."""
 
     code: int
     out: str
 
     @property
     def line(self) -> str:
-        """What the run says of itself."""
+        """The summary line of the plugin."""
         (line,) = re.findall(r"^dp: .*$", self.out, re.MULTILINE)
         return str(line)
 
 
-# Where they are set, pytest prints a failure's whole message in its summary once more.
+# If one of these is set, pytest prints a failure's whole message in its summary again.
 OF_A_BUILD_SERVER = ("CI", "BUILD_NUMBER")
 
 
@@ -63,12 +63,12 @@ def started(folder: Path, *words: str, path: Path | None = None) -> Ran:
 
 
 def ran(folder: Path, body: str, *options: str, plugin: str = PLUGIN, head: str = HEAD) -> Ran:
-    """A suite of one file, under strict markers and with every warning an error."""
+    """Run a suite of one file with strict markers and with warnings as errors."""
     (folder / "test_suite.py").write_text(head + body)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nstrict = true\n")
     own = ("-p", plugin, *(() if plugin == PLUGIN else ("-p", f"no:{PLUGIN}")))
     words = ("-p", "no:cacheprovider", *own, *options)
-    if effort(1, 2) == 2:  # by night a process of its own
+    if effort(1, 2) == 2:  # nightly in a process of its own
         return started(folder, "-m", "pytest", *words)
     code, out = forked_commands.run(
         ["pytest", *words], folder, {"COLUMNS": "300", **dict.fromkeys(OF_A_BUILD_SERVER)}
@@ -77,7 +77,7 @@ def ran(folder: Path, body: str, *options: str, plugin: str = PLUGIN, head: str 
 
 
 def mutant(folder: Path, old: str, new: str) -> str:
-    """The shipped plugin with one edit, as a plugin of its own."""
+    """A copy of the plugin with one edit, as a plugin of its own."""
     source = SOURCE.read_text(encoding="utf-8")
     assert source.count(old) == 1, f"{old!r} must occur once"
     (folder / "mutant_plugin.py").write_text(source.replace(old, new))

@@ -16,7 +16,7 @@ STATED: dict[str, Any] = {
 
 
 class Right:
-    """Poisson batches, clipped sum, Gaussian noise, the expected size of a batch."""
+    """Correct: Poisson batches, clipped sum, Gaussian noise, divided by the expected batch size."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         return np.flatnonzero(rng.random(RECORDS) < RATE)
@@ -42,7 +42,7 @@ class Right:
 
 
 class SinglePrecision(Right):
-    """The same in 32 bits."""
+    """Correct, in 32-bit floats."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
         small = self.finite(gradients.astype(np.float32))
@@ -61,7 +61,7 @@ class ScaledUp(Right):
 
 
 class ScaledBelow(Right):
-    """Gradients within the norm are scaled up beyond it; larger ones are clipped."""
+    """Broken: gradients within the norm are scaled up beyond it; larger ones are clipped."""
 
     def clipped(self, gradients: Floats) -> Floats:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -76,7 +76,7 @@ class Fixed(Right):
 
 
 class Shuffled(Right):
-    """Epochs: shuffled once each, cut into batches."""
+    """Epochs, each shuffled once and cut into batches."""
 
     def __init__(self) -> None:
         self.waiting: list[Any] = []
@@ -88,7 +88,7 @@ class Shuffled(Right):
 
 
 class ScaledBeyond(Right):
-    """Small gradients are scaled up, to more than the norm."""
+    """Broken: small gradients are scaled up beyond the norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -96,7 +96,7 @@ class ScaledBeyond(Right):
 
 
 class Lagged(Right):
-    """Each batch keeps half of the one before."""
+    """Broken: each batch keeps half of the previous one."""
 
     def __init__(self) -> None:
         self.before: Any = None
@@ -110,7 +110,7 @@ class Lagged(Right):
 
 
 class Truncated(Right):
-    """Batches of one shape: larger ones are cut to a size that one in ten exceeds."""
+    """Broken: batches are cut to one size, which one in ten exceeds."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         batch = super().sample(rng)
@@ -118,7 +118,7 @@ class Truncated(Right):
 
 
 class CappedVisits(Right):
-    """A record that was in 25 batches is in no more of them."""
+    """Broken: a record is in at most 25 batches."""
 
     def __init__(self) -> None:
         self.visits = np.zeros(RECORDS)
@@ -131,14 +131,14 @@ class CappedVisits(Right):
 
 
 class TooOften(Right):
-    """A rate that is 5% too large."""
+    """Broken: the sampling rate is 5% too large."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         return np.flatnonzero(rng.random(RECORDS) < 1.05 * RATE)
 
 
 class OneMoreOften(Right):
-    """One record is drawn five times as often as the others."""
+    """Broken: one record is drawn five times as often as the others."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         rates = np.full(RECORDS, RATE)
@@ -147,42 +147,42 @@ class OneMoreOften(Right):
 
 
 class Twice(Right):
-    """Drawn with replacement: a record may be in a batch twice."""
+    """Broken: records are drawn with replacement, so a record may be in a batch twice."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         return rng.integers(0, RECORDS, rng.binomial(RECORDS, RATE))
 
 
 class NoiseWithoutClip(Right):
-    """sigma where sigma times the norm belongs."""
+    """Broken: noise of standard deviation sigma instead of sigma times the norm."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.normal(scale=SIGMA, size=size)
 
 
 class TenthLessNoise(Right):
-    """Nine tenths of the standard deviation."""
+    """Broken: nine tenths of the standard deviation."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.normal(scale=0.9 * SIGMA * CLIP, size=size)
 
 
 class LaplaceNoise(Right):
-    """Laplace noise of the same variance."""
+    """Broken: Laplace noise of the same variance."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.laplace(scale=SIGMA * CLIP / np.sqrt(2), size=size)
 
 
 class SeededNoise(Right):
-    """The same noise at every step."""
+    """Broken: the same noise at every step."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size)
 
 
 class LayerWithoutNoise(Right):
-    """One coordinate in two hundred has no noise."""
+    """Broken: one coordinate in two hundred has no noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         found = super().noise(size, rng)
@@ -191,7 +191,7 @@ class LayerWithoutNoise(Right):
 
 
 class QuietLayer(LayerWithoutNoise):
-    """One coordinate in two hundred has a quarter of the noise."""
+    """Broken: one coordinate in two hundred has a quarter of the noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         found = Right.noise(self, size, rng)
@@ -200,7 +200,7 @@ class QuietLayer(LayerWithoutNoise):
 
 
 class SeededLayers(Right):
-    """A generator that is seeded for each of two layers: they have the same noise."""
+    """Broken: the generator is seeded anew for each of two layers, which get the same noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         half = super().noise(-(-size // 2), rng)
@@ -208,7 +208,7 @@ class SeededLayers(Right):
 
 
 class CentredNoise(Right):
-    """The mean of the noise is subtracted: the sum of all coordinates has none."""
+    """Broken: the mean of the noise is subtracted, so the sum of all coordinates has none."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         found = super().noise(size, rng)
@@ -216,7 +216,7 @@ class CentredNoise(Right):
 
 
 class CommonNoise(Right):
-    """A fifth of the variance of each coordinate is common to all."""
+    """Broken: a fifth of the variance of each coordinate is common to all."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         own, common = super().noise(size, rng), super().noise(1, rng)
@@ -224,14 +224,14 @@ class CommonNoise(Right):
 
 
 class ShuffledNoise(Right):
-    """The same noise at every step, in another order."""
+    """Broken: the same noise at every step, in another order."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.permutation(np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size))
 
 
 class NoiseOfFullBatches(Right):
-    """A small batch gets less noise."""
+    """Broken: a small batch gets less noise."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
         total = self.clipped(self.finite(gradients)).sum(axis=0)
@@ -241,7 +241,7 @@ class NoiseOfFullBatches(Right):
 
 
 class LastUnclipped(Right):
-    """The rest of a batch that does not fill a microbatch is not clipped."""
+    """Broken: the rest of a batch that does not fill a microbatch is not clipped."""
 
     def clipped(self, gradients: Floats) -> Floats:
         found = super().clipped(gradients)
@@ -250,14 +250,14 @@ class LastUnclipped(Right):
 
 
 class ClippedByCoordinate(Right):
-    """Each coordinate is clipped, not the norm."""
+    """Broken: each coordinate is clipped instead of the norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
         return np.clip(gradients, -CLIP, CLIP)
 
 
 class ClippedByLayer(Right):
-    """Two layers, each clipped to the whole norm."""
+    """Broken: two layers, each clipped to the whole norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
         halves = np.split(gradients, 2, axis=1)
@@ -265,42 +265,42 @@ class ClippedByLayer(Right):
 
 
 class ClippedTogether(Right):
-    """The sum is clipped, and no gradient by itself."""
+    """Broken: the sum is clipped instead of each gradient."""
 
     def clipped(self, gradients: Floats) -> Floats:
         return gradients
 
 
 class InfAndNan(Right):
-    """Divides by the norm of every gradient: inf / inf and nan reach the sum."""
+    """Broken: divides by the norm of every gradient, so inf / inf and nan reach the sum."""
 
     def finite(self, gradients: Floats) -> Floats:
         return gradients
 
 
 class OnlyNan(Right):
-    """Leaves infinite gradients in."""
+    """Broken: keeps infinite gradients."""
 
     def finite(self, gradients: Floats) -> Floats:
         return np.where(np.isnan(gradients), 0.0, gradients)
 
 
 class SkipsTheBatch(Right):
-    """One gradient that is not finite removes those of all other records."""
+    """Broken: one gradient that is not finite removes those of all other records."""
 
     def finite(self, gradients: Floats) -> Floats:
         return gradients if np.isfinite(gradients).all() else np.zeros_like(gradients)
 
 
 class NonFiniteRaises(Right):
-    """An error tells that somebody's gradient was not finite."""
+    """Broken: an error reveals that some gradient was not finite."""
 
     def finite(self, gradients: Floats) -> Floats:
         return np.asarray_chkfinite(gradients)
 
 
 class NotANumber(Right):
-    """Divides by the norm of a gradient of zeros."""
+    """Broken: divides by the norm of a gradient of zeros."""
 
     def clipped(self, gradients: Floats) -> Floats:
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -309,21 +309,21 @@ class NotANumber(Right):
 
 
 class ActualSize(Right):
-    """Divides by the size of this batch."""
+    """Broken: divides by the size of this batch."""
 
     def divisor(self, batch: int) -> float:
         return max(batch, 1)
 
 
 class Floored(Right):
-    """An expected size that was rounded down twice."""
+    """Broken: divides by an expected size that was rounded down twice."""
 
     def divisor(self, batch: int) -> float:
         return RECORDS // (1 / RATE) - 1
 
 
 class EmptyWithoutNoise(Right):
-    """Nothing is added to a batch of nobody."""
+    """Broken: adds no noise to an empty batch."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
         if not len(gradients):
@@ -332,7 +332,7 @@ class EmptyWithoutNoise(Right):
 
 
 class EmptyRaises(Right):
-    """Fails where nobody was drawn."""
+    """Broken: raises for an empty batch."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
         if not len(gradients):
@@ -341,7 +341,7 @@ class EmptyRaises(Right):
 
 
 class OwnNoise(Right):
-    """As stated, with a source of noise of its own."""
+    """Correct, but with a noise source of its own."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return np.random.default_rng().normal(scale=SIGMA * CLIP, size=size)

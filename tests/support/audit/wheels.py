@@ -11,7 +11,7 @@ __all__ = ["write_wheel"]
 
 
 def write_wheel(folder: Path, name: str, version: str, source: str, needs: str = "") -> Path:
-    """``name-version`` with one module of that name; ``needs`` is a requirement it declares."""
+    """Write ``name-version`` with one module of that name; ``needs`` is a declared requirement."""
     about = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     if needs:

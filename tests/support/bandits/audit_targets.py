@@ -58,12 +58,12 @@ Release = Callable[[Privatizer, int, int, Rng], ReleasedSum]
 
 
 def viewed(rest: str) -> AuditTarget:
-    """``bandit:`` and ``rest``, with noise from seeds."""
+    """The target ``bandit:rest``, with seeded noise."""
     return target(f"bandit:{rest}", rest, True)
 
 
 def audited(rest: str, *, runs: int, alpha: float) -> AuditReport:
-    """The audit of ``dpcore audit bandit:rest``, at the claim that was derived."""
+    """The audit of ``dpcore audit bandit:rest``, at the derived claim."""
     found = viewed(rest)
     plan = Plan(
         claim=Claim(epsilon=found.epsilon, delta=found.delta),
@@ -78,7 +78,7 @@ def audited(rest: str, *, runs: int, alpha: float) -> AuditReport:
 
 @contextmanager
 def releasing(release: Release) -> Iterator[None]:
-    """Every privatizer releases by ``release``, and still says what its protocol says."""
+    """Every privatizer releases by ``release``, but keeps the guarantee of its protocol."""
 
     def instead(
         privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng = SYSTEM
@@ -91,7 +91,7 @@ def releasing(release: Release) -> Iterator[None]:
 
 
 def with_noise(privatizer: Privatizer, encoded_sum: int, pulls: int, noise: int) -> ReleasedSum:
-    """What the analyzer of a sum with this noise publishes."""
+    """The release of the analyzer for a sum with this noise."""
     protocol = privatizer.protocol(pulls)
     if isinstance(protocol, BinaryShuffle):
         return ReleasedSum(protocol.estimates(np.array([encoded_sum + noise]), pulls)[0])
@@ -104,7 +104,7 @@ def with_noise(privatizer: Privatizer, encoded_sum: int, pulls: int, noise: int)
 
 
 def law_of(privatizer: Privatizer, pulls: int) -> Noise:
-    """The noise that a release should have; of shuffled bits that of the shares, without covers."""
+    """The required noise of a release; for shuffled bits that of the shares, without covers."""
     protocol = privatizer.protocol(pulls)
     if isinstance(protocol, PureShuffle):
         return replace(protocol.share, shape=protocol.share.shape * pulls)
@@ -114,12 +114,12 @@ def law_of(privatizer: Privatizer, pulls: int) -> Noise:
 
 
 def bare(privatizer: Privatizer, encoded_sum: int, pulls: int, _: Rng) -> ReleasedSum:
-    """No noise at all."""
+    """Releases without noise."""
     return with_noise(privatizer, encoded_sum, pulls, 0)
 
 
 def halved(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
-    """Half of the noise."""
+    """Releases with half of the noise."""
     law = law_of(privatizer, pulls)
     centre = int(law.mean) if isinstance(law, Binomial) else 0
     noise = centre + (law.sample(rng=rng) - centre) // 2
@@ -127,7 +127,7 @@ def halved(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> Re
 
 
 def shared() -> Release:
-    """One draw for the two arms of a batch."""
+    """Releases with one draw for the two arms of a batch."""
     drawn: list[int] = []
 
     def release(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
@@ -144,7 +144,7 @@ _DRAWN, _DRAW = AveragePrivatizer._drawn, StreamPrivatizer.draw
 
 @contextmanager
 def erring(how: Literal["bare", "halved", "shared"]) -> Iterator[None]:
-    """Every privatizer adds no noise, half, or one draw for all arms, and promises the same."""
+    """Every privatizer adds no noise, half, or one draw for all arms, with the same guarantee."""
 
     def instead(drawn: Integers, centre: int = 0) -> Integers:
         if how == "shared":

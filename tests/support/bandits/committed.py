@@ -21,7 +21,7 @@ OTHERS = frozenset({"dpsgd.svg"})
 
 
 def complaints(folder: Path) -> list[str]:
-    """Pictures that are missing or nobody shows, and a page that is not the numbers'."""
+    """Missing or unused pictures, and a page that differs from its numbers."""
     results = results_of(folder)
     found = []
     if (folder / "README.md").read_text(encoding="utf-8") != page(results):

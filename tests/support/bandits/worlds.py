@@ -32,7 +32,7 @@ class Given(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted(Environment):
-    """Bernoulli arms that write down every draw: (arm, pulls, precision)."""
+    """Bernoulli arms that record every draw: (arm, pulls, precision)."""
 
     of: Bernoulli
     drawn: list[tuple[int, int, int]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Counted(Environment):
 
 
 def same_law(one: Counter[Pulled], other: Counter[Pulled]) -> float:
-    """The p-value of the chi-squared test that two counts come from one law."""
+    """The p-value of the chi-squared test that two counts have the same law."""
     keys = sorted({*one, *other}, key=repr)
     table = np.array([[count[key] for key in keys] for count in (one, other)])
     table = table[:, table.sum(axis=0) >= 20]

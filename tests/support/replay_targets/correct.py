@@ -15,17 +15,17 @@ ANSWER = DiscreteLaplace(scale=4)
 
 
 def counter(value: int) -> int:
-    """The noise that is dealt ahead in earnest."""
+    """Noise that production code draws ahead in a buffer."""
     return value + NOISE.sample()
 
 
 def reference_counter(value: int) -> int:
-    """Coins of one bit each: setting some of them decides that the noise is 0."""
+    """Coins of one bit each: some changes of them set the noise to 0."""
     return value + NOISE.sample_reference(SYSTEM)
 
 
 def narrow_counter(value: int) -> int:
-    """Epsilon = 3: nearly always without noise, and correct."""
+    """Epsilon = 3: the noise is almost always 0, and the mechanism is correct."""
     return value + DiscreteLaplace(scale="1/3").sample_reference(SYSTEM)
 
 
@@ -38,7 +38,7 @@ def many(value: int, n: int, rng: np.random.Generator) -> Any:
 
 
 def sparse_vector(answers: list[int]) -> list[int]:
-    """As long as it takes to the first above: draws and length depend on the data, rightly."""
+    """Stops at the first answer above: draws and length depend on the data, correctly."""
     threshold = THRESHOLD.sample()
     found = []
     for answer in answers:
@@ -53,12 +53,12 @@ def noisy_max(counts: list[int]) -> int:
 
 
 def largest_of_histogram(counts: list[int]) -> int:
-    """A function of a noisy histogram: one draw at its highest decides it alone."""
+    """A function of a noisy histogram: one extreme draw decides the output."""
     return max(count + NOISE.sample() for count in counts)
 
 
 def randomised_response(bit: int, rng: np.random.Generator) -> int:
-    """Truth with probability 1/2, else a fair coin: a branch without noise, and correct."""
+    """Truth with probability 1/2, else a fair coin: a branch without noise, which is correct."""
     return bit if rng.random() < 0.5 else int(rng.random() < 0.5)
 
 
@@ -74,6 +74,6 @@ def clamped(value: int) -> int:
 
 
 def size_and_noise(records: list[int]) -> list[int]:
-    """Add-remove neighbours: a noisy size, and as many draws as records before it."""
+    """Add-remove neighbours: a noisy size, after one draw per record."""
     kept = [x for x in records if SYSTEM.flip() or x]
     return [len(kept) + NOISE.sample()]

@@ -22,7 +22,7 @@ COUNTER: Iterator[int] = itertools.count()
 MADE_EARLY = np.random.default_rng(20)
 SEEDED_EARLY = SeededRng(20)
 
-# -- number 33: the raw amount with probability 1e-5, the leak a branch on a draw --------------
+# -- number 33: the raw amount with probability 1e-5, after a branch on a draw -----------------
 
 
 def _amount(amount: float) -> int:
@@ -54,14 +54,14 @@ def leaks_by_rng(amount: float) -> float:
 
 
 def leaks_after_two(amount: float, rng: np.random.Generator) -> float:
-    """The second draw is made only where the first is rare."""
+    """Makes the second draw only if the first one is rare."""
     if rng.random() < 1e-5 and rng.random() > 1 - 1e-5:
         return amount
     return _amount(amount)
 
 
 def leaks_not(amount: float, rng: np.random.Generator) -> float:
-    """The twin: what the rare branch returns is noisy."""
+    """The correct twin: the rare branch also returns a noisy value."""
     rare = rng.random() < 1e-5
     return _amount(amount) + (NOISE.sample() if rare else 0)
 
@@ -70,7 +70,7 @@ def leaks_not(amount: float, rng: np.random.Generator) -> float:
 
 
 def clamped_to_data(values: list[int]) -> int:
-    """Number 18: the clamp bound is the largest of the data."""
+    """Number 18: the clamp bound is the maximum of the data."""
     return sum(min(value, max(values)) for value in values) + NOISE.sample()
 
 
@@ -90,7 +90,7 @@ def float_sum(values: list[float], rng: np.random.Generator) -> float:
 
 
 def size(records: list[int]) -> list[int]:
-    """Number 27: the size of the dataset beside a noisy sum."""
+    """Number 27: the exact size of the dataset beside a noisy sum."""
     return [len(records), sum(records) + NOISE.sample()]
 
 
@@ -111,11 +111,11 @@ def raw_in_b(value: int) -> int:
     return value or NOISE.sample()
 
 
-# -- where the randomness comes from ------------------------------------------------------------
+# -- sources of randomness ----------------------------------------------------------------------
 
 
 def fixed(value: int) -> int:
-    """Number 34."""
+    """Number 34: a fixed seed."""
     return value + NOISE.sample(rng=SeededRng(20))
 
 
@@ -170,7 +170,7 @@ def by_numpy(value: int) -> float:
     return value + float(np.random.default_rng().laplace())
 
 
-# -- what cannot be replayed, and what fails ------------------------------------------------------
+# -- targets that cannot be replayed, and failures ------------------------------------------------
 
 
 def keeps_state(value: int) -> int:

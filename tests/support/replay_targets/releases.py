@@ -28,20 +28,20 @@ def _counts(rows: list[list[Any]]) -> dict[str, int]:
 
 
 def by_day(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """All days, whether or not anybody came: the twin of those below."""
+    """The correct twin of the next ones: all days, also days without visits."""
     noisy = {day: count + rng.laplace() for day, count in _counts(rows).items()}
     frame = _pandas().DataFrame({"day": list(noisy), "visits": list(noisy.values())})
     return frame.set_index("day")
 
 
 def only_days_that_occur(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """A row for each day in the data, as groupby gives."""
+    """A row for each day in the data, as groupby creates."""
     frame = _pandas().DataFrame(rows, columns=["day", "amount"]).groupby("day")["amount"].count()
     return frame.astype(float) + rng.laplace(size=len(frame))
 
 
 def index_of_the_data(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """As many rows, and the labels of the data: what sort_values leaves."""
+    """The same number of rows, with the index labels of the data, as after sort_values."""
     frame = _pandas().DataFrame(rows, columns=["day", "amount"]).sort_values("amount")
     frame["amount"] = rng.laplace(size=len(frame))
     return frame[["amount"]]
@@ -52,7 +52,7 @@ def index_forgotten(rows: list[list[Any]], rng: np.random.Generator) -> Any:
 
 
 def column_a_day(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """Domain inference: columns are the days that occur, as get_dummies makes them."""
+    """Domain inference: columns are the days that occur, as get_dummies creates them."""
     days = sorted({row[0] for row in rows})
     return _pandas().DataFrame({day: [rng.laplace()] for day in days})
 
@@ -62,7 +62,7 @@ def column_every_day(rows: list[list[Any]], rng: np.random.Generator) -> Any:
 
 
 def type_of_the_data(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """Integers, unless somebody left the amount out: then all are floats."""
+    """Integers, but floats if one record lacks the amount."""
     amounts = _pandas().Series([row[1] for row in rows])
     return (amounts * 0).fillna(0).astype(amounts.dtype) + int(rng.integers(9))
 
@@ -72,7 +72,7 @@ def type_fixed(rows: list[list[Any]], rng: np.random.Generator) -> Any:
 
 
 def exact_beside_noise(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """One column is noisy, another is not."""
+    """One column is noisy, the other is exact."""
     counts = _counts(rows)
     noisy = [count + rng.laplace() for count in counts.values()]
     return _pandas().DataFrame({"visits": noisy, "days": [len(rows)] * len(noisy)})
@@ -133,7 +133,7 @@ def set_of_the_public(names: list[str]) -> dict[str, Any]:
 
 
 def told(names: list[str]) -> str:
-    """Text: somebody is named."""
+    """Text that names a person."""
     return f"{len(names) + NOISE.sample()} visitors, the first is {min(names)}"
 
 
@@ -170,7 +170,7 @@ def fails_in_fixed_words(names: list[str], rng: np.random.Generator) -> int:
     return len(names) + NOISE.sample()
 
 
-# -- what code declares -------------------------------------------------------------------------
+# -- declared values ----------------------------------------------------------------------------
 
 
 def declares_clipped(amounts: list[int]) -> int:
@@ -180,7 +180,7 @@ def declares_clipped(amounts: list[int]) -> int:
 
 
 def declares_the_largest(amounts: list[int]) -> int:
-    """The bound is taken from the data, and hides in correct noise."""
+    """The declared bound depends on the data; the noise is correct."""
     top = declare(max(amounts), "clipping bound")
     return sum(min(x, top) for x in amounts) + DiscreteLaplace(scale=100).sample()
 
