@@ -149,7 +149,7 @@ def bare_averages(drawn: Sequence[tuple[int, int]]) -> float:
             rewards = world.normal(0.0, 1.0, (rows, actions))
             rewards += world.normal(0.0, 0.1, (rows, _DIMENSION)) @ np.ones((_DIMENSION, actions))
             np.clip(rewards, -2.0, 2.0, out=rewards)
-            world.random((rows, actions))  # the coins of rounding
+            world.random((rows, actions))  # the coins of stochastic rounding
     return time.process_time() - start
 
 

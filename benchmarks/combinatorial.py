@@ -94,7 +94,7 @@ def speed(horizon: int, runs: int) -> dict[str, Any]:
                 coins.random((512, 2 * 20 + 1))
                 if policy.privatizer.kind in ("each", "tree"):
                     policy.privatizer.draw((512, policy.privatizer.sent), SeededRng(i))
-            if policy.privatizer.kind == "factorisation":  # all at the start
+            if policy.privatizer.kind == "factorisation":  # all noise is drawn at the start
                 policy.privatizer.draw((20, policy.privatizer.items), SeededRng(i))
         bare = time.process_time() - start
         row = {"algorithm": name, "release": release, "seconds": seconds, "bare_seconds": bare}

@@ -86,7 +86,7 @@ def theirs(parts: list[tuple[str, Fraction, Fraction, int]], delta: Fraction, st
 
 def main(count: int = 2000, seed: int = 7) -> None:
     r"""Compare ``count`` compositions and store the result."""
-    rng, apart, wide, widest = random.Random(seed), 0, 0, 0.0  # no privacy
+    rng, apart, wide, widest = random.Random(seed), 0, 0, 0.0  # not privacy noise
     seconds = {"dpcore": 0.0, "dp-accounting": 0.0}
     for done in range(1, count + 1):
         parts, delta = drawn(rng), Fraction(1, 10 ** rng.randint(2, 12))

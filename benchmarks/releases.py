@@ -228,12 +228,12 @@ def lines(library: Callable[[], dict[str, Answer]]) -> int:
 
 
 def processor_seconds() -> float:
-    r"""Of this process and, on Linux, of its children: Spark runs in one."""
+    r"""Processor seconds of this process and, on Linux, of its children, as Spark is one."""
     spent, me = time.process_time(), str(os.getpid())
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended meanwhile
             continue
         if fields[1] == me:
             spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

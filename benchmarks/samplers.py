@@ -230,7 +230,7 @@ def main() -> None:
     timing = [
         *(timing_row(repr(noise), noise.sample, draws) for noise in (laplace, gaussian, *others)),
         *(
-            # The largest are drawn while the caller waits: see docs/known_limits.md.
+            # The largest batches are drawn while the caller waits: see docs/known_limits.md.
             timing_of_batches(noise, draws if size <= SERVED else draws // 4, size)
             for size in (64, SERVED, 8 * SERVED)
             for noise in (laplace, gaussian)

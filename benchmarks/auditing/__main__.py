@@ -112,7 +112,7 @@ def _public(words: list[str]) -> list[str]:
 
 
 def kept(path: Path) -> dict[str, Any]:
-    r"""The sections of an earlier result, on any machine."""
+    r"""Return the sections of an earlier result, on any machine."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))["sections"])
     except (OSError, ValueError, KeyError):

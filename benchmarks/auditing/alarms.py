@@ -69,7 +69,7 @@ def _fixed(
 def _watched(
     outputs: NDArray[Any], worlds: NDArray[np.bool_], subject: Subject, seed: int
 ) -> dict[str, bool]:
-    del seed  # uses no coins
+    del seed  # the anytime-valid test has no random coins
     process = watch(subject.epsilon, subject.delta).update(outputs, worlds)
     return {
         "at_any_run": process.rejected_at(_LEVEL) is not None,

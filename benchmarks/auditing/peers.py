@@ -49,7 +49,7 @@ Worlds: TypeAlias = NDArray[np.bool_]
 _REACH: Final = 32
 
 
-# -- asked ----------------------------------------------------------------------------------------
+# -- questions for a peer -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +255,7 @@ def dp_auditorium_lower(
     return low
 
 
-# -- tests with a slip ----------------------------------------------------------------------------
+# -- tests with a known fault ---------------------------------------------------------------------
 
 
 def world_swap(hits: tuple[int, int], runs: tuple[int, int], *, swapped: bool) -> float:

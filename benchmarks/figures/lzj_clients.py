@@ -147,7 +147,7 @@ def _policy(experiment: Experiment, name: str) -> PhasedElimination:
     (world,) = preset_of(experiment.preset).worlds(1, arms=experiment.arms).environments
     setting = experiment.setting(_epsilon(experiment), world.arms, world.model)
     policy = read_algorithm(name).policy(setting)
-    assert isinstance(policy, PhasedElimination)  # all of these are
+    assert isinstance(policy, PhasedElimination)  # true for all names used here
     return policy
 
 

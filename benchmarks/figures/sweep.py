@@ -177,7 +177,7 @@ class _Told:
             sys.stderr.flush()
 
 
-# -- policies that have no name ---------------------------------------------------------------
+# -- policies without a name ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
