@@ -39,7 +39,7 @@ RUNS = 40_000
 TELLING_RUNS = 100_000
 MANY = 500_000  # more runs than the tests below repeat
 MOST_CELLS = 60
-SEEN = 1e-6  # more than the mass outside a law's window
+SEEN = 1e-6  # more than the mass at the ends of a window
 TOLERANCE = mpf(2) ** -60
 
 TWINS = tuple({entry.twin.name: entry.twin for entry in ENTRIES}.values())

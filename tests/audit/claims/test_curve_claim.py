@@ -61,7 +61,7 @@ def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
 def below(
     points: Iterable[tuple[Fraction, Fraction]], true: Callable[[Fraction], Any]
 ) -> list[Any]:
-    """The points that lie below the true curve, so that the curve does not imply them."""
+    """The points that lie below the true curve."""
     with mpmath.workdps(DIGITS):
         # The truncation error of the sums is below this slack.
         slack = mpmath.mpf(10) ** -30

@@ -263,8 +263,8 @@ def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # The peak was seven times larger when each step copied the data. Stretches of 16,384 runs
-    # account for half of it.
+    # The peak was seven times the data when each step copied it. Stretches of 16,384 runs are half
+    # of it.
     assert peak < MOST_MEMORY * runs * 800
 
 

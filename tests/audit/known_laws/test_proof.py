@@ -67,9 +67,7 @@ def test_each_pair_is_decided_and_the_one_that_breaks_the_claim_is_shown() -> No
 
 
 def test_curves_that_cross_need_the_larger_of_both_directions() -> None:
-    """Binomial noise with probability 0.3: one direction is worse at epsilon = 0.1, the other at
-    delta 0.171.
-    """
+    """Binomial noise, p = 0.3: one direction is worse at epsilon 0.1, the other at delta 0.171."""
     noise = read_target("binomial:trials=20,probability=0.3")
     assert isinstance(noise, NoiseAdded)
     report = decided(noise.spelling, "epsilon=0.1,delta=0.171", (0, 1))

@@ -234,7 +234,7 @@ def test_bars_of_the_wrong_world_are_caught() -> None:
 def test_the_shading_ends_where_the_event_ends() -> None:
     worlds = np.arange(4000) % 2 == 0
     for outputs, event, share in (
-        (np.arange(4000), "output <= 1039", 0.2),  # 40 integers a bin: 1000 to 1199
+        (np.arange(4000), "output <= 1039", 0.2),  # 40 of the integers 1000 to 1199
         (np.arange(4000) + 0.5, "output < 1040.5", 0.2025),
     ):
         covered = [cell.covered for cell in worded(outputs, worlds, event).bins]

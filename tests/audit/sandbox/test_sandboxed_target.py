@@ -135,9 +135,7 @@ def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -
 def test_what_the_auditor_left_behind_is_not_finalized_there(
     frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A finalizer may wait for a lock that a thread of the auditor holds; in the child it would
-    hang.
-    """
+    """A finalizer may wait for a lock of an auditor's thread; in the child it would hang."""
     if not frozen:
         monkeypatch.setattr(gc, "freeze", lambda: None)
 

@@ -31,8 +31,7 @@ Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass on dat
 def response(right: Fraction, *, leak_a: Fraction, leak_b: Fraction) -> Law:
     """Binary randomised response that reveals the dataset itself with these masses.
 
-    It is (ln(right / (1 - right)), delta)-DP with delta = max(leak_a, leak_b) if both leaks are
-    equal.
+    It is (ln(right / (1 - right)), delta)-DP with delta = max(leak_a, leak_b) if both agree.
     """
     rest_a, rest_b = 1 - leak_a, 1 - leak_b
     return {

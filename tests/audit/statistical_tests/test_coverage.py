@@ -336,9 +336,7 @@ def seen(eta: float, rest: str, runs: int, claim: Claim, *, anytime: bool = Fals
 
 
 def by_luck_alone(runs: int) -> float:
-    """A mutant: only the length of a perfect score counts, and learning needs no runs (epsilon =
-    1).
-    """
+    """A mutant: only the length of a perfect score counts, learning needs no runs (epsilon = 1)."""
     least = math.ceil(math.log(1 / (WEIGHTS[-1] * 0.05)) / math.log1p(math.exp(-1)))
     return float(betaincinv(least, runs // 2 - least + 1, 0.95))
 

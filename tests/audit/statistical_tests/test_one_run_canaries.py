@@ -36,9 +36,8 @@ CURVE = [(0.1 * k, gaussian(1.0, 0.1 * k) + 1e-12) for k in range(60)]
 def worst(canaries: int, guesses: int, right: int, points: Points) -> float:
     """The largest P(V >= right) over mechanisms symmetric in the canaries, by linear programming.
 
-    Such a mechanism reveals `guesses` canaries chosen at random, with j right answers with
-    probability h_j, uniformly over sets of size j. Flipping a coin turns a right answer into a
-    wrong one.
+    Such a mechanism reveals `guesses` canaries chosen at random, j of the answers right with
+    probability h_j, all sets of j equally likely. Flipping a coin makes a right answer wrong.
     """
     r, size = guesses, guesses + 1
     columns = size + 2 * guesses * len(points)

@@ -98,9 +98,7 @@ def gradient(records: list[float], reduction: str) -> float:
 
 
 def true_epsilon(deviations: tuple[float, float], size: int, delta: float) -> float:
-    """The epsilon between Gaussian vectors of different deviations, from chi-squared tails of
-    norms.
-    """
+    """The epsilon between Gaussian vectors of different deviations, from chi-squared tails."""
 
     def excess(epsilon: float) -> float:
         wide, narrow = deviations

@@ -163,9 +163,7 @@ GONE = Deployment(dropouts="3/4")
 
 
 class ForEveryone(SumPrivatizer):
-    """Broken: shares for all users, although three quarters drop out, so a quarter of the noise is
-    left.
-    """
+    """Broken: shares for all users, although three quarters drop out with their noise."""
 
     def protocol(self, pulls: int) -> SumProtocol:
         everyone = SumPrivatizer(trust="renyi", epsilon=self.epsilon, failure=self.failure)

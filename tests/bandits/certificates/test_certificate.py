@@ -145,7 +145,7 @@ def as_if(document: Any, part: int, **fields: Any) -> str:
 
 
 def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
-    """Every parameter is reduced, with a matching digest and a matching epsilon."""
+    """Every parameter is edited, with a matching digest and a matching epsilon."""
     document = json.loads(
         certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
     )

@@ -170,9 +170,7 @@ def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
 
 @pytest.mark.nightly
 def test_the_order_of_the_figure_with_true_guarantees() -> None:
-    """Order in an independent simulation: DPE < CDP < 3 DPE, SDP < 1.5 CDP, LDP > 50 CDP, uniform
-    0.65.
-    """
+    """Independent simulation: DPE < CDP < 3 DPE, SDP < 1.5 CDP, LDP > 50 CDP, uniform 0.65."""
     experiment = Experiment(
         preset="lzj/fig2",
         algorithms=("dpe", "cdp-dpe", "sdp-dpe", "ldp-dpe"),

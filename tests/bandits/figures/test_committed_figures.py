@@ -267,9 +267,7 @@ HORIZON = 10**6
 
 
 def decided(policy: ShuffleElimination, gap: float) -> int:
-    """The pulls of an arm until the first phase in which its gap is at least 2 I, so that it is
-    dropped.
-    """
+    """The pulls of an arm by the first phase with 2 I below its gap, where it is dropped."""
     phase = 1
     while 2 * policy.width(phase, HORIZON) >= gap:
         phase += 1

@@ -58,8 +58,7 @@ def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
         beta = mpmath.exp(-1 / scale)
         whole = (1 - beta) / (1 + beta) * beta**seen
         moved = difference_mass(first, scale, g) * rest
-        # The coin of the first user, in both directions, for every value of that user's noise but
-        # g.
+        # The first user's coin, in both directions, for every value of that user's noise but g.
         loss = mpmath.log(one * rest * up / ((whole - moved) / up + moved * up))
         assert abs(real(Fraction(row.exact.lower or 0)) - loss) < mpf(10) ** -9
         assert loss > mpf("1.49")
@@ -399,9 +398,7 @@ def find(statement: str, *parameters: str, rows: Iterable[Judgement] | None = No
 
 
 def as_design_states(rows: Iterable[Judgement]) -> bool:
-    """Whether every erratum has a row with its verdict in the design, and our rows hold; nothing
-    else fails.
-    """
+    """Whether each erratum has a row of its designed verdict, our rows hold and no other fails."""
     listed = tuple(rows)
     for erratum, wanted in EXPECTED.items():
         printed = {r.verdict for r in listed if r.erratum == erratum and not r.ours}

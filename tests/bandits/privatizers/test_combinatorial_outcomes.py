@@ -111,8 +111,7 @@ def test_local_and_plain_tables_are_sums() -> None:
 
 
 def nodes_moved(release: StreamRelease, horizon: int, at: int) -> float:
-    """The total change of the sums over all noise draws when the outcome ``at`` changes from 0 to
-    1.
+    """The total change of the noisy sums, one per draw, if outcome ``at`` changes from 0 to 1.
 
     Draws are identified by their values, 1000^i in the order in which they are made.
     """

@@ -82,8 +82,8 @@ def letor_line(relevance: object, query: int, features: np.ndarray) -> str:
 
 
 def letor_text(clusters: int, each: int = 12) -> str:
-    """Pairs around ``clusters`` distant centres; pairs around centre c have relevance c % 5, except
-    one 0.
+    """Pairs around ``clusters`` far centres; those at centre c have relevance c % 5, except one
+    (0).
     """
     rng = np.random.default_rng(7)
     lines = []

@@ -2,9 +2,8 @@ r"""Output laws of the catalogue, derived independently: exact masses by mpmath,
 and not from the sampling code. Other laws are in ``laws.py``.
 
 A law maps a dataset to the masses of its outcomes inside a window. An outcome that a law does not
-list has mass 0 or lies outside the window. If epsilon is finite, both datasets have the same
-window, and it contains every likelihood ratio: beyond the window, Laplace tails repeat the last
-ratio.
+list has mass 0 or lies outside the window. If epsilon is finite, both datasets have one window,
+which contains every likelihood ratio: beyond it, Laplace tails repeat the last one.
 """
 
 from __future__ import annotations
@@ -120,9 +119,7 @@ def polya_difference(k: int, shape: Any, scale: Any) -> Any:
 
 
 def half_of_the_noise(value: int) -> Masses:
-    """Two of four shares of Laplace noise of scale 10; the modulus 1041 has no effect in the
-    window.
-    """
+    """Two of four shares of Laplace noise of scale 10; the modulus 1041 has no effect here."""
     window = range(-60, 71)
     return {k: polya_difference(k - 10 * value, mpf(1) / 2, 10) for k in window}
 

@@ -17,9 +17,7 @@ NOT_MEASURED, FAILED = 4, 3  # too few runs to measure anything
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostile:
-    """``source`` defines f; its audit must end with exit code ``code`` and an error matching
-    ``reason``.
-    """
+    """``source`` defines f; its audit must end with ``code`` and an error matching ``reason``."""
 
     name: str
     source: str

@@ -325,9 +325,7 @@ def two_of_one(value: int) -> Masses:
 
 
 def _true(hit: int, total: int, epsilon: Any = 1) -> Any:
-    """The probability of ``hit`` of ``total`` alternatives with weight e^epsilon, in steps of
-    2^-32.
-    """
+    """The probability of ``hit`` of ``total`` answers of weight e^epsilon, in steps of 2^-32."""
     weight = hit * mpmath.exp(epsilon)
     return mpmath.floor(weight / (weight + total - hit) * 2**32) / 2**32
 
