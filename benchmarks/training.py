@@ -225,7 +225,7 @@ def command(repeats: int) -> dict[str, Any]:
 
 
 def calibration(repeats: int) -> dict[str, Any]:
-    r"""The least sigma for the training run of docs/dpsgd.md."""
+    r"""The least sigma for the training run of docs/cost_of_dpsgd.md."""
 
     def work() -> Any:
         forget()

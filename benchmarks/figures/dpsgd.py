@@ -43,7 +43,7 @@ def draw_dpsgd(folder: Path, *, epochs: int = _EPOCHS) -> None:
 
 
 def main() -> None:
-    r"""Draw the picture of docs/dpsgd.md."""
+    r"""Draw the picture of docs/cost_of_dpsgd.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures.dpsgd", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="a folder")
     draw_dpsgd(parser.parse_args().output)

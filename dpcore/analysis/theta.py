@@ -2,7 +2,7 @@ r"""Theta sums with rigorous error bounds, for a discrete Gaussian of any varian
 
 With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so their
 cost does not grow with v. :class:`ThetaSum` is the sum of several draws in the form that
-``coin_sums`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
+``contour_sums`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
 E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
 All functions work at the ambient precision and return balls. Proofs:
 docs/proofs/coin_and_theta_sums.md.
@@ -17,7 +17,7 @@ from typing import Final
 
 from flint import acb, arb, ctx
 
-from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import contour_sums as contour
 from dpcore.numbers.enclosure import ball
 
 _DIRECT_VARIANCE: Final = 16

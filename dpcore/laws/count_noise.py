@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 from flint import arb, ctx
 
-from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import contour_sums as contour
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers

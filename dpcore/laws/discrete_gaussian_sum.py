@@ -26,7 +26,7 @@ from typing import ClassVar, Final
 import numpy as np
 from flint import arb
 
-from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import contour_sums as contour
 from dpcore.analysis import theta
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.errors import InvalidParameter

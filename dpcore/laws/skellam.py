@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from flint import acb, arb
 
-from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import contour_sums as contour
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import Additive, Covered, SymmetricNoise

@@ -33,7 +33,7 @@ NEED_A_PROOF = (
     "dpcore.sampling.unimodal_rejection:Centred._fill",
     "dpcore.numbers.enclosure:narrow",
     "dpcore.numbers.floating:exp_neg",
-    "dpcore.analysis.coin_sums:upper_tail",
+    "dpcore.analysis.contour_sums:upper_tail",
     "dpcore.protocols.encoding:FixedPoint",
     "dpcore.secure_aggregation.server:finish",
     "accounting.pld.discrete_pld:Listing.above",

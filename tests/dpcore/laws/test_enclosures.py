@@ -12,7 +12,7 @@ from flint import fmpz_poly
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, InvalidParameter, Noise
-from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import contour_sums as contour
 from dpcore.analysis import theta
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Divisible

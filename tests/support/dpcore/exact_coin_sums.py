@@ -18,7 +18,7 @@ Coin = tuple[Fraction, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Coins:
-    r"""X = sum of signs of the coins that show heads, as ``coin_sums.CoinSum`` asks for it.
+    r"""X = sum of signs of the coins that show heads, as ``contour_sums.CoinSum`` asks for it.
 
     ``lean`` stands in for the tilt: any is sound, however bad.
     """

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import Enclosure
-from dpcore.analysis import coin_sums as contour
+from dpcore.analysis import contour_sums as contour
 from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day
 from tests.support.dpcore.exact_coin_sums import Coins
